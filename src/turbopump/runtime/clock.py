@@ -1,0 +1,26 @@
+"""Time. Callers that wait use the event loop (`sleep`, `loop.call_later`), which the simulation runs in virtual time."""
+
+import asyncio
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall-clock time in milliseconds since 1970."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards, for measuring how long something took."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,292 @@
+"""The disk: files that are mapped, files that are read and written at a position, directories, locks.
+
+Blocking work that may take long (a sync, creating a file of a gigabyte) is done through `Workers`, so that the event
+loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a large
+`madvise(POPULATE)` hold it for the whole call, so neither is used here.
+"""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+Buffer = mmap.mmap | bytearray
+
+
+class AlreadyLocked(OSError):
+    """Another process holds the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    name: str
+    size: int
+    is_dir: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    total: int
+    free: int
+
+    @property
+    def used_ratio(self) -> float:
+        return (self.total - self.free) / self.total if self.total else 0.0
+
+
+class MappedFile(Protocol):
+    """A file of fixed size, all of it in memory reach: written by slice assignment, durable after `sync`."""
+
+    path: str
+    size: int
+    buffer: Buffer
+
+    def sync(self) -> None:
+        """Blocks until all that was written before the call is on the medium; raises OSError when it is not."""
+
+    def close(self) -> None: ...
+
+
+class PlainFile(Protocol):
+    """A file read and written at positions, for the many small files that cannot all be mapped."""
+
+    path: str
+
+    def size(self) -> int: ...
+    def read_at(self, offset: int, length: int) -> bytes: ...
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    def create_mapped(self, path: str, size: int) -> MappedFile:
+        """A new file full of zeros, its directory entry durable. Raises OSError (ENOSPC among them)."""
+
+    def open_mapped(self, path: str, writable: bool = True) -> MappedFile: ...
+
+    def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
+        """With `create`, makes the file (and its directories) when absent, `size` bytes of zeros long."""
+
+    def entries(self, directory: str) -> list[Entry]:
+        """What is in a directory, by name; nothing when there is no such directory."""
+
+    def exists(self, path: str) -> bool: ...
+    def make_dirs(self, path: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def remove_tree(self, path: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def sync_dir(self, path: str) -> None: ...
+    def read(self, path: str) -> bytes: ...
+    def write(self, path: str, data: bytes, sync: bool = True) -> None:
+        """Replaces a whole small file in place; for an atomic change write another name and rename it."""
+
+    def modified_ms(self, path: str) -> int: ...
+    def usage(self, path: str) -> Usage: ...
+    def lock(self, path: str) -> Lock:
+        """Takes the process lock that Apache's broker takes too, or raises AlreadyLocked."""
+
+
+class Workers(Protocol):
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        """Runs blocking disk work beside the loop and brings its value or its exception back."""
+
+
+class _SystemMappedFile:
+    def __init__(self, path: str, descriptor: int, size: int, writable: bool) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = descriptor
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self.buffer: Buffer = mmap.mmap(descriptor, size, access=access)
+        if hasattr(mmap, "MADV_RANDOM"):
+            # Without it the page cache holds large folios and one record dirties 2 MiB (design decision, measured).
+            self.buffer.madvise(mmap.MADV_RANDOM)
+
+    def sync(self) -> None:
+        _fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            with contextlib.suppress(BufferError):  # a reader still holds a view; the map goes with it
+                self.buffer.close()  # type: ignore[union-attr]
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _SystemPlainFile:
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        return os.pread(self._descriptor, length, offset)
+
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        written = os.pwrite(self._descriptor, data, offset)
+        while written < len(data):
+            written += os.pwrite(self._descriptor, memoryview(data)[written:], offset + written)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        _fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class _SystemLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)  # a POSIX record lock ends with its descriptor
+
+
+class SystemDisk:
+    """Real files."""
+
+    def create_mapped(self, path: str, size: int) -> MappedFile:
+        self.make_dirs(os.path.dirname(path))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            _allocate(descriptor, size)
+            self.sync_dir(os.path.dirname(path))
+            return _SystemMappedFile(path, descriptor, size, writable=True)
+        except BaseException:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.remove(path)
+            raise
+
+    def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
+        descriptor = os.open(path, os.O_RDWR if writable else os.O_RDONLY)
+        try:
+            return _SystemMappedFile(path, descriptor, os.fstat(descriptor).st_size, writable)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
+        try:
+            return _SystemPlainFile(path, os.open(path, os.O_RDWR))
+        except FileNotFoundError:
+            if not create:
+                raise
+        self.make_dirs(os.path.dirname(path))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        os.ftruncate(descriptor, size)
+        return _SystemPlainFile(path, descriptor)
+
+    def entries(self, directory: str) -> list[Entry]:
+        try:
+            with os.scandir(directory) as found:
+                entries = [Entry(e.name, e.stat().st_size, e.is_dir()) for e in found]
+        except FileNotFoundError:
+            return []
+        return sorted(entries, key=lambda entry: entry.name)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes, sync: bool = True) -> None:
+        with open(path, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                _fdatasync(file.fileno())
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def usage(self, path: str) -> Usage:
+        found = os.statvfs(path)
+        # What root keeps for itself counts as neither used nor free, as in Apache's ratio.
+        used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        free = found.f_bavail * found.f_frsize
+        return Usage(used + free, free)
+
+    def lock(self, path: str) -> Lock:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise AlreadyLocked(error.errno, f"another process uses it: {path}") from None
+            raise
+        os.pwrite(descriptor, b"lock", 0)
+        return _SystemLock(descriptor)
+
+
+class SystemWorkers:
+    """One named thread: disk work is done one piece at a time, in the order asked."""
+
+    def __init__(self, name: str = "disk") -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args))
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=True)
+
+
+def _allocate(descriptor: int, size: int) -> None:
+    """Reserves the blocks now: a full disk must be an error here, not a SIGBUS at the first touch of a page."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        os.ftruncate(descriptor, size)
+
+
+def _fdatasync(descriptor: int) -> None:
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:  # pragma: no cover - macOS
+        os.fsync(descriptor)

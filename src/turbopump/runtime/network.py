@@ -1,0 +1,56 @@
+"""The network: listening and connecting. Protocol objects are plain `asyncio.Protocol`s."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+ProtocolFactory = Callable[[], asyncio.Protocol]
+
+
+class Listener(Protocol):
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None:
+        """Stop accepting. Connections that exist go on."""
+
+
+class Network(Protocol):
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+        """Raises OSError when the address cannot be had."""
+
+    async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
+        """Raises OSError when nobody answers."""
+
+
+class _SystemListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class SystemNetwork:
+    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets."""
+
+    BACKLOG = 1024
+
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
+        loop = asyncio.get_running_loop()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        server = await loop.create_server(
+            factory, host or None, port, family=family, backlog=self.BACKLOG, reuse_address=True
+        )
+        return _SystemListener(server)
+
+    async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.create_connection(factory, host, port)
+        return protocol
