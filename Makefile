@@ -1,0 +1,104 @@
+# Each target does its own set-up: a fresh clone needs Python >= 3.11, make and a package index, nothing else.
+#   make run     name server and broker in one process, data under ./data
+#   make test    everything that needs neither Java nor Go, in a few minutes
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+PY     := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest
+
+FUZZ_SECONDS ?= 60
+SEEDS        ?=
+KILLS        ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run venv fmt check lint types imports unit test test-interop test-long record fuzz bench docs wheel clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+
+run: $(VENV)/.run  ## start name server and broker in one process, data under ./data
+	@exec $(VENV)/bin/turbopump up --data ./data $(ARGS)
+
+venv: $(VENV)/.dev  ## the development environment
+
+# --- quality ---------------------------------------------------------------------------------------------------
+
+fmt: $(VENV)/.dev  ## format and mend what ruff can mend
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+check: lint types imports unit  ## format, lint, types, import contract, unit tests
+
+lint: $(VENV)/.dev
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+
+types: $(VENV)/.dev
+	@$(PY) -m mypy
+
+imports: $(VENV)/.dev
+	@$(VENV)/bin/lint-imports
+
+unit: $(VENV)/.dev
+	@$(PYTEST) tests/unit
+
+# --- tests -----------------------------------------------------------------------------------------------------
+
+test: $(VENV)/.dev  ## unit, integration, quick simulation and packaging tests; no Java, Maven or Go
+	@$(PYTEST) -m "not long and not interop" $(wildcard tests/unit tests/integration tests/compat tests/simulation tests/packaging) $(ARGS)
+	@echo "make test: all passed. Real Apache clients and servers: make test-interop"
+
+test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs Java, Maven, Go and the network)
+	@$(PYTEST) tests/interop -m "not long" -ra $(ARGS)
+
+record: $(VENV)/.dev  ## record the answers of Apache's servers again, per version, into tests/compat/recorded
+	@$(PY) -m tests.interop.record $(ARGS)
+
+fuzz: $(VENV)/.dev  ## every decoder under hostile input, FUZZ_SECONDS each
+	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+
+bench: $(VENV)/.dev  ## the figures of docs/performance.md
+	@$(PY) -m benchmarks $(ARGS)
+
+test-long: $(VENV)/.dev  ## full live matrix, long kill, fuzz and soak runs, every supported Python: hours
+	@PYTHON=$(PYTHON) sh tests/long.sh
+
+# --- documentation and packages --------------------------------------------------------------------------------
+
+docs: $(VENV)/.docs  ## build docs/ into site/; a broken link is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "make docs: site/index.html"
+
+wheel: $(VENV)/.dev  ## build the wheel into dist/
+	@$(PY) -m pip wheel -q --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+clean:  ## remove what was built (not ./data)
+	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# --- environments: a stamp file per set of packages ------------------------------------------------------------
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "turbopump needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || echo not there)." >&2; \
+	  echo "Name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml
+	@$(PY) -m pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+# `pip install --group` came with pip 25.1.
+$(VENV)/.dev: $(VENV)/.run pyproject.toml
+	@$(PY) -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(PY) -m pip install -q --disable-pip-version-check --group dev
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev pyproject.toml
+	@$(PY) -m pip install -q --disable-pip-version-check --group docs
+	@touch $@
