@@ -53,6 +53,9 @@ class MappedFile(Protocol):
     def sync(self) -> None:
         """Blocks until all that was written before the call is on the medium; raises OSError when it is not."""
 
+    def reserve(self, offset: int, length: int) -> None:
+        """Gives a part of a sparse file its blocks: a full disk is an OSError here, not a SIGBUS at a later write."""
+
     def close(self) -> None: ...
 
 
@@ -74,8 +77,11 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    def create_mapped(self, path: str, size: int) -> MappedFile:
-        """A new file full of zeros, its directory entry durable. Raises OSError (ENOSPC among them)."""
+    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+        """A new file full of zeros, its directory entry durable. Raises OSError (ENOSPC among them).
+
+        A sparse file has no blocks yet: `reserve` what is about to be written.
+        """
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile: ...
 
@@ -119,6 +125,9 @@ class _SystemMappedFile:
 
     def sync(self) -> None:
         _fdatasync(self._descriptor)
+
+    def reserve(self, offset: int, length: int) -> None:
+        _allocate(self._descriptor, offset, min(length, self.size - offset))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -167,11 +176,14 @@ class _SystemLock:
 class SystemDisk:
     """Real files."""
 
-    def create_mapped(self, path: str, size: int) -> MappedFile:
+    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
         self.make_dirs(os.path.dirname(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            _allocate(descriptor, size)
+            if sparse:
+                os.ftruncate(descriptor, size)
+            else:
+                _allocate(descriptor, 0, size)
             self.sync_dir(os.path.dirname(path))
             return _SystemMappedFile(path, descriptor, size, writable=True)
         except BaseException:
@@ -277,12 +289,12 @@ class SystemWorkers:
         self._executor.shutdown(wait=True)
 
 
-def _allocate(descriptor: int, size: int) -> None:
+def _allocate(descriptor: int, offset: int, length: int) -> None:
     """Reserves the blocks now: a full disk must be an error here, not a SIGBUS at the first touch of a page."""
     if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-    else:
-        os.ftruncate(descriptor, size)
+        os.posix_fallocate(descriptor, offset, length)
+    elif os.fstat(descriptor).st_size < offset + length:  # pragma: no cover - macOS
+        os.ftruncate(descriptor, offset + length)
 
 
 def _fdatasync(descriptor: int) -> None:
