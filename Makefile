@@ -39,7 +39,7 @@ types: $(VENV)/.dev
 	@$(PY) -m mypy
 
 imports: $(VENV)/.dev
-	@$(VENV)/bin/lint-imports
+	@$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.dev
 	@$(PYTEST) tests/unit

@@ -1,0 +1,45 @@
+"""Failures that a person can act on: one line for stderr and an exit status.
+
+What is not recognised here is a fault of ours and keeps its traceback.
+"""
+
+import errno
+import re
+
+from turbopump.runtime.disk import AlreadyLocked
+
+FAILED = 1
+ASKED_WRONGLY = 2
+
+# asyncio and uvloop put the address into their OSError: ('127.0.0.1', 9876) or ('::', 9876, 0, 0).
+BIND_ADDRESS = re.compile(r"\('([^']*)', (\d+)")
+
+
+class Failure(Exception):
+    """Its text is the line to print."""
+
+    def __init__(self, line: str, status: int = FAILED) -> None:
+        super().__init__(line)
+        self.status = status
+
+
+def explain(error: BaseException) -> Failure | None:
+    match error:
+        case Failure():
+            return error
+        case AlreadyLocked():
+            return Failure(f"the store is in use by another process ({error.strerror})")
+        case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:
+            return Failure(cannot_listen(error))
+        case OSError() if error.filename is not None:
+            return Failure(f"{error.filename}: {error.strerror}")
+        case _:
+            return None
+
+
+def cannot_listen(error: OSError) -> str:
+    found = BIND_ADDRESS.search(str(error))
+    where = f"{found[1]}:{found[2]}" if found else "the address"
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {where}: the port is in use, perhaps by a server that already runs"
+    return f"cannot listen on {where}: {error.strerror}"

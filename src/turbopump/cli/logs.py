@@ -1,0 +1,67 @@
+"""Log files for operators, a few lines for the terminal.
+
+Files rotate, are named as Apache's (`namesrv.log`, `broker.log`) and lie in `~/logs/rocketmqlogs` unless
+`--log-dir` or TURBOPUMP_LOG_DIR says otherwise; `-` means the terminal alone, as containers want it.
+"""
+
+import argparse
+import logging
+import logging.handlers
+import os
+from collections.abc import Mapping
+
+FILE_BYTES = 10 * 1024 * 1024
+OLD_FILES = 5
+LINE = "%(asctime)s %(levelname)s %(name)s - %(message)s"
+TERMINAL_LINE = "%(levelname)s %(message)s"
+TERMINAL_ONLY = "-"
+DEFAULT_DIRECTORY = "~/logs/rocketmqlogs"
+
+
+def add_argument(parser: argparse.ArgumentParser, default: str = DEFAULT_DIRECTORY) -> None:
+    parser.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help=f"where log files go; '-': the terminal alone (default: TURBOPUMP_LOG_DIR or {default})",
+    )
+
+
+def directory(flag: str | None, environ: Mapping[str, str], default: str = DEFAULT_DIRECTORY) -> str:
+    chosen = flag or environ.get("TURBOPUMP_LOG_DIR") or default
+    return chosen if chosen == TERMINAL_ONLY else os.path.expanduser(chosen)
+
+
+def open_logs(where: str, roles: tuple[str, ...]) -> None:
+    """One file per role, warnings also on the terminal."""
+    top = logging.getLogger("turbopump")
+    top.setLevel(logging.INFO)
+    terminal = logging.StreamHandler()
+    terminal.setFormatter(logging.Formatter(TERMINAL_LINE))
+    terminal.setLevel(logging.INFO if where == TERMINAL_ONLY else logging.WARNING)
+    top.addHandler(terminal)
+    if where == TERMINAL_ONLY:
+        return
+    os.makedirs(where, exist_ok=True)
+    for role in roles:
+        file = _rotating(os.path.join(where, f"{role}.log"))
+        if (
+            len(roles) > 1
+        ):  # both servers in one process: the name server's lines apart, the rest in broker.log
+            file.addFilter(_of_namesrv if role == "namesrv" else _not_of_namesrv)
+        top.addHandler(file)
+
+
+def _rotating(path: str) -> logging.Handler:
+    handler = logging.handlers.RotatingFileHandler(
+        path, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8"
+    )
+    handler.setFormatter(logging.Formatter(LINE))
+    return handler
+
+
+def _of_namesrv(record: logging.LogRecord) -> bool:
+    return record.name.startswith("turbopump.namesrv")
+
+
+def _not_of_namesrv(record: logging.LogRecord) -> bool:
+    return not _of_namesrv(record)

@@ -1,0 +1,74 @@
+"""The command line: which command was asked for, and its exit status (0 done, 1 failed, 2 asked wrongly).
+
+Only the module of the command in hand is imported; `turbopump --help` needs none of them.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import turbopump
+from turbopump.cli.failures import explain
+
+COMMANDS = {
+    "up": "name server and broker in one process: the quickest start",
+    "namesrv": "a name server (also: mqnamesrv)",
+    "broker": "a broker (also: mqbroker)",
+    "send": "send a message to a topic",
+    "tail": "print the messages of a topic as they arrive",
+    "health": "ask a server whether it works: exit status 0 or 1",
+    "store": "look into a store directory: verify, rebuild, dump",
+}
+
+
+class Command(Protocol):
+    """What each module named in COMMANDS offers."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    asked = next((word for word in given if not word.startswith("-")), "")
+    parser = argparse.ArgumentParser(prog="turbopump", description=turbopump.__doc__)
+    parser.add_argument("--version", action="version", version=f"turbopump {turbopump.__version__}")
+    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, summary in COMMANDS.items():
+        subparser = choices.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        if name == asked:
+            command_named(name).add_arguments(subparser)
+    options = parser.parse_args(given)
+    return carry_out(command_named(options.command), options, "turbopump")
+
+
+def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
+    """One command under a name of its own: `mqbroker` is `turbopump broker`."""
+    command = command_named(name)
+    parser = argparse.ArgumentParser(prog=program, description=COMMANDS[name].capitalize() + ".")
+    command.add_arguments(parser)
+    return carry_out(command, parser.parse_args(arguments), program)
+
+
+def command_named(name: str) -> Command:
+    return cast(Command, importlib.import_module(f"turbopump.cli.{name}"))
+
+
+def carry_out(command: Command, options: argparse.Namespace, program: str) -> int:
+    try:
+        return command.run(options)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of `turbopump tail | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        failure = explain(error)
+        if failure is None:
+            raise
+        print(f"{program}: {failure}", file=sys.stderr)
+        return failure.status

@@ -1,0 +1,52 @@
+"""The life of a server process: descriptor limit, event loop, signals, orderly stop.
+
+`serve` takes a function that starts servers and leaves their stops on a stack. It returns when SIGTERM or
+SIGINT has come and all of them have stopped, in reverse order. A second signal does not wait for them.
+"""
+
+import asyncio
+import contextlib
+import resource
+import signal
+from collections.abc import Awaitable, Callable
+
+Start = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
+
+
+def serve(start: Start) -> int:
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_serve(start))
+
+
+def raise_descriptor_limit() -> None:
+    """A broker holds many queues and clients; the soft limit (1024 in most shells) is no one's wish."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS calls the hard limit infinite and refuses it
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(start: Start) -> int:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+
+    def stop() -> None:
+        asked_to_stop.set()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    async with contextlib.AsyncExitStack() as stack:
+        await start(stack)
+        await asked_to_stop.wait()
+    return 0
