@@ -1,0 +1,106 @@
+"""The calling side: one connection per address, dialled when first needed, and again after it broke.
+
+Requests that the other side sends on such a connection go to the router given here.
+"""
+
+import asyncio
+import logging
+
+from turbopump.protocol.command import Command
+from turbopump.remoting.connection import Connection, ConnectionClosed
+from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.router import Router
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Network
+
+log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 3.0
+CALL_TIMEOUT_S = 3.0
+
+
+class Client:
+    def __init__(
+        self,
+        network: Network,
+        clock: Clock,
+        router: Router | None = None,
+        limits: Limits | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    ) -> None:
+        self._network = network
+        self._clock = clock
+        self._router = router or Router({})
+        self._limits = limits or Limits()
+        self._connect_timeout_s = connect_timeout_s
+        self._unfinished = Unfinished()
+        self._misbehaved = Seldom(log, self._limits.log_interval_s)
+        self._connections: dict[str, Connection] = {}
+        self._dials: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    async def call(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
+        """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
+        started = self._clock.monotonic()
+        connection = await self.connect(address)
+        left_s = timeout_s - (self._clock.monotonic() - started)
+        reads = connection.reads
+        try:
+            return await connection.call(request, max(left_s, 0.0))
+        except TimeoutError:
+            if (
+                connection.reads == reads
+            ):  # not one byte in all that time: the peer may be gone, dial anew next time
+                connection.abort()
+            raise
+
+    async def send_oneway(self, address: str, request: Command) -> None:
+        (await self.connect(address)).send_oneway(request)
+
+    async def connect(self, address: str) -> Connection:
+        """The connection to `address`. Callers that come while it is being dialled share the dial."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closing:
+            return connection
+        if self._closed:
+            raise ConnectionClosed("this client is closed")
+        dial = self._dials.get(address)
+        if dial is None:
+            dial = self._dials[address] = asyncio.create_task(self._dial(address), name=f"dial {address}")
+            dial.add_done_callback(lambda _: self._dials.pop(address, None))
+        return await asyncio.shield(dial)  # one impatient caller must not end the dial of the others
+
+    async def close(self) -> None:
+        """Closes all connections after what was written has been sent. Running calls fail."""
+        self._closed = True
+        dials = list(self._dials.values())
+        for dial in dials:
+            dial.cancel()
+        await asyncio.gather(*dials, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.close()
+        await self._router.close()
+
+    async def _dial(self, address: str) -> Connection:
+        host, port = split_address(address)
+        connection = Connection(self._router.serve, self._limits, self._unfinished, self._misbehaved)
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                await self._network.connect(lambda: connection, host, port)
+        except TimeoutError:
+            raise TimeoutError(f"{address} did not accept in {self._connect_timeout_s} s") from None
+        self._connections[address] = connection
+        connection.on_closed.append(lambda closed: self._forget(address, closed))
+        return connection
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port`, with brackets around an IPv6 host. Raises ValueError for anything else."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ValueError(f"not an address host:port: {address!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,383 @@
+"""One connection: bytes in, frames out to `serve`, answers collected and written once per read event.
+
+A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written
+meanwhile leaves in one `transport.write`. Either side may ask at any time: `call` numbers a request,
+`answered` gives its answer back.
+
+Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
+connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
+it has not begun to `defer`; they come back, in order, when there is room. No role is known here, and no
+request code.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import cast
+
+from turbopump.protocol import ids
+from turbopump.protocol.command import Command, encode
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import Frame, cut
+from turbopump.remoting.limits import Limits, Seldom, Unfinished
+
+log = logging.getLogger(__name__)
+
+LENGTH_SIZE = 4
+PREFIX_SIZE = 8  # frame length, encoding, header length: with these `cut` can refuse a hopeless frame early
+TLS_HANDSHAKE = 0x16
+MAX_OPAQUE = 0x7FFFFFFF
+NOWHERE = ("", 0)
+
+
+class ConnectionClosed(ConnectionError):
+    """The connection ended before the answer came."""
+
+
+class TooManyCalls(ConnectionError):
+    """The peer owes us so many answers that we do not ask again."""
+
+
+class Connection(asyncio.Protocol):
+    __slots__ = (
+        "_calls",
+        "_collected",
+        "_collected_bytes",
+        "_deferred",
+        "_draining",
+        "_held",
+        "_last_opaque",
+        "_limits",
+        "_loop",
+        "_needed",
+        "_output_full",
+        "_reading",
+        "_seen",
+        "_seldom",
+        "_serve",
+        "_silent_since",
+        "_transport",
+        "_unfinished",
+        "attributes",
+        "bytes_in_flight",
+        "in_flight",
+        "is_closing",
+        "local",
+        "on_closed",
+        "peer",
+        "peer_host",
+        "reads",
+        "saturated",
+        "writes",
+    )
+
+    def __init__(self, serve: "Serve", limits: Limits, unfinished: Unfinished, seldom: Seldom) -> None:
+        self._serve = serve
+        self._limits = limits
+        self._unfinished = unfinished
+        self._seldom = seldom
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._held: bytes | bytearray = b""  # the beginning of a frame whose end has not come
+        self._needed = PREFIX_SIZE  # how long `_held` must be before it is worth cutting again
+        self._collected: list[bytes] | None = None  # what is written during a read event
+        self._collected_bytes = 0
+        self._deferred: list[Frame] = []
+        self._reading = True
+        self._output_full = False
+        self._draining = False
+        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._last_opaque = 0
+        self.in_flight = 0
+        self.bytes_in_flight = 0
+        self.saturated = False
+        self.is_closing = False
+        self._seen = (-1, -1, -1)
+        self._silent_since = 0.0
+        self.reads = 0
+        self.writes = 0
+        self.peer: tuple[str, int] = NOWHERE
+        self.local: tuple[str, int] = NOWHERE
+        self.peer_host = b""
+        self.attributes: dict[str, object] = {}
+        self.on_closed: list[Callable[[Connection], None]] = []
+
+    # Writing
+
+    def write(self, data: bytes) -> None:
+        """Within a read event collected, otherwise written at once; nothing once we are closing."""
+        collected = self._collected
+        if collected is None:
+            self._send(data)
+            return
+        collected.append(data)
+        self._collected_bytes += len(data)
+        if self._collected_bytes > self._limits.output_high:
+            self.saturated = True
+
+    def reply(self, request: Command, response: Command) -> None:
+        """Writes an answer, unless the request was one-way."""
+        if not request.is_oneway and not self.is_closing:
+            self.write(encode(response))
+
+    def send_oneway(self, request: Command) -> None:
+        request.opaque = self._next_opaque()
+        request.flag |= 2
+        self.write(encode(request))
+
+    async def call(self, request: Command, timeout_s: float) -> Command:
+        """The answer to a request, whatever its code. Raises ConnectionClosed or TimeoutError."""
+        if self.is_closing:
+            raise ConnectionClosed(f"{self} is closed")
+        if len(self._calls) >= self._limits.calls_in_flight:
+            raise TooManyCalls(f"{self} has {len(self._calls)} requests unanswered")
+        opaque = request.opaque = self._next_opaque()
+        answer = self._calls[opaque] = self._loop.create_future()
+        self.write(encode(request))
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise TimeoutError(f"{self} did not answer request {request.code} in {timeout_s} s") from None
+        finally:
+            self._calls.pop(opaque, None)
+
+    def answered(self, response: Command) -> None:
+        """An answer came in. One that nobody waits for any more is dropped, as every peer must."""
+        future = self._calls.get(response.opaque)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    # Back pressure
+
+    def defer(self, frames: list[Frame]) -> None:
+        """Keeps frames that `serve` did not begin; they are served first when there is room again."""
+        self._deferred.extend(frames)
+
+    def begin(self, size: int) -> None:
+        """A request with a body of `size` bytes is answered later: it counts, and a draining connection
+        waits for it, until `end` is called."""
+        self.in_flight += 1
+        self.bytes_in_flight += size
+        if self._is_busy():
+            self.saturated = True
+            self._update_reading()
+
+    def end(self, size: int) -> None:
+        self.in_flight -= 1
+        self.bytes_in_flight -= size
+        self._settle()
+        if self._draining and not self.in_flight:
+            self.close()
+
+    # Ending
+
+    def close(self) -> None:
+        """Ends the connection after what is written has been sent."""
+        if not self.is_closing:
+            self.is_closing = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        """Ends the connection at once, unsent output and all."""
+        self.is_closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Reads no more; closes when the running handlers have answered."""
+        self._draining = True
+        self._update_reading()
+        if not self.in_flight and self._collected is None:
+            self.close()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(self._limits.output_high, self._limits.output_low)
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self.peer_host = pack_peer(self.peer)
+
+    def data_received(self, data: bytes) -> None:
+        self.reads += 1
+        if self._held:
+            if len(self._held) + len(data) < self._needed:
+                self._hold_more(data)
+                return
+            data = b"".join((self._held, data))
+            self._release()
+        frames: list[Frame] = []
+        try:
+            used = cut(data, frames, self._limits.max_frame)
+        except BrokenFrame as error:
+            if frames:
+                self._run(frames)
+            self._refuse(error, data)
+            return
+        if used < len(data):
+            self._hold(data[used:])
+        if frames:
+            self._run(frames)
+
+    def eof_received(self) -> None:
+        """Half-open connections are of no use to anybody here: returning nothing lets the transport close."""
+
+    def pause_writing(self) -> None:
+        self._output_full = True
+        self.saturated = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._output_full = False
+        self._settle()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_closing = True
+        self._release()
+        self._deferred.clear()
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(ConnectionClosed(f"{self} was closed"))
+        self._calls.clear()
+        for told in self.on_closed:
+            told(self)
+        self.on_closed.clear()
+
+    def silent_for(self, now: float) -> float:
+        """Seconds since anything was read, written or sent, as far as the calls of this function can tell."""
+        unsent = self._transport.get_write_buffer_size() if self._output_full and self._transport else 0
+        progress = (self.reads, self.writes, unsent)
+        if progress != self._seen:
+            self._seen = progress
+            self._silent_since = now
+        return now - self._silent_since
+
+    def __str__(self) -> str:
+        return f"{self.peer[0]}:{self.peer[1]}"
+
+    # Inside
+
+    def _run(self, frames: list[Frame]) -> None:
+        """One pass: all frames to `serve`, all answers in one write."""
+        if self._deferred:  # came in before reading stopped: their turn is after the waiting ones
+            self._deferred.extend(frames)
+            return
+        collected: list[bytes] = []
+        self._collected = collected
+        self._collected_bytes = 0
+        try:
+            self._serve(self, frames)
+        except BrokenFrame as error:
+            self._refuse(error, b"")
+        except Exception:
+            log.exception("Serving %s failed; closing its connection", self)
+            self.close()
+        finally:
+            self._collected = None
+            if collected:
+                self._send(b"".join(collected) if len(collected) > 1 else collected[0])
+            if self.saturated or self._deferred:
+                self._settle()
+            if self._draining and not self.in_flight:
+                self.close()
+
+    def _send(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self.writes += 1
+        transport.write(data)
+        if self._output_full and transport.get_write_buffer_size() > self._limits.output_hard:
+            unread = transport.get_write_buffer_size()
+            self._seldom.say(
+                self._loop.time(), "Closing %s: it leaves %d bytes of answers unread", self, unread
+            )
+            self.abort()
+
+    def _is_busy(self) -> bool:
+        limits = self._limits
+        return (
+            self.in_flight >= limits.requests_in_flight
+            or self.bytes_in_flight >= limits.request_bytes_in_flight
+        )
+
+    def _settle(self) -> None:
+        """Is there room again? Then first the deferred frames, in a turn of their own, then the socket."""
+        self.saturated = self._output_full or self._is_busy()
+        if self._deferred and not self.saturated:
+            self._loop.call_soon(self._serve_deferred)
+        self._update_reading()
+
+    def _serve_deferred(self) -> None:
+        if self.saturated or self.is_closing or not self._deferred:
+            return
+        frames, self._deferred = self._deferred, []
+        self._run(frames)
+
+    def _update_reading(self) -> None:
+        wanted = not (self.saturated or self._draining or self._deferred)
+        if wanted is self._reading or self.is_closing or self._transport is None:
+            return
+        self._reading = wanted
+        if wanted:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+    def _hold(self, rest: bytes) -> None:
+        self._held = rest
+        known = len(rest) >= PREFIX_SIZE
+        self._needed = LENGTH_SIZE + int.from_bytes(rest[:LENGTH_SIZE], "big") if known else PREFIX_SIZE
+        self._count_unfinished(len(rest))
+
+    def _hold_more(self, data: bytes) -> None:
+        """Appends without copying what is held; a bytearray also keeps a frame of tiny segments small."""
+        if isinstance(self._held, bytes):
+            self._held = bytearray(self._held)
+        self._held += data
+        self._count_unfinished(len(data))
+
+    def _release(self) -> None:
+        self._unfinished.bytes -= len(self._held)
+        self._held = b""
+
+    def _count_unfinished(self, more: int) -> None:
+        self._unfinished.bytes += more
+        if self._unfinished.bytes > self._limits.unfinished_bytes:
+            self._seldom.say(self._loop.time(), "Closing %s: too many unfinished frames are held", self)
+            self._release()
+            self.abort()
+
+    def _refuse(self, error: BrokenFrame, data: bytes) -> None:
+        tls = data[:1] == bytes((TLS_HANDSHAKE,)) and self.reads == 1
+        reason = "it speaks TLS, which is not offered here" if tls else error
+        self._seldom.say(self._loop.time(), "Closing %s: %s", self, reason)
+        self.close()
+
+    def _next_opaque(self) -> int:
+        self._last_opaque = self._last_opaque + 1 if self._last_opaque < MAX_OPAQUE else 0
+        return self._last_opaque
+
+
+Serve = Callable[[Connection, list[Frame]], None]
+
+
+def pack_peer(peer: tuple[str, int]) -> bytes:
+    """The peer as records hold it: 4 or 16 bytes of address and an i32 port; unknown is 0.0.0.0:0."""
+    ip, port = peer
+    if not ip:
+        return bytes(8)
+    return ids.pack_host(ip, port)
+
+
+def _address(name: object) -> tuple[str, int]:
+    """asyncio's peername without IPv6's extras; an IPv4 address that came through an IPv6 socket is IPv4."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return NOWHERE
+    ip = str(name[0]).partition("%")[0]
+    if "." in ip:
+        ip = ip.removeprefix("::ffff:")
+    return ip, int(name[1])

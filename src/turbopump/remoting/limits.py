@@ -1,0 +1,79 @@
+"""What one peer, and all of them together, may cost us: every bound of the network edge, with its reason."""
+
+import logging
+from dataclasses import dataclass
+
+from turbopump.protocol.frame import MAX_FRAME
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    max_frame: int = MAX_FRAME
+    """Apache's own bound; a longer frame closes the connection."""
+
+    unfinished_bytes: int = 512 * MIB
+    """Frames begun and not ended, all connections together; the one that passes it is closed."""
+
+    requests_in_flight: int = 1024
+    """Running coroutine handlers of one connection; at the bound we stop reading from it."""
+
+    request_bytes_in_flight: int = 64 * MIB
+    """The bodies those handlers hold, again per connection."""
+
+    calls_in_flight: int = 65_535
+    """Requests of ours that one peer has not answered; Apache's clients allow themselves as many."""
+
+    output_high: int = 1 * MIB
+    """A peer that leaves this much of our answers unread is not read from any more ..."""
+
+    output_low: int = 256 * 1024
+    """... until it has read down to here."""
+
+    output_hard: int = 64 * MIB
+    """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
+
+    max_connections: int = 16_384
+    """Connections of one server; the next one is closed as soon as it is accepted."""
+
+    idle_s: float = 120.0
+    """Nothing read or written for so long: closed, as Apache's peers do; with half a frame held, too."""
+
+    sweep_s: float = 5.0
+    """How often we look for idle connections, so an idle one may live this much longer."""
+
+    log_interval_s: float = 10.0
+    """A line that peers can cause at will is written once per this many seconds, with a count."""
+
+
+class Unfinished:
+    """Bytes of unfinished frames, summed over the connections of one server or client."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+class Seldom:
+    """A log line that peers can cause: written once per interval, and the next says how many were not."""
+
+    __slots__ = ("_interval_s", "_last", "_level", "_log", "_withheld")
+
+    def __init__(self, log: logging.Logger, interval_s: float, level: int = logging.WARNING) -> None:
+        self._log = log
+        self._interval_s = interval_s
+        self._level = level
+        self._last: float | None = None
+        self._withheld = 0
+
+    def say(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
+        if self._last is not None and now - self._last < self._interval_s:
+            self._withheld += 1
+            return
+        if self._withheld:
+            text += f" (and {self._withheld} more since the last such line)"
+        self._last = now
+        self._withheld = 0
+        self._log.log(self._level, text, *args, exc_info=exc_info)

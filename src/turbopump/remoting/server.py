@@ -1,0 +1,146 @@
+"""A listening server: accepts connections within its bounds, closes idle ones, stops without losing answers.
+
+What a frame means is decided by the `serve` it was given. A port asked as 0 is chosen so that the port two
+below and the one above are free as well: a broker puts its fast port and its replication port there.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+
+from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Listener, Network, ProtocolFactory
+
+log = logging.getLogger(__name__)
+
+NEIGHBOURS = (-2, 1)  # of a broker's port: fast port and replication port
+PORT_ATTEMPTS = 64
+MAX_PORT = 65_535
+
+
+class Server:
+    def __init__(self, serve: Serve, network: Network, clock: Clock, limits: Limits | None = None) -> None:
+        self._serve = serve
+        self._network = network
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._unfinished = Unfinished()
+        self._refused = Seldom(log, self._limits.log_interval_s)
+        self._misbehaved = Seldom(log, self._limits.log_interval_s)
+        self._listeners: list[Listener] = []
+        self._sweeper: asyncio.Task[None] | None = None
+        self._all_closed = asyncio.Event()
+        self.connections: set[Connection] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens and returns the port. May be called again, for a second port served alike."""
+        listener = await listen(self._network, self._accept, host, port)
+        self._listeners.append(listener)
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name="close idle connections")
+        return listener.port
+
+    async def stop(self, drain_s: float = 5.0) -> None:
+        """Accepts and reads no more, lets running handlers answer for up to `drain_s`, then closes all."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sweeper
+            self._sweeper = None
+        for connection in list(self.connections):
+            connection.drain()
+        with contextlib.suppress(TimeoutError):
+            await self._closed(drain_s)
+        if self.connections:
+            log.warning(
+                "Stopping with %d connections that did not end in %s s", len(self.connections), drain_s
+            )
+        for connection in list(self.connections):
+            connection.abort()
+        await self._closed(None)
+
+    async def _closed(self, timeout_s: float | None) -> None:
+        self._all_closed.clear()
+        if self.connections:
+            async with asyncio.timeout(timeout_s):
+                await self._all_closed.wait()
+
+    def _accept(self) -> asyncio.Protocol:
+        if len(self.connections) >= self._limits.max_connections:
+            self._refused.say(
+                self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
+            )
+            return _Refusal()
+        return _Accepted(self._serve, self._limits, self._unfinished, self._misbehaved, self)
+
+    def _lost(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._all_closed.set()
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(self._limits.sweep_s)
+            now = self._clock.monotonic()
+            for connection in list(self.connections):
+                if connection.silent_for(now) >= self._limits.idle_s:
+                    log.debug(
+                        "Closing %s: nothing was read or written for %s s", connection, self._limits.idle_s
+                    )
+                    connection.abort()
+
+
+class _Accepted(Connection):
+    """A connection that tells its server when it begins and ends."""
+
+    __slots__ = ("_server",)
+
+    def __init__(
+        self, serve: Serve, limits: Limits, unfinished: Unfinished, seldom: Seldom, server: Server
+    ) -> None:
+        super().__init__(serve, limits, unfinished, seldom)
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._server._lost(self)
+
+
+class _Refusal(asyncio.Protocol):
+    """One connection too many: closed without a word."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+async def listen(network: Network, factory: ProtocolFactory, host: str, port: int) -> Listener:
+    """Listens on `port`, or for 0 on one whose neighbours are free at this moment too."""
+    if port:
+        return await network.listen(factory, host, port)
+    for _ in range(PORT_ATTEMPTS):
+        listener = await network.listen(factory, host, 0)
+        if await _neighbours_free(network, host, listener.port):
+            return listener
+        listener.close()
+    raise OSError(errno.EADDRINUSE, f"no port with free neighbours on {host} in {PORT_ATTEMPTS} attempts")
+
+
+async def _neighbours_free(network: Network, host: str, port: int) -> bool:
+    for step in NEIGHBOURS:
+        if not 0 < port + step <= MAX_PORT:
+            return False
+        try:
+            (await network.listen(_Refusal, host, port + step)).close()
+        except OSError:
+            return False
+    return True
