@@ -15,10 +15,10 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
-from turbopump.protocol import ids
 from turbopump.protocol.command import Command, encode
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import Frame, cut
+from turbopump.protocol.ids import pack_host
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,8 @@ class Connection(asyncio.Protocol):
         if len(self._calls) >= self._limits.calls_in_flight:
             raise TooManyCalls(f"{self} has {len(self._calls)} requests unanswered")
         opaque = request.opaque = self._next_opaque()
-        answer = self._calls[opaque] = self._loop.create_future()
+        answer: asyncio.Future[Command] = self._loop.create_future()
+        self._calls[opaque] = answer
         self.write(encode(request))
         try:
             async with asyncio.timeout(timeout_s):
@@ -370,7 +371,7 @@ def pack_peer(peer: tuple[str, int]) -> bytes:
     ip, port = peer
     if not ip:
         return bytes(8)
-    return ids.pack_host(ip, port)
+    return pack_host(ip, port)
 
 
 def _address(name: object) -> tuple[str, int]:

@@ -15,7 +15,7 @@ from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, decode, reply
 from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.protocol.frame import Frame
-from turbopump.protocol.headers import Header
+from turbopump.protocol.headers.base import Header
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
 
