@@ -1,0 +1,256 @@
+"""A frame's header as a `Command`, in both of its encodings.
+
+JSON: one object with the keys below, alphabetical as Java writes them, ext fields all text. Binary:
+
+    i16 code, u8 language, i16 version, i32 opaque, i32 flag
+    i32 length + remark            0 = none
+    i32 length + entries           0 = none; entry: i16 length + name, i32 length + value
+
+Comes in: a `Frame`. Goes out: a `Command`, or `BrokenFrame`. What the ext fields mean is for `headers` to
+say. As Java does, a JSON header may quote its numbers, name the language by number and hold numbers,
+booleans and nulls as ext values, and unknown keys are ignored. Not accepted, since no known client sends
+them: single quotes, unquoted keys, trailing commas, raw control characters.
+"""
+
+import struct
+from typing import Annotated, Any
+
+import msgspec
+
+from turbopump.protocol.codes import VERSION
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import JSON, ROCKETMQ, Frame, pack
+from turbopump.protocol.headers.base import Header
+
+RESPONSE = 1
+ONEWAY = 2
+
+LANGUAGES = (
+    *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER"),
+    *("HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS"),
+)
+"""Names by their number in binary headers. A name that is not here is kept in JSON and is OTHER in binary."""
+
+I32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+
+
+class Command(msgspec.Struct):
+    """A request or a response. `ext` is None when the header had none, which Java tells from an empty one."""
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: str = "PYTHON"
+    version: int = VERSION
+    remark: str | None = None
+    ext: dict[str, str] | None = None
+    body: bytes = b""
+    encoding: int = JSON
+
+    @property
+    def is_response(self) -> bool:
+        return self.flag & RESPONSE != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        return self.flag & ONEWAY != 0
+
+
+def request(code: int, header: Header | None = None, body: bytes = b"") -> Command:
+    """A request of ours; the connection that sends it sets `opaque`."""
+    return Command(int(code), ext=None if header is None else header.to_ext(), body=body)
+
+
+def reply(
+    request: Command,
+    code: int = 0,
+    remark: str | None = None,
+    ext: dict[str, str] | None = None,
+    body: bytes = b"",
+) -> Command:
+    """The response to a request, in the encoding the request came in."""
+    return Command(
+        int(code), request.opaque, RESPONSE, remark=remark, ext=ext, body=body, encoding=request.encoding
+    )
+
+
+def decode(frame: Frame) -> Command:
+    """1.2 µs for the JSON header of a pull, 0.6 µs for that of a small reply."""
+    encoding, header, body = frame
+    if encoding != JSON:
+        return _decode_binary(header, body)
+    try:
+        head = _JSON_DECODER.decode(header)
+    except msgspec.ValidationError:
+        head = _read_tolerantly(header)
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrame(f"unreadable JSON header: {error}") from None
+    return Command(
+        head.code, head.opaque, head.flag, head.language, head.version, head.remark, head.extFields, body
+    )
+
+
+def encode(command: Command) -> bytes:
+    """The whole frame."""
+    if command.encoding == ROCKETMQ:
+        return pack(ROCKETMQ, _encode_binary(command), command.body)
+    head = _Head(
+        code=command.code,
+        extFields=command.ext,
+        flag=command.flag,
+        language=command.language,
+        opaque=command.opaque,
+        remark=command.remark,
+        serializeTypeCurrentRPC="JSON",
+        version=command.version,
+    )
+    return pack(JSON, _JSON_ENCODER.encode(head), command.body)
+
+
+# --- JSON -----------------------------------------------------------------------------------------
+
+
+class _Head(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Keys in Java's order; what has a default here is left out when absent, everything else is always
+    written.
+    """
+
+    code: I32
+    extFields: dict[str, str] | None = None  # noqa: N815
+    flag: I32
+    language: str
+    opaque: I32
+    remark: str | None = None
+    serializeTypeCurrentRPC: str  # noqa: N815
+    version: I32
+
+
+class _ReceivedHead(msgspec.Struct, kw_only=True, gc=False):
+    """The same with Java's defaults for what a peer leaves out."""
+
+    code: I32 = 0
+    extFields: dict[str, str] | None = None  # noqa: N815
+    flag: I32 = 0
+    language: str = "JAVA"
+    opaque: I32 = 0
+    remark: str | None = None
+    version: I32 = 0
+
+
+_JSON_DECODER = msgspec.json.Decoder(_ReceivedHead)
+_JSON_ENCODER = msgspec.json.Encoder()
+
+
+def _read_tolerantly(header: bytes) -> _ReceivedHead:
+    """The slow way, taken when a value has not the type we write ourselves."""
+    try:
+        loose = msgspec.json.decode(header)
+    except (ValueError, RecursionError) as error:
+        raise BrokenFrame(f"unreadable JSON header: {error}") from None
+    if not isinstance(loose, dict):
+        raise BrokenFrame("the JSON header is no object")
+    remark = loose.get("remark")
+    return _ReceivedHead(
+        code=_number(loose, "code"),
+        extFields=_ext(loose.get("extFields")),
+        flag=_number(loose, "flag"),
+        language=_language(loose.get("language", "JAVA")),
+        opaque=_number(loose, "opaque"),
+        remark=None if remark is None else _plain_text(remark),
+        version=_number(loose, "version"),
+    )
+
+
+def _number(loose: dict[str, Any], key: str) -> int:
+    value = loose.get(key)
+    if value is None:
+        return 0
+    try:
+        return msgspec.convert(value, I32, strict=False)
+    except msgspec.ValidationError as error:
+        raise BrokenFrame(f"header field {key}: {error}") from None
+
+
+def _language(value: Any) -> str:
+    if isinstance(value, int):
+        return LANGUAGES[value] if 0 <= value < len(LANGUAGES) else "OTHER"
+    return value if isinstance(value, str) else "OTHER"
+
+
+def _ext(value: Any) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise BrokenFrame("extFields is no object")
+    return {name: _plain_text(item) for name, item in value.items() if item is not None}
+
+
+def _plain_text(value: Any) -> str:
+    return value if isinstance(value, str) else _JSON_ENCODER.encode(value).decode()
+
+
+# --- binary ---------------------------------------------------------------------------------------
+
+_FIXED = struct.Struct(">hBhiii")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_LANGUAGE_NUMBERS = {name: number for number, name in enumerate(LANGUAGES)}
+_OTHER = _LANGUAGE_NUMBERS["OTHER"]
+
+TRUNCATED_CODES = {code & 0xFFFF: code for code in (*range(200050, 200057), *range(200070, 200080), 200151)}
+"""Pop requests do not fit the 16 bits a binary header has for the code; what is left of them means nothing
+else.
+"""
+
+
+def _decode_binary(header: bytes, body: bytes) -> Command:
+    try:
+        code, language, version, opaque, flag, remark_length = _FIXED.unpack_from(header)
+        remark, at = _text_at(header, 17, remark_length)
+        (ext_length,) = _I32.unpack_from(header, at)
+        if at + 4 + ext_length != len(header):
+            raise BrokenFrame(f"ext fields of {ext_length} bytes do not end with the header")
+        ext = _read_entries(header, at + 4) if ext_length else None
+    except (struct.error, UnicodeDecodeError) as error:
+        raise BrokenFrame(f"unreadable binary header: {error}") from None
+    if not flag & RESPONSE:
+        code = TRUNCATED_CODES.get(code, code)
+    name = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
+    return Command(code, opaque, flag, name, version, remark or None, ext, body, ROCKETMQ)
+
+
+def _read_entries(header: bytes, at: int) -> dict[str, str]:
+    """Of two entries with one name the last counts: signing clients write some fields twice."""
+    ext: dict[str, str] = {}
+    while at < len(header):
+        name, at = _text_at(header, at + 2, _I16.unpack_from(header, at)[0])
+        value, at = _text_at(header, at + 4, _I32.unpack_from(header, at)[0])
+        ext[name] = value
+    return ext
+
+
+def _text_at(header: bytes, at: int, length: int) -> tuple[str, int]:
+    after = at + length
+    if length < 0 or after > len(header):
+        raise BrokenFrame(f"a text of {length} bytes in a header of {len(header)}")
+    return header[at:after].decode(), after
+
+
+def _encode_binary(command: Command) -> bytes:
+    remark = (command.remark or "").encode()
+    entries = b"".join(_entry(name, value) for name, value in (command.ext or {}).items())
+    code = command.code & 0xFFFF
+    fixed = _FIXED.pack(
+        code - 0x10000 if code & 0x8000 else code,
+        _LANGUAGE_NUMBERS.get(command.language, _OTHER),
+        command.version,
+        command.opaque,
+        command.flag,
+        len(remark),
+    )
+    return b"".join((fixed, remark, _I32.pack(len(entries)), entries))
+
+
+def _entry(name: str, value: str) -> bytes:
+    key, data = name.encode(), value.encode()
+    return b"".join((_I16.pack(len(key)), key, _I32.pack(len(data)), data))

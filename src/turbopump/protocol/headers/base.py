@@ -1,0 +1,65 @@
+"""What all typed headers share: reading them from ext fields and writing them back.
+
+Every field travels as text, whatever its type. Reading is as lenient as Java's: unknown fields are ignored,
+an optional field whose text makes no sense counts as absent, a flag is set by "true" in any case. (Java
+takes "1" for false, we for true: C++ clients mean it so.) A required field that is absent or unreadable
+raises `SystemFailure` naming the field; a Java server ends in code 1 too.
+"""
+
+from typing import Annotated, Any, Self
+
+import msgspec
+
+from turbopump.protocol.errors import SystemFailure
+
+I32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+I64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class Header(msgspec.Struct, kw_only=True, gc=False):
+    @classmethod
+    def from_ext(cls, ext: dict[str, str] | None) -> Self:
+        try:
+            return msgspec.convert(ext or {}, cls, strict=False)
+        except msgspec.ValidationError:
+            return _read_leniently(cls, ext or {})  # type: ignore[no-any-return]
+
+    def to_ext(self) -> dict[str, str]:
+        ext = {}
+        for attribute, wire_name in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
+            value = getattr(self, attribute)
+            if value is not None:
+                ext[wire_name] = _text(value)
+        return ext
+
+
+def _text(value: str | int | bool) -> str:
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    return str(value)
+
+
+def _read_leniently(cls: type[Any], ext: dict[str, str]) -> Any:
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(cls):
+        raw = ext.get(field.encode_name)
+        if raw is not None:
+            try:
+                values[field.name] = _read_field(raw, field.type)
+                continue
+            except ValueError as error:
+                if field.required:
+                    raise SystemFailure(f"the field {field.encode_name} is unreadable: {error}") from None
+        if field.required:
+            raise SystemFailure(f"the field {field.encode_name} is missing")
+    return cls(**values)
+
+
+def _read_field(raw: str, kind: Any) -> Any:
+    if kind in (bool, bool | None):
+        return raw.strip().lower() in ("true", "1")
+    if kind in (str, str | None):
+        return raw
+    return msgspec.convert(int(raw) if len(raw) < 24 else raw, kind, strict=False)

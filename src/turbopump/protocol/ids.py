@@ -1,0 +1,86 @@
+"""Hosts as records keep them, and the two kinds of message id made of them.
+
+    host              4 or 16 bytes of address, i32 port
+    offset message id hex of host + i64 commit-log offset: 32 characters (IPv4) or 56 (IPv6)
+    unique key        hex of address, i16 pid, i32 salt, i32 ms since the start of the month, i16 counter
+
+The clock is given by the caller.
+"""
+
+import ipaddress
+import struct
+import time
+from collections.abc import Callable
+
+from turbopump.protocol.errors import BrokenRecord, SystemFailure
+
+_PORT = struct.Struct(">i")
+_OFFSET = struct.Struct(">q")
+
+
+def pack_host(ip: str, port: int) -> bytes:
+    """8 bytes for IPv4 (also when mapped into IPv6), 20 for IPv6. ValueError for what is no address."""
+    return _packed_address(ip) + _PORT.pack(port)
+
+
+def unpack_host(host: bytes) -> tuple[str, int]:
+    if len(host) not in (8, 20):
+        raise BrokenRecord(f"a host of {len(host)} bytes")
+    return str(ipaddress.ip_address(host[:-4])), _PORT.unpack_from(host, len(host) - 4)[0]
+
+
+def offset_id(host: bytes, offset: int) -> str:
+    """The id under which a stored message can be asked for at the broker that has it."""
+    return (host + _OFFSET.pack(offset)).hex().upper()
+
+
+def parse_offset_id(text: str) -> tuple[str, int, int]:
+    """(ip, port, commit-log offset)"""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) not in (16, 28) or len(text) != 2 * len(data):
+        raise SystemFailure(f"illegal message id {text[:64]!r}")
+    ip, port = unpack_host(data[:-8])
+    return ip, port, _OFFSET.unpack_from(data, len(data) - 8)[0]
+
+
+class UniqueIds:
+    """Makes unique keys as Apache's clients do, so that their tools can read the birth time out of them.
+
+    `salt` tells apart processes that share address and pid (containers do): give 32 random bits.
+    """
+
+    def __init__(self, ip: str, pid: int, clock_ms: Callable[[], int], salt: int = 0) -> None:
+        self._prefix = (
+            (_packed_address(ip) + struct.pack(">HI", pid & 0xFFFF, salt & 0xFFFFFFFF)).hex().upper()
+        )
+        self._clock_ms = clock_ms
+        self._counter = 0
+        self._month_start, self._month_end = _month_around(clock_ms())
+
+    def next(self) -> str:
+        now = self._clock_ms()
+        if now >= self._month_end:
+            self._month_start, self._month_end = _month_around(now)
+        age_ms = max(
+            0, now - self._month_start
+        )  # the clock may have been set back over the start of the month
+        self._counter = (self._counter + 1) & 0xFFFF
+        return f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}{self._counter:04X}"
+
+
+def _packed_address(ip: str) -> bytes:
+    address = ipaddress.ip_address(ip.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        address = address.ipv4_mapped
+    return address.packed
+
+
+def _month_around(now_ms: int) -> tuple[int, int]:
+    """Start and end of the month in local time, as Apache's tools assume when they read an id."""
+    now = time.localtime(now_ms / 1000)
+    start = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+    end = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
+    return int(start * 1000), int(end * 1000)

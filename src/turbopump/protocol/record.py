@@ -1,0 +1,236 @@
+"""A message as the commit log keeps it and as a pull answer carries it: the same bytes.
+
+    i32 size, i32 magic, i32 body crc, i32 queue id, i32 flag
+    i64 queue offset, i64 physical offset, i32 sys flag
+    i64 born time, born host, i64 store time, store host      host: 8 bytes, or 20 when the sys flag says IPv6
+    i32 reconsume times, i64 prepared transaction offset
+    i32 length + body
+    i8 (magic 1) or i16 (magic 2) length + topic
+    i16 length + properties
+
+Comes in: a buffer and a position. Goes out: a `Record`, its size, or `BrokenRecord`. Nothing here knows
+files.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from turbopump.protocol import properties as props
+from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, HOSTS_MASK, STORE_V6
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview | mmap"
+
+MAGIC_V1 = -626843481
+MAGIC_V2 = -626843477
+"""Topic length in two bytes, for topics longer than 127 bytes; 4.x readers stop at such a record."""
+BLANK = -875286124
+"""Magic of the filler that ends a commit-log file: only its size and this are written."""
+
+BLANK_HEAD = struct.Struct(">ii")
+HEAD_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
+"""Everything before the body when both hosts are IPv4: 88 bytes."""
+HEADS = {
+    0: HEAD_V4,
+    BORN_V6: struct.Struct(">iiiiiqqiq20sq8siqi"),
+    STORE_V6: struct.Struct(">iiiiiqqiq8sq20siqi"),
+    HOSTS_MASK: struct.Struct(">iiiiiqqiq20sq20siqi"),
+}
+"""The head by the IPv6 bits of the sys flag."""
+PACK_HEAD = HEAD_V4.pack
+SYS_FLAG_AT = 36
+PHYSICAL_OFFSET_AT = 28
+QUEUE_OFFSET_AT = 20
+SMALLEST = HEAD_V4.size + 3
+MAX_TOPIC_V1 = 127
+MAX_TOPIC_V2 = 32767
+I16 = struct.Struct(">h")
+
+_MEASURED = struct.Struct(">iii24xi")  # size, magic, body crc, sys flag
+_I32 = struct.Struct(">i")
+
+
+class Record(msgspec.Struct, gc=False):
+    topic: str
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    store_timestamp: int
+    store_host: bytes
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body: bytes = b""
+    properties: bytes = b""
+    body_crc: int = 0
+    size: int = 0
+    magic: int = MAGIC_V1
+
+    def property_map(self) -> dict[str, str]:
+        """Parsed at each call: it costs more than the rest of the record, so only who needs all of them
+        pays.
+        """
+        return props.parse(self.properties)
+
+    @property
+    def tags(self) -> str | None:
+        return props.find(self.properties, props.TAGS)
+
+    @property
+    def keys(self) -> str | None:
+        return props.find(self.properties, props.KEYS)
+
+    @property
+    def unique_key(self) -> str | None:
+        return props.find(self.properties, props.UNIQUE_KEY)
+
+
+def crc31(data: Buffer) -> int:
+    """CRC-32 without its top bit: Java keeps it as a positive int."""
+    return zlib.crc32(data) & 0x7FFFFFFF
+
+
+def decode(buffer: Buffer, position: int = 0) -> Record:
+    """The record at this position. The body is not checked against its crc; `measure` does that.
+
+    A topic that is no UTF-8 is read with U+FFFD, as Java does, so that a record `measure` accepts can
+    always be read.
+    """
+    size = measure(buffer, position, len(buffer), False)
+    if size <= 0:
+        raise BrokenRecord("a blank" if size == 0 else f"no record at {position}")
+    view = memoryview(buffer)[position : position + size]
+    head = HEADS[_I32.unpack_from(view, SYS_FLAG_AT)[0] & HOSTS_MASK]
+    (
+        _, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag,
+        born_timestamp, born_host, store_timestamp, store_host, reconsume_times, prepared, body_length,
+    ) = head.unpack_from(view)  # fmt: skip
+    body_at = head.size
+    topic_at = body_at + body_length
+    if magic == MAGIC_V1:
+        topic_length = view[topic_at]
+        topic_at += 1
+    else:
+        (topic_length,) = I16.unpack_from(view, topic_at)
+        topic_at += 2
+    properties_at = topic_at + topic_length + 2
+    return Record(
+        str(view[topic_at : properties_at - 2], "utf-8", "replace"),
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared,
+        bytes(view[body_at : body_at + body_length]),
+        bytes(view[properties_at:]),
+        body_crc,
+        size,
+        magic,
+    )
+
+
+def decode_all(buffer: Buffer) -> Iterator[Record]:
+    """The records of a pull answer, which lie back to back."""
+    at = 0
+    while at < len(buffer):
+        record = decode(buffer, at)
+        yield record
+        at += record.size
+
+
+def encode(record: Record) -> bytes:
+    """The bytes of a record; size, magic, crc and the IPv6 bits are worked out here, not taken from the
+    record.
+    """
+    topic = record.topic.encode()
+    body, properties = record.body, record.properties
+    if len(topic) > MAX_TOPIC_V2 or len(properties) > props.MAX_BYTES:
+        raise BrokenRecord(f"topic of {len(topic)} bytes, properties of {len(properties)}")
+    hosts = (BORN_V6 if len(record.born_host) == 20 else 0) | (
+        STORE_V6 if len(record.store_host) == 20 else 0
+    )
+    head = HEADS[hosts]
+    if len(topic) <= MAX_TOPIC_V1:
+        magic, topic_length = MAGIC_V1, bytes((len(topic),))
+    else:
+        magic, topic_length = MAGIC_V2, I16.pack(len(topic))
+    size = head.size + len(body) + len(topic_length) + len(topic) + 2 + len(properties)
+    try:
+        packed = head.pack(
+            size, magic, crc31(body), record.queue_id, record.flag,
+            record.queue_offset, record.physical_offset, record.sys_flag & ~HOSTS_MASK | hosts,
+            record.born_timestamp, record.born_host, record.store_timestamp, record.store_host,
+            record.reconsume_times, record.prepared_transaction_offset, len(body),
+        )  # fmt: skip
+    except struct.error as error:
+        raise BrokenRecord(f"a field out of range: {error}") from None
+    return b"".join((packed, body, topic_length, topic, I16.pack(len(properties)), properties))
+
+
+def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
+    """Size of the valid record at `position`, 0 for a blank, -1 for neither. Nothing at or beyond `limit`
+    is read.
+
+    Recovery runs this over gigabytes: 0.9 µs a record plus the crc (1 KiB: 0.3 µs), and nothing is copied.
+    """
+    if position + 8 > limit:
+        return -1
+    size, magic = BLANK_HEAD.unpack_from(buffer, position)
+    if magic == BLANK:
+        return 0
+    end = position + size
+    if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < SMALLEST or end > limit:
+        return -1
+    _, _, crc, sys_flag = _MEASURED.unpack_from(buffer, position)
+    body_at = position + 88
+    if sys_flag & HOSTS_MASK:
+        body_at += 24 if sys_flag & HOSTS_MASK == HOSTS_MASK else 12
+        if body_at + 3 > end:
+            return -1
+    (body_length,) = _I32.unpack_from(buffer, body_at - 4)
+    topic_at = body_at + body_length
+    if body_length < 0 or topic_at + 3 > end:
+        return -1
+    if magic == MAGIC_V1:
+        topic_length = buffer[topic_at]
+        properties_at = topic_at + 1 + topic_length
+        if topic_length > MAX_TOPIC_V1 or properties_at + 2 > end:
+            return -1
+    else:
+        (topic_length,) = I16.unpack_from(buffer, topic_at)
+        properties_at = topic_at + 2 + topic_length
+        if topic_length < 0 or properties_at + 2 > end:
+            return -1
+    (properties_length,) = I16.unpack_from(buffer, properties_at)
+    if properties_length < 0 or properties_at + 2 + properties_length != end:
+        return -1
+    if check_crc and body_length:
+        with memoryview(buffer) as whole, whole[body_at:topic_at] as body:
+            if zlib.crc32(body) & 0x7FFFFFFF != crc:
+                return -1
+    return int(size)
+
+
+def body_of(record: Record) -> bytes:
+    """The body as its sender had it."""
+    if not record.sys_flag & COMPRESSED:
+        return record.body
+    from turbopump.protocol.compression import decompress
+
+    return decompress(record.body, record.sys_flag)

@@ -1,0 +1,45 @@
+"""Bits of the two `sysFlag` fields: the one of a message (stored in its record) and the one of a pull
+request.
+"""
+
+COMPRESSED = 0x1
+MULTI_TAGS = 0x2
+
+TRANSACTION_MASK = 0xC
+NOT_TRANSACTIONAL = 0x0
+PREPARED = 0x4
+COMMIT = 0x8
+ROLLBACK = 0xC
+
+BORN_V6 = 0x10
+STORE_V6 = 0x20
+HOSTS_MASK = BORN_V6 | STORE_V6
+
+NEED_UNWRAP = 0x40
+INNER_BATCH = 0x80
+
+COMPRESSION_MASK = 0x700
+LZ4 = 0x100
+ZSTD = 0x200
+ZLIB = 0x300
+"""What newer clients set; older ones leave 0, which means zlib too."""
+
+PULL_COMMIT_OFFSET = 0x1
+PULL_SUSPEND = 0x2
+PULL_SUBSCRIPTION = 0x4
+PULL_CLASS_FILTER = 0x8
+PULL_LITE = 0x10
+
+
+def transaction_type(sys_flag: int) -> int:
+    """NOT_TRANSACTIONAL, PREPARED, COMMIT or ROLLBACK."""
+    return sys_flag & TRANSACTION_MASK
+
+
+def with_transaction_type(sys_flag: int, kind: int) -> int:
+    return sys_flag & ~TRANSACTION_MASK | kind
+
+
+def compression_kind(sys_flag: int) -> int:
+    """LZ4, ZSTD or ZLIB (also for 0); an unknown value is returned as it is."""
+    return sys_flag & COMPRESSION_MASK or ZLIB
