@@ -1,0 +1,3 @@
+module turbopump/loadgen
+
+go 1.21
