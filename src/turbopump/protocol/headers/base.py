@@ -16,7 +16,9 @@ I32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 I64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
-class Header(msgspec.Struct, kw_only=True, gc=False):
+class Header(msgspec.Struct, gc=False):
+    """Fields have their wire spelling; those without a default are required and stand first."""
+
     @classmethod
     def from_ext(cls, ext: dict[str, str] | None) -> Self:
         try:
@@ -49,9 +51,9 @@ def _read_leniently(cls: type[Any], ext: dict[str, str]) -> Any:
             try:
                 values[field.name] = _read_field(raw, field.type)
                 continue
-            except ValueError as error:
+            except ValueError:
                 if field.required:
-                    raise SystemFailure(f"the field {field.encode_name} is unreadable: {error}") from None
+                    raise SystemFailure(f"the field {field.encode_name} cannot be {raw[:40]!r}") from None
         if field.required:
             raise SystemFailure(f"the field {field.encode_name} is missing")
     return cls(**values)

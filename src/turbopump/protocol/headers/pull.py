@@ -1,0 +1,141 @@
+"""Pulls (11, 361) and the pop family of 5.x."""
+
+from turbopump.protocol.headers.base import I32, I64, Header
+
+DEFAULT_MAX_BYTES = 262144
+"""What 5.x push consumers ask for; 4.x pulls do not say, and a server stops there by itself."""
+
+
+class PullMessageRequest(Header):
+    """Code 11 and 361."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    queueOffset: I64
+    maxMsgNums: I32
+    sysFlag: I32
+    commitOffset: I64 = 0
+    suspendTimeoutMillis: I64 = 0
+    subscription: str | None = None
+    subVersion: I64 = 0
+    expressionType: str | None = None
+    maxMsgBytes: I32 = DEFAULT_MAX_BYTES
+    requestSource: I32 | None = None
+    proxyFrowardClientId: str | None = None  # spelled so
+    liteTopic: str | None = None
+    bname: str | None = None
+
+
+class PullMessageResponse(Header):
+    suggestWhichBrokerId: I64
+    nextBeginOffset: I64
+    minOffset: I64
+    maxOffset: I64
+    offsetDelta: I64 | None = None
+    topicSysFlag: I32 | None = None
+    groupSysFlag: I32 | None = None
+    forbiddenType: I32 | None = None
+
+
+class PopMessageRequest(Header):
+    """Code 200050."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    maxMsgNums: I32
+    invisibleTime: I64
+    pollTime: I64
+    bornTime: I64
+    initMode: I32
+    expType: str | None = None
+    exp: str | None = None
+    order: bool = False
+    attemptId: str | None = None
+    bname: str | None = None
+
+
+class PopMessageResponse(Header):
+    popTime: I64
+    invisibleTime: I64
+    reviveQid: I32
+    restNum: I64
+    startOffsetInfo: str | None = None
+    msgOffsetInfo: str | None = None
+    orderCountInfo: str | None = None
+
+
+class AckMessageRequest(Header):
+    """Code 200051."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    extraInfo: str
+    offset: I64
+    liteTopic: str | None = None
+    bname: str | None = None
+
+
+class PeekMessageRequest(Header):
+    """Code 200052."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    maxMsgNums: I32
+    bname: str | None = None
+
+
+class ChangeInvisibleTimeRequest(Header):
+    """Code 200053."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    extraInfo: str
+    offset: I64
+    invisibleTime: I64
+    liteTopic: str | None = None
+    suspend: bool = False
+    bname: str | None = None
+
+
+class ChangeInvisibleTimeResponse(Header):
+    popTime: I64
+    invisibleTime: I64
+    reviveQid: I32
+
+
+class NotificationRequest(Header):
+    """Code 200054."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    pollTime: I64
+    bornTime: I64
+    order: bool = False
+    attemptId: str | None = None
+    expType: str | None = None
+    exp: str | None = None
+    bname: str | None = None
+
+
+class NotificationResponse(Header):
+    hasMsg: bool
+    pollingFull: bool | None = None
+
+
+class PollingInfoRequest(Header):
+    """Code 200055."""
+
+    consumerGroup: str
+    topic: str
+    queueId: I32
+    bname: str | None = None
+
+
+class PollingInfoResponse(Header):
+    pollingNum: I32

@@ -1,0 +1,181 @@
+"""Sends (10, 310, 320, 324, 325) and what is sent about a message afterwards: back, end of transaction,
+recall.
+
+The letters of the V2 header have the long names of the first one here, so a handler reads both the same
+way. For the many-at-once path `SEND_V2_DECODER` and `SEND_DECODER` read the whole JSON header in one step;
+what they reject (`msgspec.MsgspecError`, `UnicodeDecodeError`) is for the general path to judge.
+"""
+
+import msgspec
+
+from turbopump.protocol.headers.base import I32, I64, Header
+
+
+class SendMessageRequest(Header):
+    """Code 10 and 324. What Java does without is optional here."""
+
+    defaultTopicQueueNums: I32
+    queueId: I32
+    sysFlag: I32
+    bornTimestamp: I64
+    flag: I32
+    producerGroup: str = ""
+    topic: str = ""
+    defaultTopic: str = ""
+    properties: str | None = None
+    reconsumeTimes: I32 = 0
+    unitMode: bool = False
+    batch: bool = False
+    maxReconsumeTimes: I32 | None = None
+    bname: str | None = None
+
+
+class SendMessageV2Request(
+    SendMessageRequest,
+    rename={
+        "producerGroup": "a",
+        "topic": "b",
+        "defaultTopic": "c",
+        "defaultTopicQueueNums": "d",
+        "queueId": "e",
+        "sysFlag": "f",
+        "bornTimestamp": "g",
+        "flag": "h",
+        "properties": "i",
+        "reconsumeTimes": "j",
+        "unitMode": "k",
+        "maxReconsumeTimes": "l",
+        "batch": "m",
+        "bname": "n",
+    },
+):
+    """Code 310, 320 and 325: the same with a letter for each name."""
+
+    defaultTopicQueueNums: I32
+    queueId: I32
+    sysFlag: I32
+    bornTimestamp: I64
+    flag: I32
+    producerGroup: str = ""
+    topic: str = ""
+    defaultTopic: str = ""
+    properties: str | None = None
+    reconsumeTimes: I32 = 0
+    unitMode: bool = False
+    maxReconsumeTimes: I32 | None = None
+    batch: bool = False
+    bname: str | None = None
+
+
+class SendMessageResponse(Header):
+    msgId: str
+    queueId: I32
+    queueOffset: I64
+    transactionId: str | None = None
+    batchUniqId: str | None = None
+    recallHandle: str | None = None
+    MSG_REGION: str | None = None
+    TRACE_ON: str | None = None
+
+
+class PushReplyMessageRequest(Header):
+    """Code 326, broker to the client that asked."""
+
+    producerGroup: str
+    topic: str
+    defaultTopic: str
+    defaultTopicQueueNums: I32
+    queueId: I32
+    sysFlag: I32
+    bornTimestamp: I64
+    flag: I32
+    bornHost: str
+    storeHost: str
+    storeTimestamp: I64
+    properties: str | None = None
+    reconsumeTimes: I32 = 0
+    unitMode: bool = False
+
+
+class ConsumerSendMsgBackRequest(Header):
+    """Code 36."""
+
+    offset: I64
+    group: str
+    delayLevel: I32
+    originMsgId: str | None = None
+    originTopic: str | None = None
+    unitMode: bool = False
+    maxReconsumeTimes: I32 | None = None
+    bname: str | None = None
+
+
+class EndTransactionRequest(Header):
+    """Code 37."""
+
+    producerGroup: str
+    tranStateTableOffset: I64
+    commitLogOffset: I64
+    commitOrRollback: I32
+    msgId: str
+    fromTransactionCheck: bool = False
+    transactionId: str | None = None
+    topic: str | None = None
+    bname: str | None = None
+
+
+class CheckTransactionStateRequest(Header):
+    """Code 39, broker to producer."""
+
+    tranStateTableOffset: I64
+    commitLogOffset: I64
+    topic: str | None = None
+    msgId: str | None = None
+    transactionId: str | None = None
+    offsetMsgId: str | None = None
+    bname: str | None = None
+
+
+class RecallMessageRequest(Header):
+    """Code 370."""
+
+    topic: str
+    recallHandle: str
+    producerGroup: str | None = None
+    bname: str | None = None
+
+
+class RecallMessageResponse(Header):
+    msgId: str
+    MSG_REGION: str | None = None
+
+
+class ResumeCheckHalfMessageRequest(Header):
+    """Code 323."""
+
+    msgId: str | None = None
+    topic: str | None = None
+
+
+class SendFrame(msgspec.Struct, gc=False):
+    """The whole JSON header of a send with letters."""
+
+    extFields: SendMessageV2Request
+    code: I32 = 0
+    flag: I32 = 0
+    opaque: I32 = 0
+    version: I32 = 0
+
+
+class LongSendFrame(msgspec.Struct, gc=False):
+    """The whole JSON header of a send with long names."""
+
+    extFields: SendMessageRequest
+    code: I32 = 0
+    flag: I32 = 0
+    opaque: I32 = 0
+    version: I32 = 0
+
+
+SEND_V2_DECODER = msgspec.json.Decoder(SendFrame, strict=False)
+SEND_DECODER = msgspec.json.Decoder(LongSendFrame, strict=False)
