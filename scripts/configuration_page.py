@@ -1,0 +1,142 @@
+"""Writes docs/configuration.md from the tables that the broker itself uses.
+
+Run `python scripts/configuration_page.py` after a change of the tables. A unit test fails when the page is
+not current.
+"""
+
+from pathlib import Path
+
+from turbopump.broker import settings
+from turbopump.broker.config import BrokerConfig, get, paths
+
+PAGE = Path(__file__).parent.parent / "docs" / "configuration.md"
+
+HEAD = """\
+# Configuration of the broker
+
+<!-- Written by scripts/configuration_page.py; change the tables in src/turbopump/broker, not this page. -->
+
+`mqbroker -c broker.conf` reads Apache's file, a Java `.properties` text with Apache's keys. Each key can
+also be given by an environment variable, and a few by flags of the command line; of two settings the
+stronger counts:
+
+    default < broker.conf < environment < flags
+
+The variable of a key is the key in capitals, with `TURBOPUMP_` before it: `flushDiskType` is
+`TURBOPUMP_FLUSH_DISK_TYPE`. `NAMESRV_ADDR` sets `namesrvAddr`, as with Apache's tools. `mqbroker -p` prints
+all values in use, `mqbroker -m` the important ones.
+
+A value that cannot be used stops the start with its line, its key and what would be accepted. So does a
+misspelt key: one that nobody knows, but that is nearly one of those below. Any other unknown key is named
+in a warning and skipped.
+"""
+
+EFFECTIVE = """
+## Keys with an effect
+
+| key | default | accepted | what it does |
+|---|---|---|---|
+"""
+
+HOT = """
+While the broker runs, `mqadmin updateBrokerConfig` can change {keys}. Such a change is not written to
+`broker.conf`. Other keys are refused: change the file and restart.
+"""
+
+OURS = """
+## Without a key of Apache's
+
+| field | default | what it does |
+|---|---|---|
+"""
+
+FIXED = """
+## Accepted at one value only
+
+These keys belong to features that are not there yet and whose silent absence would change what an
+acknowledgement means, the role of the broker or who may connect. Any other value stops the start.
+
+| key | the accepted value | without it there is no |
+|---|---|---|
+"""
+
+LATER = """
+## Of features to come
+
+Named in a warning at start, without effect.
+
+| feature | keys |
+|---|---|
+"""
+
+WITHOUT_EFFECT = """
+## Accepted, without effect
+
+They tune threads, queues between threads, locks, buffers and RocksDB; this broker is one event loop and has
+none of these. They are named in one line at start.
+
+"""
+
+
+def page() -> str:
+    config = BrokerConfig()
+    whys = dict(paths(config))
+    return "".join(
+        [
+            HEAD,
+            EFFECTIVE,
+            *(_row(*row) for row in _effective(config, whys)),
+            HOT.format(keys=_keys(key for key, row in settings.SETTINGS.items() if row.hot)),
+            OURS,
+            *(_row(f"`{path}`", f"`{default}`", why) for path, default, why in _without_key(config, whys)),
+            FIXED,
+            *(
+                _row(f"`{key}`", " ".join(f"`{text or '(empty)'}`" for text in fixed.accepted), fixed.feature)
+                for key, fixed in sorted(settings.FIXED.items())
+            ),
+            LATER,
+            *(_row(feature, _keys(keys)) for feature, keys in _by_feature().items()),
+            WITHOUT_EFFECT,
+            _keys(sorted(settings.WITHOUT_EFFECT)),
+            "\n",
+        ]
+    )
+
+
+def _effective(config: BrokerConfig, whys: dict[str, str]) -> list[tuple[str, ...]]:
+    rows = []
+    for key, row in sorted(settings.SETTINGS.items()):
+        default = "~/store" if row.path == settings.ROOT_DIR_PATH else row.reader.show(get(config, row.path))
+        rows.append(
+            (f"`{key}`", f"`{default}`" if default else "", row.reader.accepts, row.why or whys[row.path])
+        )
+    return rows
+
+
+def _without_key(config: BrokerConfig, whys: dict[str, str]) -> list[tuple[str, object, str]]:
+    """Fields of the broker's own parts; those of the store are bounds that nobody has to set."""
+    keyed = {row.path for row in settings.SETTINGS.values()}
+    return [
+        (path, get(config, path), why)
+        for path, why in whys.items()
+        if path not in keyed and not path.startswith("store.")
+    ]
+
+
+def _by_feature() -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for key, feature in settings.LATER.items():
+        grouped.setdefault(feature, []).append(key)
+    return grouped
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _keys(keys: object) -> str:
+    return ", ".join(f"`{key}`" for key in keys)  # type: ignore[attr-defined]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

@@ -1,0 +1,56 @@
+"""Which address clients are told to connect to.
+
+In: what is configured and a way to ask the machine. Out: one address, and a warning when clients elsewhere
+could not use it. The one function that touches the network stack is at the end.
+"""
+
+import ipaddress
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LOOPBACK = "127.0.0.1"
+ANYWHERE = ("", "0.0.0.0", "::")
+
+
+@dataclass(frozen=True, slots=True)
+class Advertised:
+    address: str
+    warning: str = ""
+
+
+def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]) -> Advertised:
+    """`configured` is brokerIP1, `bound_to` what the broker listens on; each is empty when not chosen."""
+    if configured:
+        return _judged(configured, "brokerIP1 says so")
+    if bound_to not in ANYWHERE:
+        return _judged(bound_to, "the broker listens there only")
+    found = primary()
+    if found is None:
+        return _judged(LOOPBACK, "this machine has no other address; set brokerIP1 once it has one")
+    return _judged(found, "it is this machine's primary address; set brokerIP1 to change that")
+
+
+def _judged(address: str, reason: str) -> Advertised:
+    if not _is_loopback(address):
+        return Advertised(address)
+    warning = f"clients are told to connect to {address} ({reason}): those on other machines cannot"
+    return Advertised(address, warning)
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def primary_local_address() -> str | None:
+    """The address that packets to elsewhere would carry. Connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # reserved for documentation: only the routing table is asked
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+    return None if address in ANYWHERE else address

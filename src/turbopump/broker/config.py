@@ -1,0 +1,274 @@
+"""The broker's configuration, as one value: frozen, nested by concern, each default beside what it is for.
+
+In: the text of a `broker.conf`, the environment and the flags of the command line, in rising order of
+strength. Out: a `BrokerConfig` and what the operator should be told about it. Which of Apache's keys sets
+which field is in `settings.py`. Nothing here reads a file or the environment by itself.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal
+
+from turbopump.broker import settings
+from turbopump.broker.readers import NotAccepted, Reader
+from turbopump.protocol.conf import ConfigError, Entry, parse_properties
+from turbopump.store.config import StoreConfig
+
+__all__ = ["BrokerConfig", "ConfigError", "Loaded", "load", "parse_properties", "printed", "show"]
+
+
+def _why(default: Any, why: str) -> Any:
+    return field(default=default, metadata={"why": why})
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    cluster_name: str = _why("DefaultCluster", "brokers of one cluster are shown and administered together")
+    broker_name: str = _why("", "clients know the broker's queues by it; empty: the host name")
+    broker_id: int = _why(0, "0 is the master; slaves are not supported yet")
+    role: Literal["ASYNC_MASTER", "SYNC_MASTER"] = _why(
+        "ASYNC_MASTER", "SYNC_MASTER answers SLAVE_NOT_AVAILABLE: no slave can be had yet"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    bind_address: str = _why("0.0.0.0", "where to listen; 127.0.0.1 keeps other machines out")
+    port: int = _why(
+        10911, "main port; the fast port is two below, the replication port one above; 0: any free"
+    )
+    advertised_address: str = _why(
+        "", "what clients are told to connect to; empty: the primary local address"
+    )
+    ha_address: str = _why("", "what slaves are told to connect to; empty: the advertised one")
+    ha_port: int = _why(0, "announced replication port; 0: main port + 1")
+    idle_seconds: int = _why(120, "a connection silent for so long is closed")
+
+
+@dataclass(frozen=True, slots=True)
+class NameServers:
+    addresses: tuple[str, ...] = _why((), "every one of them is told about this broker's topics")
+    period_ms: int = _why(30_000, "how often the broker registers again; taken as 10 to 60 s")
+    timeout_ms: int = _why(24_000, "how long one name server may take to answer")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    auto_create: bool = _why(True, "a send to an unknown topic creates it; turn off in production")
+    default_queues: int = _why(8, "queues of TBW102, the most that an auto-created topic gets")
+    cluster_topic: bool = _why(True, "the topic named after the cluster can be read and written")
+    broker_topic: bool = _why(True, "the topic named after the broker can be read and written")
+    trace_topic: bool = _why(False, "offer the topic that clients send message traces to")
+    trace_topic_name: str = _why("RMQ_SYS_TRACE_TOPIC", "name of the trace topic")
+    permission: int = _why(6, "of the whole broker: 4 read, 2 write, 6 both; routes show it at once")
+    guard_system_topics: bool = _why(True, "refuse to create, change or delete a system topic")
+    mixed_types: bool = _why(False, "allow topics with message.type=MIXED")
+    revive_queues: int = _why(8, "queues of the topic that POP consumption keeps its checkpoints in")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    auto_create: bool = _why(True, "a consumer of an unknown group creates it; turn off in production")
+    notify_members: bool = _why(True, "tell the members of a group at once when one joins or leaves")
+    member_timeout_ms: int = _why(120_000, "a client without a heartbeat for so long has left")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRules:
+    flush_interval_ms: int = _why(5_000, "how often consumer offsets are written to disk")
+    version_step: int = _why(500, "commits between two versions of the offset table")
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
+    short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
+    max_parked: int = _why(100_000, "pulls held at once; one more is answered without waiting")
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    region_id: str = _why("DefaultRegion", "stamped on every message and answer")
+    trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
+    accept_from_ms: int = _why(0, "sends before this time (ms since 1970) are refused")
+    reject_transactions: bool = _why(False, "refuse transaction messages")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    identity: Identity = field(default_factory=Identity)
+    listening: Listening = field(default_factory=Listening)
+    name_servers: NameServers = field(default_factory=NameServers)
+    topics: TopicRules = field(default_factory=TopicRules)
+    groups: GroupRules = field(default_factory=GroupRules)
+    offsets: OffsetRules = field(default_factory=OffsetRules)
+    polling: Polling = field(default_factory=Polling)
+    sending: Sending = field(default_factory=Sending)
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that can be used, and the lines that belong into the log at start."""
+
+    config: BrokerConfig
+    warnings: tuple[str, ...] = ()
+
+
+def load(
+    file_text: bytes | str = b"",
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, str] | None = None,
+    host_name: str = "DEFAULT_BROKER",
+) -> Loaded:
+    """Default < file < environment < flags. Flags and environment use the same keys and texts as the file."""
+    environ = environ or {}
+    entries = [
+        *_from_file(file_text),
+        *_from_environment(environ),
+        *(_Sourced(key, text, f"flag for {key}") for key, text in (flags or {}).items()),
+    ]
+    warnings: list[str] = []
+    config: BrokerConfig = _starting_point(environ, host_name)
+    unused: list[str] = []
+    for entry in _last_of_each(entries, warnings):
+        row = settings.SETTINGS.get(settings.ALIASES.get(entry.key, entry.key))
+        if row is not None:
+            config = put(config, row.path, _value(row.reader, entry))
+        else:
+            _without_field(entry, warnings, unused)
+    if unused:
+        warnings.append("keys without effect here: " + ", ".join(sorted(unused)))
+    return Loaded(_checked(config), tuple(warnings))
+
+
+def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
+    """One key set to another value; raises ConfigError when the text cannot be one."""
+    row = settings.SETTINGS[settings.ALIASES.get(key, key)]
+    return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))))
+
+
+def show(config: BrokerConfig, important_only: bool = False) -> dict[str, str]:
+    """Apache's key and the text that would set it, for `-p`, `-m` and whoever asks over the wire."""
+    return {
+        key: row.reader.show(get(config, row.path))
+        for key, row in sorted(settings.SETTINGS.items())
+        if row.important or not important_only
+    }
+
+
+def printed(config: BrokerConfig, important_only: bool = False) -> str:
+    return "".join(f"{key}={text}\n" for key, text in show(config, important_only).items())
+
+
+def get(config: Any, path: str) -> Any:
+    for name in path.split("."):
+        config = getattr(config, name)
+    return config
+
+
+def put(config: Any, path: str, value: Any) -> Any:
+    name, _, rest = path.partition(".")
+    return replace(config, **{name: put(getattr(config, name), rest, value) if rest else value})
+
+
+def paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every leaf of the configuration with its description."""
+    for leaf in fields(config):
+        value = getattr(config, leaf.name)
+        if is_dataclass(value):
+            yield from paths(value, f"{prefix}{leaf.name}.")
+        else:
+            yield prefix + leaf.name, leaf.metadata.get("why", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Sourced:
+    """One setting and where it came from, for the operator who has to find it again."""
+
+    key: str
+    text: str
+    source: str
+    line: int = 0
+
+    def error(self, message: str) -> ConfigError:
+        key = self.key if self.line or not self.source else self.source
+        return ConfigError(message, key, self.line)
+
+
+def _from_file(file_text: bytes | str) -> Iterator[_Sourced]:
+    for entry in parse_properties(file_text):
+        yield _of_entry(entry)
+
+
+def _of_entry(entry: Entry) -> _Sourced:
+    return _Sourced(entry.key, entry.value.strip(), f"line {entry.line}: {entry.key}", entry.line)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[_Sourced]:
+    if environ.get("NAMESRV_ADDR"):
+        yield _Sourced("namesrvAddr", environ["NAMESRV_ADDR"], "environment variable NAMESRV_ADDR")
+    for key in settings.known_keys():
+        variable = settings.variable(key)
+        if variable in environ:
+            yield _Sourced(key, environ[variable].strip(), f"environment variable {variable}")
+
+
+def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> Iterator[_Sourced]:
+    last: dict[str, _Sourced] = {}
+    for entry in entries:
+        earlier = last.pop(entry.key, None)
+        if earlier is not None and earlier.line and entry.line:
+            warnings.append(f"{entry.source}: set before in line {earlier.line}; the last one counts")
+        last[entry.key] = entry
+    yield from last.values()
+
+
+def _starting_point(environ: Mapping[str, str], host_name: str) -> BrokerConfig:
+    config = BrokerConfig(identity=Identity(broker_name=host_name))
+    home = environ.get("HOME")
+    return replace(config, store=replace(config.store, root_dir=f"{home}/store")) if home else config
+
+
+def _value(reader: Reader, entry: _Sourced) -> Any:
+    try:
+        return reader.read(entry.text)
+    except NotAccepted:
+        raise entry.error(f"{entry.text!r} is not accepted, but {reader.accepts}") from None
+
+
+def _without_field(entry: _Sourced, warnings: list[str], unused: list[str]) -> None:
+    """A key that sets nothing: it tunes what is not there, is of a feature to come, or is unknown."""
+    fixed = settings.FIXED.get(entry.key)
+    if fixed is not None:
+        if entry.text.lower() not in fixed.accepted:
+            raise entry.error(f"{entry.text!r} is not supported yet: {fixed.feature}")
+    elif entry.key in settings.LATER:
+        warnings.append(f"{entry.source}: not supported yet, no effect ({settings.LATER[entry.key]})")
+    elif entry.key in settings.WITHOUT_EFFECT:
+        unused.append(entry.key)
+    else:
+        _unknown(entry, warnings)
+
+
+def _unknown(entry: _Sourced, warnings: list[str]) -> None:
+    """Apache skips what it does not know. So do we, aloud, but a near miss is a misspelt key and no start."""
+    candidates = settings.known_keys()
+    by_lower = {key.lower(): key for key in candidates}
+    near = difflib.get_close_matches(entry.key.lower(), by_lower, n=1, cutoff=0.0)
+    nearest = by_lower[near[0]] if near else ""
+    ratio = difflib.SequenceMatcher(None, entry.key.lower(), nearest.lower()).ratio()
+    if ratio >= settings.MISSPELT:
+        raise entry.error(f"unknown key; did you mean {nearest}?")
+    warnings.append(f"{entry.source}: unknown key, no effect (the nearest known one is {nearest})")
+
+
+def _checked(config: BrokerConfig) -> BrokerConfig:
+    """What only shows when values meet."""
+    if config.identity.broker_id != 0:
+        raise ConfigError("only a slave has another id than 0, and slaves are not supported yet", "brokerId")
+    if 0 < config.listening.port < 3:
+        raise ConfigError("the fast port, two below, would not be a port", "listenPort")
+    period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)
+    return replace(config, name_servers=replace(config.name_servers, period_ms=period_ms))

@@ -1,0 +1,114 @@
+"""Texts of a configuration file become values here, or a sentence about what would have been accepted."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+class NotAccepted(Exception):
+    """The text of a value; whoever knows its key and line says the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    accepts: str
+    read: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise NotAccepted
+    return lowered == "true"
+
+
+BOOLEAN = Reader("true or false", _boolean, lambda value: "true" if value else "false")
+TEXT = Reader("text", str)
+
+
+def integer(low: int, high: int, meaning: str = "") -> Reader:
+    def read(text: str) -> int:
+        digits = text[1:] if text[:1] in ("-", "+") else text
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(text) <= high):
+            raise NotAccepted
+        return int(text)
+
+    return Reader(f"{meaning or 'a whole number'} from {low} to {high}", read)
+
+
+def choice(*values: str) -> Reader:
+    def read(text: str) -> str:
+        for value in values:
+            if text.upper() == value.upper():
+                return value
+        raise NotAccepted
+
+    return Reader(" or ".join(values), read)
+
+
+def _name(text: str) -> str:
+    known = text.isascii() and all(char.isalnum() or char in "%|_-." for char in text)
+    if not text or len(text) > 127 or not known:
+        raise NotAccepted
+    return text
+
+
+NAME = Reader("letters, digits, _ - . % and |, at most 127", _name)
+
+
+def _host(text: str) -> str:
+    if not text or any(char.isspace() or char in ";,/" for char in text):
+        raise NotAccepted
+    return text
+
+
+HOST = Reader("an IP address or host name", _host)
+
+
+def _addresses(text: str) -> tuple[str, ...]:
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    if not all(_is_address(address) for address in addresses):
+        raise NotAccepted
+    return addresses
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
+
+
+ADDRESSES = Reader("host:port, several separated by ;", _addresses, ";".join)
+
+
+def _hours(text: str) -> str:
+    parts = [part.strip() for part in text.split(";")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 2 and int(part) < 24 for part in parts):
+        raise NotAccepted
+    return ";".join(f"{int(part):02d}" for part in parts)
+
+
+HOURS = Reader("hours from 00 to 23, several separated by ;", _hours)
+
+
+def _directory(text: str) -> str:
+    if "," in text:
+        raise NotAccepted
+    return text
+
+
+def _delay_levels(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd])*", text):
+        raise NotAccepted
+    return text
+
+
+DELAY_LEVELS = Reader("times such as 1s 5m 2h 1d, separated by one space", _delay_levels)
+DIRECTORY = Reader("one directory", _directory)
+
+PORT = integer(0, 65535, "a port")
+MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")
+COUNT = integer(1, 2**31 - 1)
+INTERVAL = integer(1, 2**31 - 1, "milliseconds")
+PERCENT = integer(1, 100, "percent")

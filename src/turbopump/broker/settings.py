@@ -1,0 +1,473 @@
+"""Apache's `broker.conf` keys, all of them: which field each one sets, and what becomes of the others.
+
+Four tables, and every key that Apache's 4.5 to 5.5 brokers read is in exactly one. `SETTINGS` have an
+effect. `FIXED` are accepted at the value that leaves a feature off which we do not have and whose absence
+must not go unnoticed: it would change what an acknowledgement means, the broker's role, or who may connect.
+`LATER` belong to features to come and are named in a warning. `WITHOUT_EFFECT` tune threads, locks and
+buffers that do not exist in this broker.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+
+from turbopump.broker.readers import (
+    ADDRESSES,
+    BOOLEAN,
+    COUNT,
+    DELAY_LEVELS,
+    DIRECTORY,
+    HOST,
+    HOURS,
+    INTERVAL,
+    MILLISECONDS,
+    NAME,
+    PERCENT,
+    PORT,
+    TEXT,
+    Reader,
+    choice,
+    integer,
+)
+
+ROLE = replace(
+    choice("ASYNC_MASTER", "SYNC_MASTER"),
+    accepts="ASYNC_MASTER or SYNC_MASTER (slaves are not supported yet)",
+)
+
+MISSPELT = 0.9
+"""Unknown keys at least this similar to a known one are taken for a typing error."""
+
+ROOT_DIR_PATH = "store.root_dir"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    path: str
+    reader: Reader
+    why: str = ""  # where the field itself does not say it
+    important: bool = False  # shown by `mqbroker -m`
+    hot: bool = False  # can be changed while the broker runs
+
+
+_BROKER: dict[str, Setting] = {
+    "brokerClusterName": Setting("identity.cluster_name", NAME, important=True),
+    "brokerName": Setting("identity.broker_name", NAME, important=True),
+    "brokerId": Setting("identity.broker_id", integer(-1, 2**31 - 1), important=True),
+    "brokerRole": Setting("identity.role", ROLE, important=True),
+    "bindAddress": Setting("listening.bind_address", HOST, important=True),
+    "listenPort": Setting("listening.port", PORT, important=True),
+    "brokerIP1": Setting("listening.advertised_address", HOST, important=True),
+    "brokerIP2": Setting("listening.ha_address", HOST, important=True),
+    "haListenPort": Setting("listening.ha_port", PORT),
+    "serverChannelMaxIdleTimeSeconds": Setting("listening.idle_seconds", integer(1, 2**31 - 1, "seconds")),
+    "namesrvAddr": Setting("name_servers.addresses", ADDRESSES, important=True),
+    "registerNameServerPeriod": Setting("name_servers.period_ms", MILLISECONDS),
+    "registerBrokerTimeoutMills": Setting("name_servers.timeout_ms", INTERVAL),
+    "autoCreateTopicEnable": Setting("topics.auto_create", BOOLEAN, important=True, hot=True),
+    "defaultTopicQueueNums": Setting("topics.default_queues", integer(1, 65536)),
+    "clusterTopicEnable": Setting("topics.cluster_topic", BOOLEAN),
+    "brokerTopicEnable": Setting("topics.broker_topic", BOOLEAN),
+    "traceTopicEnable": Setting("topics.trace_topic", BOOLEAN, important=True),
+    "msgTraceTopicName": Setting("topics.trace_topic_name", NAME, important=True),
+    "brokerPermission": Setting("topics.permission", integer(0, 7), important=True, hot=True),
+    "validateSystemTopicWhenUpdateTopic": Setting("topics.guard_system_topics", BOOLEAN, hot=True),
+    "enableMixedMessageType": Setting("topics.mixed_types", BOOLEAN, hot=True),
+    "reviveQueueNum": Setting("topics.revive_queues", integer(1, 65536)),
+    "autoCreateSubscriptionGroup": Setting("groups.auto_create", BOOLEAN, important=True, hot=True),
+    "notifyConsumerIdsChangedEnable": Setting("groups.notify_members", BOOLEAN, hot=True),
+    "channelExpiredTimeout": Setting("groups.member_timeout_ms", INTERVAL),
+    "flushConsumerOffsetInterval": Setting("offsets.flush_interval_ms", INTERVAL),
+    "consumerOffsetUpdateVersionStep": Setting("offsets.version_step", COUNT),
+    "longPollingEnable": Setting("polling.long_polling", BOOLEAN),
+    "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS),
+    "regionId": Setting("sending.region_id", TEXT),
+    "traceOn": Setting("sending.trace_on", BOOLEAN),
+    "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
+    "rejectTransactionMessage": Setting("sending.reject_transactions", BOOLEAN, important=True),
+}
+
+_STORE: dict[str, Setting] = {
+    "storePathRootDir": Setting("store.root_dir", DIRECTORY, "where everything is kept", important=True),
+    "storePathCommitLog": Setting(
+        "store.commit_log_dir",
+        DIRECTORY,
+        "where the messages are kept; empty: commitlog below the root",
+        important=True,
+    ),
+    "mappedFileSizeCommitLog": Setting(
+        "store.commit_log_file_size", integer(4096, 2**31 - 1, "bytes"), "size of one commit log file"
+    ),
+    "mappedFileSizeConsumeQueue": Setting(
+        "store.consume_queue_file_size", integer(20, 2**31 - 1, "bytes"), "size of one consume queue file"
+    ),
+    "mappedFileSizeConsumeQueueExt": Setting(
+        "store.consume_queue_ext_file_size",
+        integer(64, 2**31 - 1, "bytes"),
+        "size of one consume queue extension file; they are read, never written",
+    ),
+    "maxHashSlotNum": Setting("store.index_slots", COUNT, "hash slots of an index file", important=True),
+    "maxIndexNum": Setting("store.index_items", COUNT, "entries of an index file", important=True),
+    "messageIndexEnable": Setting(
+        "store.index_enabled", BOOLEAN, "index messages by their keys", important=True
+    ),
+    "maxMessageSize": Setting(
+        "store.max_message_size", integer(1, 16_000_000, "bytes"), "larger messages are refused"
+    ),
+    "messageDelayLevel": Setting(
+        "store.message_delay_levels",
+        DELAY_LEVELS,
+        "the delays of levels 1, 2, …; a store may hold delayed messages, sending them is refused yet",
+    ),
+    "flushDiskType": Setting(
+        "store.flush_disk_type",
+        choice("ASYNC_FLUSH", "SYNC_FLUSH"),
+        "SYNC_FLUSH: a send is answered when its message is on the disk; ASYNC_FLUSH: before",
+        important=True,
+    ),
+    "flushIntervalCommitLog": Setting(
+        "store.flush_interval_ms", INTERVAL, "how often messages go to the disk (ASYNC_FLUSH)", important=True
+    ),
+    "flushCommitLogLeastPages": Setting(
+        "store.flush_least_pages", integer(0, 2**31 - 1), "fewer new pages of 4 KiB are not worth a flush"
+    ),
+    "flushCommitLogThoroughInterval": Setting(
+        "store.flush_thorough_interval_ms", INTERVAL, "how often everything goes to the disk, however little"
+    ),
+    "syncFlushTimeout": Setting(
+        "store.sync_flush_timeout_ms",
+        INTERVAL,
+        "a flush that takes longer is answered FLUSH_DISK_TIMEOUT",
+        important=True,
+    ),
+    "flushIntervalConsumeQueue": Setting(
+        "store.consume_queue_flush_interval_ms",
+        INTERVAL,
+        "how often consume queues are written",
+        important=True,
+    ),
+    "flushConsumeQueueThoroughInterval": Setting(
+        "store.checkpoint_interval_ms",
+        INTERVAL,
+        "how often a checkpoint is made: what a crash makes us re-read",
+    ),
+    "osPageCacheBusyTimeOutMills": Setting(
+        "store.page_cache_busy_ms", INTERVAL, "an append that takes longer makes the broker refuse sends"
+    ),
+    "transientStorePoolEnable": Setting(
+        "store.transient_pool",
+        BOOLEAN,
+        "write to memory first, to the file every 200 ms (ASYNC_FLUSH only): lost when the process dies",
+        important=True,
+    ),
+    "commitIntervalCommitLog": Setting(
+        "store.commit_interval_ms", INTERVAL, "how often that memory goes to the file", important=True
+    ),
+    "checkCRCOnRecover": Setting("store.check_crc_on_recover", BOOLEAN, "check each message after a crash"),
+    "accessMessageInMemoryMaxRatio": Setting(
+        "store.access_in_memory_ratio",
+        PERCENT,
+        "share of the machine's memory in which the newest messages are taken to be",
+        important=True,
+    ),
+    "maxTransferBytesOnMessageInMemory": Setting(
+        "store.max_bytes_in_memory", COUNT, "bytes in one pull answer, from memory", important=True
+    ),
+    "maxTransferCountOnMessageInMemory": Setting(
+        "store.max_count_in_memory", COUNT, "messages in one pull answer, from memory", important=True
+    ),
+    "maxTransferBytesOnMessageInDisk": Setting(
+        "store.max_bytes_on_disk", COUNT, "bytes in one pull answer, from disk", important=True
+    ),
+    "maxTransferCountOnMessageInDisk": Setting(
+        "store.max_count_on_disk", COUNT, "messages in one pull answer, from disk", important=True
+    ),
+    "maxMsgsNumBatch": Setting("store.max_query_count", COUNT, "most messages that one query by key gives"),
+    "defaultQueryMaxNum": Setting(
+        "store.default_query_count", COUNT, "messages that a query by unique key gives"
+    ),
+    "cleanResourceInterval": Setting(
+        "store.clean_interval_ms", INTERVAL, "how often expired files are looked for"
+    ),
+    "deleteCommitLogFilesInterval": Setting(
+        "store.delete_file_pause_ms", MILLISECONDS, "pause between two deleted files"
+    ),
+    "deleteFileBatchMax": Setting(
+        "store.delete_files_at_once", COUNT, "most files deleted at one go", important=True
+    ),
+    "deleteWhen": Setting(
+        "store.delete_when", HOURS, "hours of the day in which expired files are deleted", important=True
+    ),
+    "fileReservedTime": Setting(
+        "store.file_reserved_hours",
+        integer(1, 2**31 - 1, "hours"),
+        "how long messages are kept",
+        important=True,
+    ),
+    "diskMaxUsedSpaceRatio": Setting(
+        "store.disk_max_used_ratio",
+        PERCENT,
+        "a fuller disk makes expired files go at any hour",
+        important=True,
+    ),
+    "diskSpaceCleanForciblyRatio": Setting(
+        "store.disk_force_clean_ratio", PERCENT, "a fuller disk makes the oldest files go whatever their age"
+    ),
+    "diskSpaceWarningLevelRatio": Setting(
+        "store.disk_warning_ratio", PERCENT, "a fuller disk makes the broker refuse sends"
+    ),
+    "cleanFileForciblyEnable": Setting(
+        "store.clean_forcibly",
+        BOOLEAN,
+        "whether a full disk may make files go before their time",
+        important=True,
+    ),
+}
+
+SETTINGS = _BROKER | _STORE
+
+ALIASES = {
+    # 4.5's spelling, still in most files that can be found
+    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
+    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    accepted: frozenset[str]
+    feature: str
+
+
+def _only(accepted: str, feature: str) -> Fixed:
+    return Fixed(frozenset({accepted}), feature)
+
+
+_DLEDGER = "replication by DLedger"
+_REPLICAS = "replication; one broker keeps the only copy"
+_ACCESS = "access control; every client would be let in"
+
+FIXED: dict[str, Fixed] = {
+    "enableDLegerCommitLog": _only("false", _DLEDGER),
+    "enableControllerMode": _only("false", "election of masters by a controller"),
+    "enableSlaveActingMaster": _only("false", "slaves acting as masters"),
+    "totalReplicas": _only("1", _REPLICAS),
+    "inSyncReplicas": _only("1", _REPLICAS),
+    "minInSyncReplicas": _only("1", _REPLICAS),
+    "allAckInSyncStateSet": _only("false", _REPLICAS),
+    "enableAutoInSyncReplicas": _only("false", _REPLICAS),
+    "duplicationEnable": _only("false", _REPLICAS),
+    "aclEnable": _only("false", _ACCESS),
+    "authenticationEnabled": _only("false", _ACCESS),
+    "authorizationEnabled": _only("false", _ACCESS),
+    "useTLS": _only("false", "TLS; connections would stay readable on the network"),
+    "storeType": _only("default", "another store than the file store"),
+    "messageStorePlugIn": _only("", "store plug-ins"),
+    "rocksdbCQDoubleWriteEnable": _only("false", "queues in RocksDB"),
+    "indexRocksDBEnable": _only("false", "an index in RocksDB"),
+    "timerRocksDBEnable": _only("false", "timers in RocksDB"),
+    "transRocksDBEnable": _only("false", "transactions in RocksDB"),
+    "readOnlyCommitLogStorePaths": _only("", "several commit log directories"),
+    "enabledAppendPropCRC": _only("false", "a checksum over the properties of a record"),
+    "forceVerifyPropCRC": _only("false", "a checksum over the properties of a record"),
+    "enableLmq": _only("false", "light message queues"),
+    "enableMultiDispatch": _only("false", "light message queues"),
+    "rejectPullConsumerEnable": _only("false", "refusing pull consumers"),
+    "fetchNamesrvAddrByAddressServer": _only("false", "asking an address server; set namesrvAddr"),
+    "fetchNameSrvAddrByDnsLookup": _only("false", "asking DNS again and again; set namesrvAddr"),
+    "inBrokerContainer": _only("false", "several brokers in one process"),
+}
+
+
+def _each(feature: str, keys: str) -> dict[str, str]:
+    return dict.fromkeys(keys.split(), feature)
+
+
+LATER: dict[str, str] = {
+    **_each(
+        "replication",
+        """haMasterAddress haSendHeartbeatInterval haHousekeepingInterval haTransferBatchSize
+        haMaxGapNotInSync haSlaveFallbehindMax haFlowControlEnable maxHaTransferByteInSecond
+        haMaxTimeSlaveNotCatchup slaveTimeout slaveReadEnable offsetCheckInSlave asyncLearner
+        syncFromLastFile syncMasterFlushOffsetWhenStartup maxSlaveResendLength recheckReputOffsetFromCq
+        enableRemoteEscape brokerHeartbeatInterval brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis
+        syncBrokerMemberGroupPeriod compatibleWithOldNameSrv cleanOfflineBrokerInterval isolateLogEnable
+        skipPreOnline forwardTimeout loadBalancePollNameServerInterval""",
+    ),
+    **_each(
+        "replication by DLedger",
+        "dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId enableBatchPush storePathDLedgerCommitLog",
+    ),
+    **_each(
+        "election of masters by a controller",
+        """controllerAddr fetchControllerAddrByDnsLookup syncBrokerMetadataPeriod checkSyncStateSetPeriod
+        syncControllerMetadataPeriod controllerHeartBeatTimeoutMills brokerElectionPriority
+        storePathEpochFile storePathBrokerIdentity""",
+    ),
+    **_each(
+        "access control",
+        """authConfigPath authenticationProvider authenticationMetadataProvider authenticationStrategy
+        authenticationWhitelist authorizationProvider authorizationMetadataProvider authorizationStrategy
+        authorizationWhitelist initAuthenticationUser innerClientAuthenticationCredentials
+        migrateAuthFromV1Enabled userCacheMaxNum userCacheExpiredSecond userCacheRefreshSecond
+        aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond statefulAuthenticationCacheMaxNum
+        statefulAuthenticationCacheExpiredSecond statefulAuthorizationCacheMaxNum
+        statefulAuthorizationCacheExpiredSecond clusterName configName""",
+    ),
+    **_each(
+        "delayed messages",
+        """flushDelayOffsetInterval enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
+        scheduleAsyncDeliverMaxResendNum2Blocked delayOffsetUpdateVersionStep enableScheduleMessageStats
+        maxDelayTime""",
+    ),
+    **_each(
+        "timed messages",
+        """timerWheelEnable timerPrecisionMs timerMaxDelaySec timerRollWindowSlot mappedFileSizeTimerLog
+        timerFlushIntervalMs timerGetMessageThreadNum timerPutMessageThreadNum timerCongestNumEachSlot
+        timerStopEnqueue timerStopDequeue timerSkipUnknownError timerWarmEnable timerCheckMetricsWhen
+        timerColdDataCheckIntervalMs timerEnableCheckMetrics timerEnableRetryUntilSuccess
+        timerInterceptDelayLevel timerMetricSmallThreshold timerProgressLogIntervalMs
+        disappearTimeAfterStart recallMessageEnable allowRecallWhenBrokerNotWriteable
+        appendTopicForTimerDeleteKey timerRecallToTimeWheelEnable timerRecallToTimelineEnable
+        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
+        timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs""",
+    ),
+    **_each(
+        "transactions",
+        """transactionTimeOut transactionCheckMax transactionCheckInterval transactionOpMsgMaxSize
+        transactionOpBatchInterval transactionMetricFlushInterval enableTransactionMetrics
+        transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
+        transactionCheckRocksdbQueueCapacity""",
+    ),
+    **_each(
+        "SQL92 filters",
+        """enablePropertyFilter enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter
+        filterDataCleanTimeSpan filterSupportRetry filterServerNums enableConsumeQueueExt
+        bitMapLengthConsumeQueueExt""",
+    ),
+    **_each(
+        "POP consumption",
+        """reviveInterval reviveScanTime reviveMaxSlow reviveAckWaitMs popPollingSize popPollingMapSize
+        maxPopPollingSize popPollingMapExpireTimeSeconds enablePopBufferMerge popFromRetryProbability
+        enableRetryTopicV2 retrieveMessageFromPopRetryTopicV1 popConsumerKVServiceEnable
+        popConsumerKVServiceInit popConsumerKVServiceLog popConsumerFSServiceInit popCkMaxBufferSize
+        popCkOffsetMaxQueueSize popCkStayBufferTime popCkStayBufferTimeOut popInflightMessageThreshold
+        enablePopMessageThreshold popLongPollingForceNotifyInterval popResponseReturnActualRetryTopic
+        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead enablePopBatchAck enablePopLog
+        enablePopMetrics enableSkipLongAwaitingAck enableNotifyAfterPopOrderLockRelease
+        enableNotifyBeforePopCalculateLag initPopOffsetByCheckMsgInMem appendAckAsync appendCkAsync
+        skipWhenCKRePutReachMaxTimes defaultMessageRequestMode defaultPopShareQueueNum
+        serverLoadBalancerEnable popFromRetryProbabilityForPriority popReviveConcurrency
+        popReviveSkipIfGroupAbsent priorityOrderAsc useSeparateRetryQueue useMessageFilterForNotification
+        maxMessageFilterNumForNotification""",
+    ),
+    **_each(
+        "consumer groups in full",
+        """disableConsumeIfConsumerReadSlowly consumerFallbehindThreshold useServerSideResetOffset
+        useStaticSubscription subscriptionExpiredTimeout enableBroadcastOffsetStore
+        broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond lockInStrictMode
+        clearRetryTopicWhenDeleteTopic enableCreateSysGroup flushConsumerOffsetHistoryInterval
+        litePullMessageEnable realTimeNotifyConsumerChange enableRegisterProducer storeReplyMessageEnable""",
+    ),
+    **_each(
+        "metrics",
+        """metricsExporterType metricsGrpcExporterTarget metricsGrpcExporterHeader
+        metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills
+        metricLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort metricsLabel
+        metricsInDelta metricsOtelCardinalityLimit enableConnectionMetrics enableLagAndDlqMetrics
+        enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
+        estimateAccumulation metricsExportBatchMaxDataPoints""",
+    ),
+    **_each(
+        "compacted topics",
+        """enableCompaction compactionMappedFileSize compactionCqMappedFileSize compactionScheduleInternal
+        compactionThreadNum maxOffsetMapSize mapperFileSizeBatchConsumeQueue searchBcqByCacheEnable""",
+    ),
+    **_each(
+        "lite topics",
+        """enableLiteEventMode enableLitePopLog enableLmqQuota liteEventCheckInterval
+        liteEventFullDispatchDelayTime liteEventFullDispatchDelayTimeForWildcardGroup
+        liteLagCountMetricsEnable liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK
+        liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills liteTtlCheckInterval
+        maxClientEventCount maxLiteSubscriptionCount minLiteTTl""",
+    ),
+    **_each(
+        "protection from readers of cold data",
+        """coldDataFlowControlEnable coldDataScanEnable coldCtrStrategyEnable usePIDColdCtrStrategy
+        cgColdReadThreshold globalColdReadThreshold""",
+    ),
+}
+
+WITHOUT_EFFECT: frozenset[str] = frozenset(
+    _each(
+        "",
+        """sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
+        litePullMessageThreadPoolNums ackMessageThreadPoolNums processReplyMessageThreadPoolNums
+        queryMessageThreadPoolNums adminBrokerThreadPoolNums clientManageThreadPoolNums
+        consumerManageThreadPoolNums loadBalanceProcessorThreadPoolNums heartbeatThreadPoolNums
+        recoverThreadPoolNums endTransactionThreadPoolNums batchDispatchRequestThreadPoolNums
+        dispatchCqThreads dispatchCqCacheNum recoverConcurrently sendThreadPoolQueueCapacity
+        putThreadPoolQueueCapacity pullThreadPoolQueueCapacity litePullThreadPoolQueueCapacity
+        ackThreadPoolQueueCapacity replyThreadPoolQueueCapacity queryThreadPoolQueueCapacity
+        clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
+        heartbeatThreadPoolQueueCapacity endTransactionPoolQueueCapacity adminBrokerThreadPoolQueueCapacity
+        loadBalanceThreadPoolQueueCapacity brokerFastFailureEnable waitTimeMillsInSendQueue
+        waitTimeMillsInPullQueue waitTimeMillsInLitePullQueue waitTimeMillsInHeartbeatQueue
+        waitTimeMillsInTransactionQueue waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
+        enableNetWorkFlowControl serverWorkerThreads serverCallbackExecutorThreads serverSelectorThreads
+        serverOnewaySemaphoreValue serverAsyncSemaphoreValue serverSocketSndBufSize serverSocketRcvBufSize
+        serverSocketBacklog serverPooledByteBufAllocatorEnable serverNettyWorkerGroupEnable
+        useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark enableShutdownGracefully
+        shutdownWaitTimeSeconds enableFastChannelEventProcess clientWorkerThreads
+        clientCallbackExecutorThreads clientOnewaySemaphoreValue clientAsyncSemaphoreValue
+        clientChannelMaxIdleTimeSeconds clientSocketSndBufSize clientSocketRcvBufSize
+        clientPooledByteBufAllocatorEnable clientCloseSocketIfTimeout connectTimeoutMillis
+        channelNotActiveInterval disableCallbackExecutor disableNettyWorkerGroup enableReconnectForGoAway
+        maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig transferMsgByHeap
+        useReentrantLockWhenPutMessage useABSLock spinLockCollisionRetreatOptimalDegree topicQueueLockNum
+        debugLockEnable fastFailIfNoBufferInStorePool warmMapedFileEnable flushLeastPagesWhenWarmMapedFile
+        dataReadAheadEnable diskFallRecorded asyncSendEnable putMessageTimeout maxAsyncPutMessageRequests
+        writeWithoutMmap wakeCommitWhenPutMessage wakeFlushWhenPutMessage dispatchFromSenderThread
+        enableAsyncReput putConsumeQueueDataByFileChannel enableBuildConsumeQueueConcurrently
+        enableRunningFlagsInFlush enableAcceleratedRecovery maxRecoveryCommitlogFiles
+        enableLogConsumeQueueRepeatedlyBuildWhenRecover maxChecksumRange sampleCountThreshold sampleSteps
+        putMsgIndexHightWater messageIndexSafe pullBatchMaxMessageCount maxConsumeQueueScan
+        travelCqFileNumWhenGetMessage maxFilterMessageSize accessMessageInMemoryHotRatio readUnCommitted
+        mappedFileSwapEnable commitLogForceSwapMapInterval commitLogSwapMapInterval
+        commitLogSwapMapReserveFileNum logicQueueForceSwapMapInterval logicQueueSwapMapInterval
+        logicQueueSwapMapReserveFileNum cleanSwapedMapInterval correctLogicMinOffsetForceInterval
+        correctLogicMinOffsetSleepInterval maxBatchDeleteFilesNum enableCleanExpiredOffset
+        autoMessageVersionOnTopicLen maxTopicLength maxLmqConsumeQueueNum flushCommitLogTimed
+        flushConsumeQueueLeastPages commitCommitLogLeastPages commitCommitLogThoroughInterval
+        transientStorePoolSize deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
+        redeleteHangedFileInterval replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold
+        bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin enableRocksDBLog
+        memTableFlushIntervalMs realTimePersistRocksDBConfig rocksdbCompressionType rocksdbFlushWalFrequency
+        rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec configManagerVersion
+        combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+        combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq
+        iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays useSeparateStorePathForRocksdbCQ
+        useSingleRocksDBForAllConfigs persistConsumerOffsetIncrementally checkCommitLogOffsetOnRecover
+        commitLogRecoverMaxNum indexFileReadEnable indexFileWriteEnable sharedByteBufferNum forceRegister
+        compressedRegister enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
+        enableSplitMetadata splitMetadataSize updateNameServerAddrPeriod fetchNamesrvAddrInterval
+        highSpeedMode rocketmqHome brokerConfigPath configBlackList accountStatsEnable
+        accountStatsPrintZeroValues autoDeleteUnusedStats maxStatsIdleTimeInMinutes enableDetailStat
+        enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
+        commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum""",
+    )
+)
+
+
+@cache
+def known_keys() -> tuple[str, ...]:
+    return (*SETTINGS, *ALIASES, *FIXED, *LATER, *sorted(WITHOUT_EFFECT))
+
+
+@cache
+def variable(key: str) -> str:
+    """The environment variable that sets a key: flushDiskType is TURBOPUMP_FLUSH_DISK_TYPE."""
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key)
+    return f"TURBOPUMP_{snake.upper()}"

@@ -1,0 +1,195 @@
+import contextlib
+import importlib.util
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turbopump.broker import config as configuration
+from turbopump.broker import settings
+from turbopump.broker.config import BrokerConfig, ConfigError, load, parse_properties, printed, show
+
+HERE = Path(__file__).parent
+
+QUICKSTART = b"""
+# as in Apache's conf/broker.conf
+brokerClusterName = DefaultCluster
+brokerName = broker-a
+brokerId = 0
+deleteWhen = 04
+fileReservedTime = 48
+brokerRole = ASYNC_MASTER
+flushDiskType = ASYNC_FLUSH
+"""
+
+
+def test_apaches_own_sample_file_needs_no_word() -> None:
+    loaded = load(QUICKSTART)
+    assert loaded.warnings == ()
+    assert loaded.config.identity.broker_name == "broker-a"
+    assert loaded.config.store.file_reserved_hours == 48
+
+
+def test_flags_beat_the_environment_which_beats_the_file_which_beats_the_default() -> None:
+    text = b"listenPort=1000\nbrokerName=file\nregionId=file\n"
+    environ = {
+        "TURBOPUMP_BROKER_NAME": "environment",
+        "TURBOPUMP_REGION_ID": "environment",
+        "HOME": "/home/me",
+    }
+    config = load(text, environ, {"regionId": "flag"}).config
+    assert config.listening.port == 1000
+    assert config.identity.broker_name == "environment"
+    assert config.sending.region_id == "flag"
+    assert config.identity.cluster_name == "DefaultCluster"
+    assert config.store.root_dir == "/home/me/store"
+
+
+def test_the_environment_names_the_name_servers_as_for_apaches_tools() -> None:
+    environ = {"NAMESRV_ADDR": "a:9876;b:9876"}
+    assert load(b"namesrvAddr=c:1", environ).config.name_servers.addresses == ("a:9876", "b:9876")
+    environ["TURBOPUMP_NAMESRV_ADDR"] = "d:2"
+    assert load(b"", environ).config.name_servers.addresses == ("d:2",)
+    assert load(b"", environ, {"namesrvAddr": "e:3"}).config.name_servers.addresses == ("e:3",)
+
+
+def test_a_broker_without_a_name_is_called_after_its_host() -> None:
+    assert load(host_name="machine-7").config.identity.broker_name == "machine-7"
+
+
+def test_old_spellings_still_set_the_file_sizes() -> None:
+    config = load(b"mapedFileSizeCommitLog=1048576\nmapedFileSizeConsumeQueue=2000").config
+    assert config.store.commit_log_file_size == 1_048_576
+    assert config.store.consume_queue_file_size == 2_000
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("listenPort=99999", "line 2: listenPort: '99999' is not accepted, but a port from 0 to 65535"),
+        ("listenPort=", "line 2: listenPort: '' is not accepted, but a port from 0 to 65535"),
+        (
+            "autoCreateTopicEnable=yes",
+            "line 2: autoCreateTopicEnable: 'yes' is not accepted, but true or false",
+        ),
+        (
+            "flushDiskType=SYNC",
+            "line 2: flushDiskType: 'SYNC' is not accepted, but ASYNC_FLUSH or SYNC_FLUSH",
+        ),
+        ("deleteWhen=04;25", "line 2: deleteWhen: .* several separated by ;"),
+        ("namesrvAddr=localhost", "line 2: namesrvAddr: 'localhost' is not accepted, but host:port"),
+        ("messageDelayLevel=1s  5s", "line 2: messageDelayLevel: .* separated by one space"),
+        ("storePathCommitLog=/a,/b", "line 2: storePathCommitLog: .* one directory"),
+        ("brokerRole=SLAVE", "line 2: brokerRole: .*slaves are not supported yet"),
+        ("enableDLegerCommitLog=true", "line 2: enableDLegerCommitLog: 'true' is not supported yet"),
+        ("aclEnable=true", "line 2: aclEnable: 'true' is not supported yet"),
+        ("inSyncReplicas=2", "line 2: inSyncReplicas: '2' is not supported yet"),
+        ("brokerId=1", "brokerId: only a slave"),
+        ("flushDiskTyp=SYNC_FLUSH", r"line 2: flushDiskTyp: unknown key; did you mean flushDiskType\?"),
+        ("brokerIp1=10.0.0.1", r"line 2: brokerIp1: unknown key; did you mean brokerIP1\?"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("brokerName=a\n" + text)
+
+
+def test_a_bad_flag_or_variable_is_named_as_such() -> None:
+    with pytest.raises(ConfigError, match="environment variable TURBOPUMP_LISTEN_PORT: 'x' is not accepted"):
+        load(b"", {"TURBOPUMP_LISTEN_PORT": "x"})
+    with pytest.raises(ConfigError, match="flag for listenPort: 'x' is not accepted"):
+        load(b"", {}, {"listenPort": "x"})
+
+
+def test_features_that_are_off_may_be_said_to_be_off() -> None:
+    assert load(b"enableDLegerCommitLog=false\naclEnable = FALSE\ntotalReplicas=1").warnings == ()
+
+
+def test_keys_without_effect_are_named_once_together() -> None:
+    warnings = load(b"sendMessageThreadPoolNums=128\nuseReentrantLockWhenPutMessage=true").warnings
+    assert warnings == (
+        "keys without effect here: sendMessageThreadPoolNums, useReentrantLockWhenPutMessage",
+    )
+
+
+def test_keys_of_features_to_come_and_unknown_ones_are_named_with_their_line() -> None:
+    warnings = load(b"enablePropertyFilter=true\nmyPluginSecret=1\n").warnings
+    assert warnings[0] == "line 1: enablePropertyFilter: not supported yet, no effect (SQL92 filters)"
+    assert warnings[1].startswith("line 2: myPluginSecret: unknown key, no effect (the nearest known one is ")
+
+
+def test_a_key_set_twice_is_named_and_the_last_one_counts() -> None:
+    loaded = load(b"brokerName=a\n\nbrokerName=b")
+    assert loaded.config.identity.broker_name == "b"
+    assert loaded.warnings == ("line 3: brokerName: set before in line 1; the last one counts",)
+
+
+@pytest.mark.parametrize(
+    ("given_ms", "used_ms"), [(0, 10_000), (9_999, 10_000), (45_000, 45_000), (60_001, 60_000)]
+)
+def test_the_registration_period_is_kept_between_10_and_60_seconds(given_ms: int, used_ms: int) -> None:
+    assert load(f"registerNameServerPeriod={given_ms}").config.name_servers.period_ms == used_ms
+
+
+def test_every_key_that_apache_reads_is_in_exactly_one_table() -> None:
+    known = Counter(settings.known_keys())
+    assert [key for key, count in known.items() if count > 1] == []
+    assert set(known) == set((HERE / "apache_keys.txt").read_text().split())
+
+
+def test_no_two_keys_share_an_environment_variable() -> None:
+    variables = Counter(settings.variable(key) for key in settings.known_keys())
+    assert max(variables.values()) == 1
+    assert settings.variable("checkCRCOnRecover") == "TURBOPUMP_CHECK_CRC_ON_RECOVER"
+    assert settings.variable("brokerIP1") == "TURBOPUMP_BROKER_IP1"
+
+
+def test_every_key_sets_a_field_that_exists_and_says_what_it_is_for() -> None:
+    whys = dict(configuration.paths(BrokerConfig()))
+    for key, row in settings.SETTINGS.items():
+        assert row.path in whys, key
+        assert row.why or whys[row.path], key
+
+
+def test_what_is_printed_can_be_loaded_again() -> None:
+    loaded = load(
+        QUICKSTART + b"deleteWhen=04;16\nnamesrvAddr=a:1;b:2\nbrokerIP1=10.0.0.1\nbrokerIP2=10.0.0.1"
+    )
+    assert load(printed(loaded.config)).config == loaded.config
+    assert set(show(loaded.config, important_only=True)) < set(show(loaded.config))
+
+
+def test_one_key_can_be_changed_in_a_configuration() -> None:
+    config = configuration.change(BrokerConfig(), "brokerPermission", "4")
+    assert config.topics.permission == 4
+    with pytest.raises(ConfigError, match="brokerPermission: '9' is not accepted"):
+        configuration.change(config, "brokerPermission", "9")
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(sorted(settings.known_keys())), st.text(max_size=12)).map(
+            lambda pair: f"{pair[0]}={pair[1]}"
+        ),
+        max_size=5,
+    )
+)
+def test_any_text_for_known_keys_loads_or_is_a_configuration_error(lines: list[str]) -> None:
+    with contextlib.suppress(ConfigError):
+        load("\n".join(lines))
+
+
+def test_the_page_about_configuration_is_current() -> None:
+    script = HERE.parents[2] / "scripts" / "configuration_page.py"
+    spec = importlib.util.spec_from_file_location("configuration_page", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run python scripts/configuration_page.py"
+
+
+def test_the_parser_is_at_hand_for_fuzzing() -> None:
+    assert parse_properties(b"a=b")[0].key == "a"
