@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
             self._collected = None
             if collected:
                 self._send(b"".join(collected) if len(collected) > 1 else collected[0])
-            if self.saturated or self._deferred:
+            if self.saturated or self._deferred or not self._reading:
                 self._settle()
             if self._draining and not self.in_flight:
                 self.close()

@@ -71,7 +71,8 @@ Routes: TypeAlias = Mapping[int, Route[Any]]
 
 
 class Router:
-    def __init__(self, routes: Routes) -> None:
+    def __init__(self, routes: Routes, max_running: int = MAX_RUNNING) -> None:
+        self._max_running = max_running
         self._routes: dict[int, Route[Any]] = dict(routes)
         self._running: set[asyncio.Task[None]] = set()
         self._failures: dict[int, Seldom] = {}
@@ -117,16 +118,24 @@ class Router:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _spawn(self, connection: Connection, command: Command, work: Awaitable[Result]) -> None:
-        if len(self._running) >= MAX_RUNNING:
+        if len(self._running) >= self._max_running:
             if asyncio.iscoroutine(work):
                 work.close()
             remark = f"[OVERLOAD]{len(self._running)} requests are running, start flow control for a while"
             self._reply(connection, command, Answer(code=ResponseCode.SYSTEM_BUSY, remark=remark))
             return
-        connection.begin(len(command.body))
+        size = len(command.body)
+        connection.begin(size)
+
+        def done(task: asyncio.Task[None]) -> None:  # also when it was cancelled before its first step
+            if asyncio.iscoroutine(work):
+                work.close()
+            self._running.discard(task)
+            connection.end(size)
+
         task = asyncio.get_running_loop().create_task(self._finish(connection, command, work))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(done)
 
     async def _finish(self, connection: Connection, command: Command, work: Awaitable[Result]) -> None:
         try:
@@ -135,8 +144,6 @@ class Router:
                 self._reply(connection, command, result)
         except Exception as error:
             self._reply(connection, command, self._failure(command, connection, error))
-        finally:
-            connection.end(len(command.body))
 
     def _reply(self, connection: Connection, command: Command, result: Command | Answer) -> None:
         connection.reply(command, result if isinstance(result, Command) else _command(command, result))

@@ -1,0 +1,110 @@
+"""What the remoting tests share: a transport that remembers, frames in short, a running echo server."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from turbopump.protocol.command import Command, decode, encode
+from turbopump.protocol.frame import Frame, cut
+from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.testing.loop import run_virtual
+
+LOG = logging.getLogger("turbopump.remoting.test")
+
+
+class RecordingTransport(asyncio.Transport):
+    """Keeps what is written. With `reader_is_stuck` nothing leaves the buffer until `read` is called."""
+
+    def __init__(self, peer: Any = ("10.0.0.7", 4711)) -> None:
+        super().__init__({"peername": peer, "sockname": ("10.0.0.1", 9876)})
+        self.writes: list[bytes] = []
+        self.buffered = 0
+        self.reader_is_stuck = False
+        self.is_paused = False
+        self.closed = False
+        self.aborted = False
+        self.high = 0
+        self.low = 0
+        self.protocol: Connection | None = None
+
+    def write(self, data: Any) -> None:
+        self.writes.append(bytes(data))
+        if self.reader_is_stuck:
+            was_full = self.buffered > self.high
+            self.buffered += len(data)
+            if self.buffered > self.high and not was_full and self.protocol:
+                self.protocol.pause_writing()
+
+    def read(self) -> None:
+        """The peer reads everything."""
+        was_full = self.buffered > self.high
+        self.buffered = 0
+        if was_full and self.protocol:
+            self.protocol.resume_writing()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high, self.low = high or 0, low or 0
+
+    def get_write_buffer_size(self) -> int:
+        return self.buffered
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_closing(self) -> bool:
+        return self.closed or self.aborted
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+def connected(
+    serve: Serve,
+    limits: Limits | None = None,
+    peer: Any = ("10.0.0.7", 4711),
+    unfinished: Unfinished | None = None,
+) -> tuple[Connection, RecordingTransport]:
+    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), Seldom(LOG, 0.0))
+    transport = RecordingTransport(peer)
+    transport.protocol = connection
+    connection.connection_made(transport)
+    return connection, transport
+
+
+def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """Runs a coroutine test in virtual time. It takes no fixtures."""
+
+    def run() -> None:
+        async def main() -> None:
+            await test()
+
+        run_virtual(main())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+def asked(code: int, opaque: int = 0, body: bytes = b"", **fields: Any) -> bytes:
+    return encode(Command(code, opaque, body=body, **fields))
+
+
+def commands(data: bytes) -> list[Command]:
+    frames: list[Frame] = []
+    used = cut(data, frames)
+    assert used == len(data), "half a frame was written"
+    return [decode(frame) for frame in frames]
+
+
+async def turn(times: int = 3) -> None:
+    """Lets everything that is ready run."""
+    for _ in range(times):
+        await asyncio.sleep(0)

@@ -1,0 +1,158 @@
+import asyncio
+
+import pytest
+from tests.unit.remoting.kit import virtual
+
+from turbopump.protocol.command import Command
+from turbopump.remoting.client import Client, split_address
+from turbopump.remoting.connection import Connection, ConnectionClosed
+from turbopump.remoting.router import Answer, Request, Route, Router, Routes
+from turbopump.remoting.server import Server
+from turbopump.testing.loop import VirtualClock
+from turbopump.testing.network import MemoryNetwork, Weather
+
+ECHO: Routes = {1: Route(None, lambda request: Answer(body=request.body))}
+
+
+async def start(network: MemoryNetwork, routes: Routes = ECHO) -> tuple[Server, str]:
+    server = Server(Router(routes).serve, network, VirtualClock())
+    return server, f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
+
+
+@virtual
+async def test_calls_share_one_connection_even_while_it_is_dialled() -> None:
+    network = MemoryNetwork(weather=Weather(0.01, 0.05))
+    server, address = await start(network)
+    client = Client(network, VirtualClock())
+    answers = await asyncio.gather(*(client.call(address, Command(1, body=b"%d" % n)) for n in range(50)))
+    assert [answer.body for answer in answers] == [b"%d" % n for n in range(50)]
+    assert len(server.connections) == 1
+    await client.close()
+    await server.stop()
+
+
+@virtual
+async def test_a_broken_connection_is_dialled_again() -> None:
+    network = MemoryNetwork()
+    server, address = await start(network)
+    client = Client(network, VirtualClock())
+    await client.call(address, Command(1))
+    for connection in list(server.connections):
+        connection.abort()
+    await asyncio.sleep(0.01)
+    assert (await client.call(address, Command(1, body=b"again"))).body == b"again"
+
+
+@virtual
+async def test_nobody_there_is_an_error_for_every_caller() -> None:
+    client = Client(MemoryNetwork(), VirtualClock())
+    results = await asyncio.gather(
+        *(client.call("127.0.0.1:1", Command(1)) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [ConnectionRefusedError] * 3
+
+
+@virtual
+async def test_a_dial_takes_three_seconds_at_most() -> None:
+    network = MemoryNetwork()
+    _, address = await start(network)
+    network.weather = Weather(60, 60)
+    client = Client(network, VirtualClock())
+    with pytest.raises(TimeoutError, match="did not accept in 3"):
+        await client.call(address, Command(1), 10.0)
+
+
+@virtual
+async def test_an_impatient_caller_does_not_end_the_dial_of_the_others() -> None:
+    network = MemoryNetwork(weather=Weather(0.5, 0.5))
+    _, address = await start(network)
+    client = Client(network, VirtualClock())
+    impatient = asyncio.ensure_future(client.call(address, Command(1)))
+    patient = asyncio.ensure_future(client.call(address, Command(1, body=b"x")))
+    await asyncio.sleep(0.1)
+    impatient.cancel()
+    assert (await patient).body == b"x"
+
+
+@virtual
+async def test_after_a_timeout_without_a_byte_the_next_call_dials_anew() -> None:
+    network = MemoryNetwork()
+    _, address = await start(network, {2: Route(None, lambda _: None), **ECHO})
+    client = Client(network, VirtualClock())
+    first = await client.connect(address)
+    with pytest.raises(TimeoutError):
+        await client.call(address, Command(2))
+    assert await client.connect(address) is not first
+
+
+@virtual
+async def test_a_timeout_on_a_connection_that_is_alive_keeps_it() -> None:
+    network = MemoryNetwork()
+    _, address = await start(network, {2: Route(None, lambda _: None), **ECHO})
+    client = Client(network, VirtualClock())
+    first = await client.connect(address)
+    slow = asyncio.ensure_future(client.call(address, Command(2)))
+    await asyncio.sleep(1)
+    await client.call(address, Command(1))
+    with pytest.raises(TimeoutError):
+        await slow
+    assert await client.connect(address) is first
+
+
+@virtual
+async def test_the_server_may_ask_on_the_clients_connection() -> None:
+    asked: list[Connection] = []
+
+    def remember(request: Request[None]) -> Answer:
+        asked.append(request.connection)
+        return Answer()
+
+    network = MemoryNetwork()
+    _, address = await start(network, {34: Route(None, remember)})
+    client = Client(network, VirtualClock(), Router({307: Route(None, lambda _: Answer(body=b"running"))}))
+    await client.call(address, Command(34))
+    assert (await asked[0].call(Command(307), 3.0)).body == b"running"
+    assert (await asked[0].call(Command(308), 3.0)).code == 3
+
+
+@virtual
+async def test_one_way_is_sent_and_not_awaited() -> None:
+    got: list[bytes] = []
+
+    def take(request: Request[None]) -> None:
+        got.append(request.body)
+
+    network = MemoryNetwork()
+    _, address = await start(network, {15: Route(None, take)})
+    client = Client(network, VirtualClock())
+    await client.send_oneway(address, Command(15, body=b"offset"))
+    await asyncio.sleep(0.01)
+    assert got == [b"offset"]
+
+
+@virtual
+async def test_a_closed_client_calls_nobody() -> None:
+    network = MemoryNetwork()
+    _, address = await start(network, {2: Route(None, lambda _: None)})
+    client = Client(network, VirtualClock())
+    running = asyncio.ensure_future(client.call(address, Command(2)))
+    await asyncio.sleep(0.1)
+    await client.close()
+    with pytest.raises(ConnectionClosed):
+        await running
+    with pytest.raises(ConnectionClosed):
+        await client.call(address, Command(2))
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("127.0.0.1:9876", ("127.0.0.1", 9876)), ("[::1]:80", ("::1", 80)), ("host:0", ("host", 0))],
+)
+def test_addresses_split(address: str, expected: tuple[str, int]) -> None:
+    assert split_address(address) == expected
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", "host:x", "host:-1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="not an address"):
+        split_address(address)

@@ -1,0 +1,24 @@
+import logging
+
+import pytest
+
+from turbopump.protocol.frame import MAX_FRAME
+from turbopump.remoting.limits import Limits, Seldom
+
+
+def test_a_line_is_written_once_per_interval_and_the_next_one_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seldom = Seldom(logging.getLogger("storm"), 10.0)
+    for now in (100.0, 101.0, 109.9, 110.0, 111.0):
+        seldom.say(now, "Refused %s", "somebody")
+    assert [record.getMessage() for record in caplog.records] == [
+        "Refused somebody",
+        "Refused somebody (and 2 more since the last such line)",
+    ]
+
+
+def test_the_hard_output_limit_leaves_room_for_the_largest_frame() -> None:
+    limits = Limits()
+    assert limits.output_hard > 2 * MAX_FRAME + limits.output_high
+    assert limits.output_low < limits.output_high

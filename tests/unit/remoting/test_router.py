@@ -1,0 +1,242 @@
+import asyncio
+
+import pytest
+from tests.unit.remoting.kit import asked, commands, connected, turn, virtual
+
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import BrokenBody, TopicNotFound
+from turbopump.protocol.frame import ROCKETMQ
+from turbopump.protocol.headers.base import I32, Header
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.limits import Limits
+from turbopump.remoting.router import Answer, Request, Route, Router, Routes
+from turbopump.testing.loop import run_virtual
+
+
+class Asked(Header):
+    topic: str
+    queueId: I32 = 0  # noqa: N815 - wire spelling
+
+
+class Told(Header):
+    offset: int
+
+
+def answers_to(routes: Routes, *requests: bytes) -> list[Command]:
+    """What a router answers in the same pass."""
+
+    async def main() -> list[Command]:
+        connection, transport = connected(Router(routes).serve)
+        connection.data_received(b"".join(requests))
+        return commands(b"".join(transport.writes))
+
+    return run_virtual(main())
+
+
+def test_a_plain_handler_gets_a_typed_header_and_is_answered_in_the_same_pass() -> None:
+    def handler(request: Request[Asked]) -> Answer:
+        return Answer(Told(offset=request.header.queueId + len(request.body)))
+
+    [answer] = answers_to(
+        {11: Route(Asked, handler)}, asked(11, 5, b"abc", ext={"topic": "T", "queueId": "4"})
+    )
+    assert (answer.code, answer.opaque, answer.flag, answer.ext) == (0, 5, 1, {"offset": "7"})
+
+
+def test_a_handler_without_header_and_one_with_ready_fields() -> None:
+    [answer] = answers_to({1: Route(None, lambda _: Answer({"k": "v"}, b"body", 10, "remark"))}, asked(1, 9))
+    assert (answer.code, answer.ext, answer.body, answer.remark) == (10, {"k": "v"}, b"body", "remark")
+
+
+def test_an_unknown_code_is_answered_3_with_apaches_words() -> None:
+    [answer] = answers_to({}, asked(9999, 1))
+    assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
+
+
+def test_a_refusal_becomes_its_code_and_remark() -> None:
+    def handler(request: Request[None]) -> Answer:
+        raise TopicNotFound("no T here")
+
+    [answer] = answers_to({1: Route(None, handler)}, asked(1, 3))
+    assert (answer.code, answer.remark, answer.opaque) == (17, "no T here", 3)
+
+
+def test_a_missing_field_is_named() -> None:
+    [answer] = answers_to({1: Route(Asked, lambda _: Answer())}, asked(1))
+    assert answer.code == 1
+    assert "topic" in (answer.remark or "")
+
+
+def test_an_unexpected_error_is_answered_1_and_its_traceback_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def handler(request: Request[None]) -> Answer:
+        raise KeyError("x")
+
+    answers = answers_to({1: Route(None, handler)}, asked(1, 1), asked(1, 2))
+    assert [(answer.code, answer.remark) for answer in answers] == [(1, "KeyError: 'x'")] * 2
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_broken_body_is_the_peers_fault_and_has_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def handler(request: Request[None]) -> Answer:
+        raise BrokenBody("no JSON")
+
+    [answer] = answers_to({1: Route(None, handler)}, asked(1))
+    assert (answer.code, answer.remark) == (1, "BrokenBody: no JSON")
+    assert "Traceback" not in caplog.text
+
+
+def test_one_way_requests_are_never_answered_not_even_with_an_error() -> None:
+    def handler(request: Request[None]) -> Answer:
+        raise KeyError("x")
+
+    routes: Routes = {1: Route(None, lambda _: Answer()), 2: Route(None, handler)}
+    assert answers_to(routes, *(asked(code, flag=2) for code in (1, 2, 3))) == []
+
+
+def test_the_answer_uses_the_encoding_of_the_request() -> None:
+    answers = answers_to(
+        {1: Route(None, lambda _: Answer())},
+        asked(1, 1, encoding=ROCKETMQ),
+        asked(2, 2, encoding=ROCKETMQ),
+        asked(1, 3),
+    )
+    assert [answer.encoding for answer in answers] == [1, 1, 0]
+
+
+@virtual
+async def test_a_coroutine_handler_is_answered_when_it_is_done_and_others_overtake_it() -> None:
+    go_on = asyncio.Event()
+
+    async def slow(request: Request[None]) -> Answer:
+        await go_on.wait()
+        return Answer(remark="slow")
+
+    router = Router({1: Route(None, slow), 2: Route(None, lambda _: Answer(remark="quick"))})
+    connection, transport = connected(router.serve)
+    connection.data_received(asked(1, 1, b"12345") + asked(2, 2))
+    assert (connection.in_flight, connection.bytes_in_flight) == (1, 5)
+    go_on.set()
+    await turn()
+    assert [answer.remark for answer in commands(b"".join(transport.writes))] == ["quick", "slow"]
+    assert (connection.in_flight, connection.bytes_in_flight) == (0, 0)
+
+
+@virtual
+async def test_a_coroutine_handler_may_fail_too() -> None:
+    async def refused(request: Request[None]) -> Answer:
+        raise TopicNotFound("no")
+
+    async def broken(request: Request[None]) -> Answer:
+        raise ValueError("v")
+
+    connection, transport = connected(Router({1: Route(None, refused), 2: Route(None, broken)}).serve)
+    connection.data_received(asked(1, 1) + asked(2, 2))
+    await turn()
+    assert [answer.code for answer in commands(b"".join(transport.writes))] == [17, 1]
+    assert connection.in_flight == 0
+
+
+@virtual
+async def test_a_handler_that_returns_nothing_answers_later() -> None:
+    parked: list[Request[None]] = []
+    connection, transport = connected(Router({11: Route(None, parked.append)}).serve)
+    connection.data_received(asked(11, 8))
+    assert transport.writes == []
+    parked[0].answer(Answer(body=b"found"))
+    [answer] = commands(transport.writes[0])
+    assert (answer.opaque, answer.body) == (8, b"found")
+    connection.close()
+    parked[0].answer(Answer())
+    assert len(transport.writes) == 1
+
+
+@virtual
+async def test_requests_beyond_the_bound_wait_for_their_turn() -> None:
+    running: list[asyncio.Event] = []
+
+    async def handler(request: Request[None]) -> Answer:
+        done = asyncio.Event()
+        running.append(done)
+        await done.wait()
+        return Answer()
+
+    connection, transport = connected(Router({1: Route(None, handler)}).serve, Limits(requests_in_flight=3))
+    connection.data_received(b"".join(asked(1, number) for number in range(5)))
+    await turn()
+    assert len(running) == 3
+    assert transport.is_paused
+    running[1].set()
+    await turn(5)
+    assert len(running) == 4
+    for done in running:
+        done.set()
+    await turn(5)
+    running[4].set()
+    await turn(5)
+    assert sorted(answer.opaque for answer in commands(b"".join(transport.writes))) == [0, 1, 2, 3, 4]
+    assert not transport.is_paused
+
+
+@virtual
+async def test_answers_go_to_the_caller_and_requests_to_the_handler_on_one_connection() -> None:
+    connection, transport = connected(Router({1: Route(None, lambda _: Answer(remark="mine"))}).serve)
+    call = asyncio.ensure_future(connection.call(Command(40), 3.0))
+    await turn()
+    [request] = commands(transport.writes[0])
+    connection.data_received(asked(1, request.opaque) + asked(0, request.opaque, flag=1, remark="yours"))
+    assert (await call).remark == "yours"
+    assert commands(transport.writes[1])[0].remark == "mine"
+
+
+@virtual
+async def test_close_cancels_what_still_runs() -> None:
+    cancelled: list[bool] = []
+
+    async def handler(request: Request[None]) -> Answer:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+        return Answer()
+
+    router = Router({1: Route(None, handler)})
+    connection, _ = connected(router.serve)
+    connection.data_received(asked(1))
+    await turn()
+    await router.close()
+    assert cancelled == [True]
+    assert connection.in_flight == 0
+
+
+@virtual
+async def test_too_many_running_handlers_of_all_connections_are_refused_busy() -> None:
+    async def handler(request: Request[None]) -> Answer:
+        await asyncio.sleep(1)
+        return Answer()
+
+    router = Router({1: Route(None, handler)}, max_running=2)
+    connection, transport = connected(router.serve)
+    connection.data_received(asked(1, 1) + asked(1, 2) + asked(1, 3))
+    [answer] = commands(b"".join(transport.writes))
+    assert (answer.opaque, answer.code) == (3, 2)
+    assert (answer.remark or "").startswith("[OVERLOAD]")
+    await router.close()
+
+
+def test_one_serves_a_single_frame_for_callers_with_a_path_of_their_own() -> None:
+    router = Router({1: Route(None, lambda _: Answer())})
+
+    async def main() -> list[Command]:
+        def serve(connection: Connection, frames: list[tuple[int, bytes, bytes]]) -> None:
+            for frame in frames:
+                router.one(connection, frame)
+
+        connection, transport = connected(serve)
+        connection.data_received(asked(1, 1) + asked(1, 2))
+        assert len(transport.writes) == 1
+        return commands(transport.writes[0])
+
+    assert [answer.opaque for answer in run_virtual(main())] == [1, 2]

@@ -1,0 +1,160 @@
+import asyncio
+import logging
+from typing import cast
+
+import pytest
+from tests.unit.remoting.kit import asked, commands, virtual
+
+from turbopump.remoting.limits import Limits
+from turbopump.remoting.router import Answer, Request, Route, Router, Routes
+from turbopump.remoting.server import Server
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.network import MemoryNetwork
+
+
+class Peer(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.got = b""
+        self.lost: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self.got += data
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set_result(asyncio.get_running_loop().time())
+
+
+async def serving(routes: Routes, limits: Limits | None = None) -> tuple[Server, MemoryNetwork, int]:
+    network = MemoryNetwork()
+    server = Server(Router(routes).serve, network, VirtualClock(), limits)
+    return server, network, await server.start("127.0.0.1", 0)
+
+
+async def dial(network: MemoryNetwork, port: int) -> Peer:
+    return cast(Peer, await network.connect(Peer, "127.0.0.1", port))
+
+
+QUICK: Routes = {1: Route(None, lambda _: Answer())}
+
+
+@virtual
+async def test_a_connection_without_traffic_is_closed_after_two_minutes() -> None:
+    server, network, port = await serving(QUICK)
+    silent = await dial(network, port)
+    busy = await dial(network, port)
+    for _ in range(12):
+        await asyncio.sleep(30)
+        busy.transport.write(asked(1))
+    assert 120 <= silent.lost.result() <= 130
+    assert not busy.lost.done()
+    assert len(server.connections) == 1
+    await server.stop()
+
+
+@virtual
+async def test_half_a_frame_and_then_silence_is_closed_too() -> None:
+    _, network, port = await serving(QUICK)
+    peer = await dial(network, port)
+    peer.transport.write(asked(1, body=bytes(100))[:50])
+    assert 120 <= await peer.lost <= 130
+
+
+@virtual
+async def test_a_peer_that_never_reads_is_closed_as_idle() -> None:
+    _, network, port = await serving({1: Route(None, lambda _: Answer(body=bytes(100_000)))}, Limits())
+    peer = await dial(network, port)
+    peer.transport.pause_reading()
+    peer.transport.write(asked(1) * 1000)
+    assert 120 <= await peer.lost <= 130
+
+
+def test_one_connection_too_many_is_closed_and_a_storm_of_them_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        server, network, port = await serving(QUICK, Limits(max_connections=2))
+        kept = [await dial(network, port) for _ in range(2)]
+        for _ in range(50):
+            await (await dial(network, port)).lost
+        assert len(server.connections) == 2
+        kept[0].transport.close()
+        await kept[0].lost
+        await asyncio.sleep(0)
+        assert not (await dial(network, port)).lost.done()
+
+    with caplog.at_level(logging.WARNING):
+        run_virtual(main())
+    assert [record.getMessage() for record in caplog.records] == ["Refusing connections: 2 are open"]
+
+
+@virtual
+async def test_stop_lets_running_handlers_answer_and_reads_nothing_new() -> None:
+    async def slow(request: Request[None]) -> Answer:
+        await asyncio.sleep(2)
+        return Answer(remark="done")
+
+    server, network, port = await serving({1: Route(None, slow)})
+    peer = await dial(network, port)
+    idle = await dial(network, port)
+    peer.transport.write(asked(1, 1))
+    await asyncio.sleep(0.1)
+    stopping = asyncio.ensure_future(server.stop(5.0))
+    await asyncio.sleep(0.1)
+    assert idle.lost.done()
+    peer.transport.write(asked(1, 2))
+    await stopping
+    assert [answer.opaque for answer in commands(peer.got)] == [1]
+    assert await peer.lost == pytest.approx(2.0)
+    with pytest.raises(ConnectionRefusedError):
+        await dial(network, port)
+
+
+@virtual
+async def test_stop_does_not_wait_longer_than_asked() -> None:
+    async def endless(request: Request[None]) -> Answer:
+        await asyncio.Event().wait()
+        return Answer()
+
+    router = Router({1: Route(None, endless)})
+    network = MemoryNetwork()
+    server = Server(router.serve, network, VirtualClock())
+    peer = await dial(network, await server.start("127.0.0.1", 0))
+    peer.transport.write(asked(1))
+    await asyncio.sleep(0)
+    await server.stop(5.0)
+    await router.close()
+    assert await peer.lost == pytest.approx(5.0)
+
+
+@virtual
+async def test_a_chosen_port_has_free_neighbours() -> None:
+    class Crowded(MemoryNetwork):
+        """Says 5000 first, whose neighbour is taken, then 6000."""
+
+        ports = iter((5000, 6000))
+
+        async def listen(self, factory, host, port):  # type: ignore[no-untyped-def]
+            return await super().listen(factory, host, port or next(self.ports))
+
+    network = Crowded()
+    await network.listen(Peer, "127.0.0.1", 4998)
+    server = Server(Router({}).serve, network, VirtualClock())
+    assert await server.start("127.0.0.1", 0) == 6000
+    for port in (5000, 5998, 6001):
+        (await network.listen(Peer, "127.0.0.1", port)).close()
+    await server.stop()
+
+
+@virtual
+async def test_one_server_may_serve_two_ports() -> None:
+    server, network, port = await serving(QUICK)
+    second = await server.start("127.0.0.1", port - 2)
+    for number in (port, second):
+        peer = await dial(network, number)
+        peer.transport.write(asked(1))
+        await asyncio.sleep(0.01)
+        assert commands(peer.got)
+    await server.stop()
