@@ -13,13 +13,14 @@ them: single quotes, unquoted keys, trailing commas, raw control characters.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 
 from turbopump.protocol.codes import VERSION
 from turbopump.protocol.errors import BrokenFrame
-from turbopump.protocol.frame import JSON, ROCKETMQ, Frame, pack
+from turbopump.protocol.frame import JSON, ROCKETMQ, Frame, pack, prefix
 from turbopump.protocol.headers.base import Header
 
 RESPONSE = 1
@@ -92,8 +93,18 @@ def decode(frame: Frame) -> Command:
 
 def encode(command: Command) -> bytes:
     """The whole frame."""
+    return pack(command.encoding, _encode_header(command), command.body)
+
+
+def encode_with(command: Command, chunks: Sequence[bytes | memoryview]) -> bytes:
+    """The whole frame with a body that lies in pieces (records of a pull answer), copied once."""
+    header = _encode_header(command)
+    return b"".join((prefix(command.encoding, header, sum(map(len, chunks))), header, *chunks))
+
+
+def _encode_header(command: Command) -> bytes:
     if command.encoding == ROCKETMQ:
-        return pack(ROCKETMQ, _encode_binary(command), command.body)
+        return _encode_binary(command)
     head = _Head(
         code=command.code,
         extFields=command.ext,
@@ -104,7 +115,7 @@ def encode(command: Command) -> bytes:
         serializeTypeCurrentRPC="JSON",
         version=command.version,
     )
-    return pack(JSON, _JSON_ENCODER.encode(head), command.body)
+    return _JSON_ENCODER.encode(head)
 
 
 # --- JSON -----------------------------------------------------------------------------------------

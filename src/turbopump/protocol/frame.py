@@ -57,9 +57,14 @@ def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME) -> int:
 
 def pack(encoding: int, header: bytes, body: bytes = b"") -> bytes:
     """One frame. The caller keeps to the limit; a header of 16 MiB cannot be expressed at all."""
+    return prefix(encoding, header, len(body)) + header + body
+
+
+def prefix(encoding: int, header: bytes, body_length: int) -> bytes:
+    """What stands before the header."""
     header_length = len(header)
     assert header_length <= _HEADER_LENGTH, "a header longer than its length field"
-    return HEAD.pack(4 + header_length + len(body), encoding << 24 | header_length) + header + body
+    return HEAD.pack(4 + header_length + body_length, encoding << 24 | header_length)
 
 
 def _complaint(length: int, mark: int, limit: int) -> str:
