@@ -1,0 +1,267 @@
+"""Appending: messages become records in the log and entries in their queues, many in one pass.
+ In: drafts. Out: where each of them is. The loop in `Appender.append` is the hottest of the server, about 2
+us for a message of 1 KiB of which the checksum takes a third (`benchmarks/store.py`); what is rare (IPv6,
+transactions, delayed messages, long topics) takes `_unusual`. Nothing here waits, and nothing is written when
+anything is refused.
+
+    ASYNC_FLUSH             an entry is in its queue when `append` returns
+    SYNC_FLUSH, pool        entries wait in `deferred` until the log is synced, or committed, so far
+"""
+
+import struct
+import zlib
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from turbopump.protocol.errors import MessageIllegal
+from turbopump.protocol.record import HEADS, I16, MAGIC_V1, PACK_HEAD
+from turbopump.protocol.sysflag import (
+    BORN_V6,
+    HOSTS_MASK,
+    PREPARED,
+    ROLLBACK,
+    STORE_V6,
+    TRANSACTION_MASK,
+)
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.consume_queue import ENTRY, ConsumeQueue
+from turbopump.store.flags import Flags, Reason
+
+MAX_PROPERTIES = 32_767
+IPV4_HOST = 8
+IPV6_HOST = 20
+HOSTS_V6 = 24  # what two IPv6 hosts add to a record
+RETRY_ROOM_S = 1.0
+RARE = TRANSACTION_MASK | HOSTS_MASK  # bits of the sys flag that need `_unusual`
+
+Appended = tuple[int, int, int]
+"""Log offset, queue offset, size of the record."""
+
+Keys = tuple[ConsumeQueue, int, int, str, str]
+"""What the index gets of a message: queue, log offset, store time, unique key, keys separated by spaces."""
+
+
+class Draft(msgspec.Struct, gc=False):
+    """A message to be stored. The store adds offsets, store time, store host and checksum."""
+
+    queue: ConsumeQueue
+    body: bytes
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: bytes
+    tags_code: int = 0
+    unique_key: str = ""
+    keys: str = ""
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    store_host: bytes | None = None  # of a message that was stored before, as a delayed one
+    delay_ms: int = -1  # delayed: the entry carries the time of delivery in place of a tag code
+
+
+Deferred = tuple[ConsumeQueue, int, int, int, int, bool, Keys | None]
+"""A message that waits until it may be seen: queue, queue offset, log offset, size, tag code, whether it gets
+an entry, what the index gets.
+"""
+
+
+class Appender:
+    def __init__(
+        self,
+        log: CommitLog,
+        flags: Flags,
+        dirty: dict[ConsumeQueue, None],
+        now_ms: Callable[[], int],
+        monotonic: Callable[[], float],
+        max_message_size: int,
+        immediate: bool,
+    ) -> None:
+        self.store_host = bytes(
+            (127, 0, 0, 1, 0, 0, 0x2A, 0x9F)
+        )  # 127.0.0.1:10911, until the broker knows better
+        self.keys: list[Keys] = []  # what the index has yet to get
+        self.deferred: deque[Deferred] = deque()
+        self.last_timestamp = 0
+        self._log = log
+        self._flags = flags
+        self._dirty = dirty
+        self._now_ms = now_ms
+        self._monotonic = monotonic
+        self._max_message_size = max_message_size
+        self._immediate = immediate
+        self._retry_room_at = 0.0
+
+    def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+        """`together`: in one file, as the messages of one batch are."""
+        if self._flags.blocked:
+            self._refuse()
+        sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
+        if max(sizes) > MAX_PROPERTIES:  # no smaller record can break a rule
+            self._check(drafts)
+        if self._log.position + sum(sizes) + HOSTS_V6 * len(sizes) > self._log.limit:
+            return self._across_files(drafts, together)
+        return self._write(drafts, sizes)
+
+    def _write(self, drafts: Sequence[Draft], sizes: list[int]) -> list[Appended]:
+        """There is room for all of them in the current file."""
+        log = self._log
+        base, position, buffer, store_host = log.base, log.position, log.buffer, self.store_host
+        usual_host = IPV4_HOST if len(store_host) == IPV4_HOST else -1
+        join, crc32, pack_head, pack_short, pack_entry = b"".join, zlib.crc32, PACK_HEAD, I16.pack, ENTRY.pack
+        immediate, dirty, add_keys, defer = (
+            self._immediate,
+            self._dirty,
+            self.keys.append,
+            self.deferred.append,
+        )
+        now = self._now_ms()
+        appended: list[Appended] = []
+        add = appended.append
+        try:
+            for draft, size in zip(drafts, sizes, strict=True):
+                queue = draft.queue
+                sys_flag = draft.sys_flag
+                born_host = draft.born_host
+                if sys_flag & RARE or len(born_host) != usual_host or not queue.is_plain or draft.store_host:
+                    log.position = position
+                    add(self._unusual(draft, now))
+                    position = log.position
+                    continue
+                body = draft.body
+                properties = draft.properties
+                physical = base + position
+                queue_offset = queue.next_offset
+                end = position + size
+                buffer[position:end] = join(
+                    (
+                        pack_head(
+                            size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue.queue_id, draft.flag,
+                            queue_offset, physical, sys_flag, draft.born_timestamp, born_host, now,
+                            store_host, draft.reconsume_times, draft.prepared_transaction_offset, len(body),
+                        ),
+                        body,
+                        queue.topic_field,
+                        pack_short(len(properties)),
+                        properties,
+                    )
+                )  # fmt: skip
+                position = end
+                queue.next_offset = queue_offset + 1
+                keys = (queue, physical, now, draft.unique_key, draft.keys)
+                if immediate:
+                    tail = queue.tail
+                    if not tail:
+                        dirty[queue] = None
+                    tail += pack_entry(physical, size, draft.tags_code)
+                    queue.last_physical = physical
+                    add_keys(keys)
+                else:
+                    defer((queue, queue_offset, physical, size, draft.tags_code, True, keys))
+                add((physical, queue_offset, size))
+        except struct.error as error:
+            # A number that does not fit its field. What was written before it stays, whole and in its queue.
+            raise MessageIllegal(f"the message is illegal: {error}") from None
+        finally:
+            log.position = position
+            self.last_timestamp = now
+        return appended
+
+    def _unusual(self, draft: Draft, now: int) -> Appended:
+        """The same for any message: IPv6 hosts, long topics, transactions, delayed messages."""
+        log, queue = self._log, draft.queue
+        store_host = draft.store_host or self.store_host
+        hosts = _hosts(draft.born_host, store_host)
+        sys_flag = draft.sys_flag & ~HOSTS_MASK | hosts
+        kind = sys_flag & TRANSACTION_MASK
+        in_queue = kind not in (PREPARED, ROLLBACK)
+        queue_offset = queue.next_offset if in_queue else 0
+        physical = log.base + log.position
+        size = self._size(draft)
+        end = log.position + size
+        log.buffer[log.position : end] = b"".join(
+            (
+                HEADS[hosts].pack(
+                    size, queue.magic, zlib.crc32(draft.body) & 0x7FFFFFFF, queue.queue_id, draft.flag,
+                    queue_offset, physical, sys_flag, draft.born_timestamp, draft.born_host, now, store_host,
+                    draft.reconsume_times, draft.prepared_transaction_offset, len(draft.body),
+                ),
+                draft.body,
+                queue.topic_field,
+                I16.pack(len(draft.properties)),
+                draft.properties,
+            )
+        )  # fmt: skip
+        log.position = end
+        if in_queue:
+            queue.next_offset = queue_offset + 1
+        tags_code = draft.tags_code if draft.delay_ms < 0 else now + draft.delay_ms
+        keys = None if kind == ROLLBACK else (queue, physical, now, draft.unique_key, draft.keys)
+        entry = (queue, queue_offset, physical, size, tags_code, in_queue, keys)
+        if self._immediate:
+            self.reveal(entry)
+        else:
+            self.deferred.append(entry)
+        return physical, queue_offset, size
+
+    def reveal(self, entry: Deferred) -> None:
+        """Puts a message where readers find it."""
+        queue, queue_offset, physical, size, tags_code, in_queue, keys = entry
+        if in_queue:
+            queue.put(queue_offset, physical, size, tags_code)
+        if keys is not None:
+            self.keys.append(keys)
+
+    # rare ways
+
+    def _across_files(self, drafts: Sequence[Draft], together: bool) -> list[Appended]:
+        """The current file has no room for all of them, or is not there yet."""
+        log = self._log
+        sizes = [self._size(draft) for draft in drafts]
+        groups = [len(sizes)] if together else [1] * len(sizes)
+        if max(sum(sizes) if together else max(sizes), 0) > log.largest_record:
+            raise MessageIllegal(f"the message is larger than a commit log file ({log.file_size} bytes)")
+        self._make_room(sizes, together)
+        appended: list[Appended] = []
+        at = 0
+        for count in groups:
+            if log.position + sum(sizes[at : at + count]) > log.limit:
+                log.roll()
+            appended += self._write(drafts[at : at + count], sizes[at : at + count])
+            at += count
+        return appended
+
+    def _make_room(self, sizes: list[int], together: bool) -> None:
+        try:
+            self._log.reserve(sizes, together)
+        except OSError as error:
+            self._retry_room_at = self._monotonic() + RETRY_ROOM_S
+            self._flags.set(Reason.NO_ROOM, str(error))
+            raise self._flags.refusal() from None
+
+    def _refuse(self) -> None:
+        """Raises the reason; but once a second it is tried whether there is room for another file again."""
+        if self._flags.first is not Reason.NO_ROOM or self._monotonic() < self._retry_room_at:
+            raise self._flags.refusal()
+        self._flags.clear(Reason.NO_ROOM)
+        if self._flags.blocked:
+            raise self._flags.refusal()
+
+    def _check(self, drafts: Sequence[Draft]) -> None:
+        for draft in drafts:
+            if len(draft.body) > self._max_message_size or len(draft.properties) > MAX_PROPERTIES:
+                raise MessageIllegal(
+                    "the message is illegal, maybe msg body or properties length not matched. "
+                    f"msg body length limit {self._max_message_size}B, msg properties length limit 32KB."
+                )
+
+    def _size(self, draft: Draft) -> int:
+        head = HEADS[_hosts(draft.born_host, draft.store_host or self.store_host)]
+        beyond_head = draft.queue.fixed_size - HEADS[0].size
+        return head.size + beyond_head + len(draft.body) + len(draft.properties)
+
+
+def _hosts(born_host: bytes, store_host: bytes) -> int:
+    return (BORN_V6 if len(born_host) == IPV6_HOST else 0) | (STORE_V6 if len(store_host) == IPV6_HOST else 0)

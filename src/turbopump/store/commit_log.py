@@ -1,0 +1,225 @@
+"""The commit log: one long sequence of records, cut into files of equal size.
+ In: bytes that are records already, at positions that `append.py` chose. Out: the same bytes by offset. A
+record never crosses a file's end: what is left there is marked by a blank record (length, magic) of at least
+8 bytes.
+
+    offset   start of file + position in it
+    end      where the next record goes
+    committed, synced      what readers may see (transient pool) and what is on the medium
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from turbopump.protocol.record import BLANK
+from turbopump.runtime.disk import Buffer, Disk, MappedFile
+from turbopump.store.config import StoreConfig
+from turbopump.store.segment import LogFiles
+
+BLANK_HEAD = struct.Struct(">ii")
+BLANK_SIZE = 8
+COPY_SLICE = 1 << 20
+ZEROS = bytes(COPY_SLICE)
+AHEAD_RATIO = 0.5  # the next file is made when so much of the current one is used
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    start: int
+    path: str
+    modified_ms: int
+
+
+class CommitLog:
+    """`buffer`, `base`, `position` and `limit` are what the append loop works on; it keeps `position`
+    current.
+    """
+
+    def __init__(self, config: StoreConfig, disk: Disk) -> None:
+        self.file_size = config.commit_log_file_size
+        self.largest_record = self.file_size - BLANK_SIZE
+        self.files = LogFiles(config.log_dir, self.file_size, disk, config.open_log_files)
+        self.buffer: Buffer = bytearray()
+        self.base = 0
+        self.position = 0
+        self.limit = -1  # in the current file, records end here at the latest; -1: there is no file yet
+        self.synced = 0
+        self._disk = disk
+        self._staged = config.uses_pool
+        self._committed = 0
+
+    # reading
+
+    @property
+    def min_offset(self) -> int:
+        return self.files.starts[0] if self.files.starts else self.base
+
+    @property
+    def end(self) -> int:
+        return self.base + self.position
+
+    @property
+    def committed(self) -> int:
+        return self._committed if self._staged else self.base + self.position
+
+    def read(self, offset: int, size: int) -> bytes | None:
+        """None when that part is not there, not yet there, or would cross the end of a file."""
+        fits = size >= 0 and offset % self.file_size + size <= self.file_size
+        if not fits or offset < self.min_offset or offset + size > self.committed:
+            return None
+        return self.slice(offset, offset + size)
+
+    def slice(self, begin: int, end: int) -> bytes:
+        """A part of one file that is known to be there."""
+        at = begin % self.file_size
+        return bytes(self.files.mapped(begin - at).buffer[at : at + end - begin])
+
+    def locate(self, offset: int) -> tuple[Buffer, int] | None:
+        """The buffer that holds this offset, and the position in it."""
+        if not self.min_offset <= offset < self.committed:
+            return None
+        at = offset % self.file_size
+        return self.files.mapped(offset - at).buffer, at
+
+    # writing
+
+    def start_at(self, offset: int) -> None:
+        """Continues an existing log at `offset`, or an empty one at the start of a file."""
+        self.position = offset % self.file_size
+        self.base = offset - self.position
+        self._committed = self.synced = offset
+        self.files.pinned_from = self.base
+        if self.files.has(self.base):
+            self._write_to(self.files.mapped(self.base))
+        else:
+            assert self.position == 0, "a log continues where its last file is"
+
+    def reserve(self, sizes: list[int], together: bool) -> None:
+        """Makes the files that these records need. Afterwards nothing can go wrong; before, nothing was
+        written.
+        """
+        position = self.position if self.limit >= 0 else self.file_size
+        start = self.base if self.limit >= 0 else self.base - self.file_size
+        for size in [sum(sizes)] if together else sizes:
+            if position + size > self.largest_record:
+                start += self.file_size
+                position = 0
+                self.files.create_ahead(start)
+            position += size
+
+    def roll(self) -> None:
+        """Closes the current file with a blank record and goes on to the next."""
+        if self.limit >= 0:
+            at = self.position
+            BLANK_HEAD.pack_into(self.buffer, at, self.file_size - at, BLANK)
+            self.position = self.file_size
+            self.commit()
+            self.base += self.file_size
+        self.position = 0
+        self._write_to(self.files.append_file(self.base))
+
+    def wants_next(self) -> int | None:
+        """The start of the file that should be made now, beside the loop."""
+        start = self.base if self.limit < 0 else self.base + self.file_size
+        if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO:
+            return None
+        return None if self.files.is_ready(start) else start
+
+    def commit(self) -> None:
+        """Transient pool: hands what was appended to the file, where readers and the kernel see it."""
+        if not self._staged or self._committed >= self.end:
+            return
+        target = self.files.mapped(self.base).buffer
+        start = self._committed - self.base
+        for at in range(start, self.position, COPY_SLICE):
+            end = min(at + COPY_SLICE, self.position)
+            target[at:end] = self.buffer[at:end]
+        self._committed = self.end
+
+    def _write_to(self, mapped: MappedFile) -> None:
+        if self._staged:
+            self.buffer = mmap.mmap(-1, self.file_size)
+            self._committed = self.base + self.position
+        else:
+            self.buffer = mapped.buffer
+        self.limit = self.largest_record
+
+    # making durable
+
+    def unsynced(self, until: int) -> list[MappedFile]:
+        """The files to sync so that everything below `until` is on the medium."""
+        return [mapped for mapped, _, _ in self._parts(self.synced, until)]
+
+    def mark_synced(self, until: int) -> None:
+        self.synced = max(self.synced, until)
+        self.files.pinned_from = self.synced - self.synced % self.file_size
+
+    def dirty_again(self, until: int) -> None:
+        """Writes the unsynced bytes once more. After a failed sync the kernel may take the pages for clean,
+        and a later sync would succeed without having written them.
+        """
+        for mapped, begin, end in self._parts(self.synced, until):
+            for at in range(begin, end, COPY_SLICE):
+                stop = min(at + COPY_SLICE, end)
+                mapped.buffer[at:stop] = mapped.buffer[at:stop]
+
+    def _parts(self, begin: int, end: int) -> Iterator[tuple[MappedFile, int, int]]:
+        while begin < end:
+            at = begin % self.file_size
+            stop = min(self.file_size, at + end - begin)
+            yield self.files.mapped(begin - at), at, stop
+            begin += stop - at
+
+    # shortening
+
+    def cut(self, offset: int, aside: str) -> list[str]:
+        """Ends the log at `offset`, durably: what was behind it can never be taken for records again.
+
+        Zeros are synced over the rest of the file before anything else is written there (Apache forgets only
+        in memory, so that a second crash brings the old tail back). Later files that hold data are kept in
+        `aside` and named in the result, empty ones are removed.
+        """
+        kept = []
+        while self.files.starts and self.files.starts[-1] >= max(offset, self.min_offset + 1):
+            start = self.files.starts[-1]
+            if start == offset and not self._holds_data(start):
+                break  # the file made ahead goes on in use
+            if self._holds_data(start):
+                kept.append(self.files.set_aside(start, aside))
+            else:
+                self.files.remove(start)
+        start = offset - offset % self.file_size
+        if self.files.has(start):
+            self._clear(self.files.mapped(start), offset - start)
+        return kept
+
+    def _holds_data(self, start: int) -> bool:
+        return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
+
+    def _clear(self, mapped: MappedFile, position: int) -> None:
+        cleared = False
+        for at in range(position, self.file_size, COPY_SLICE):
+            end = min(at + COPY_SLICE, self.file_size)
+            zeros = ZEROS[: end - at]
+            if mapped.buffer[at:end] != zeros:
+                mapped.buffer[at:end] = zeros
+                cleared = True
+        if cleared:
+            mapped.sync()
+
+    # old files
+
+    def file_list(self) -> list[LogFile]:
+        paths = [(start, self.files.path(start)) for start in self.files.starts]
+        return [LogFile(start, path, self._disk.modified_ms(path)) for start, path in paths]
+
+    def delete_first(self) -> None:
+        """Removes the oldest file. The last one stays: it is being written."""
+        assert len(self.files.starts) > 1, "the file in use cannot go"
+        self.files.remove(self.files.starts[0])
+
+    def close(self) -> None:
+        self.files.drop_ahead()
+        self.files.close()

@@ -1,0 +1,317 @@
+"""Consume queues: for each queue of a topic, where in the log its messages are.
+ In: one entry per message, in order. Out: entries by queue offset, and the offsets between which there are
+any. New entries wait in memory and are written many at a time, so that an idle queue holds no descriptor and
+a busy one needs no map; `put` comes from `append.py` and `dispatch.py`. What is lost with the process is made
+again from the log.
+
+    entry   i64 log offset | i32 record size | i64 tag code        20 bytes file    named by the position of
+    its first byte in the queue, always of full size, zeros behind the last entry
+ A queue whose first message here has offset n > 0 begins inside a file: the entries before it are blank (0,
+2^31-1, 0).
+"""
+
+import struct
+from bisect import bisect_left
+from typing import Protocol
+
+from turbopump.protocol.errors import MessageIllegal
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
+from turbopump.runtime.disk import PlainFile
+from turbopump.store.queue_ext import Extension, is_address
+
+ENTRY = struct.Struct(">qiq")
+UNIT = ENTRY.size
+BLANK_SIZE = 0x7FFFFFFF
+BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
+NO_ENTRY = bytes(UNIT)
+WRITE_CHUNK = 1 << 16
+
+FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
+MAX_TOPIC = 127
+MAX_GROUP_TOPIC = 255  # %RETRY% and %DLQ% topics carry a group's name behind the prefix
+
+
+class Home(Protocol):
+    """Where queues live (`queues.py`)."""
+
+    file_size: int
+    dirty: "dict[ConsumeQueue, None]"
+    to_sync: set[str]
+
+    def log_min(self) -> int: ...
+    def extension(self, topic: str, queue_id: int) -> Extension: ...
+    def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
+    def open_file(self, topic: str, queue_id: int, start: int, create: bool) -> PlainFile | None: ...
+    def remove_file(self, topic: str, queue_id: int, start: int) -> None: ...
+    def remove_files(self, topic: str, queue_id: int) -> None: ...
+
+
+class ConsumeQueue:
+    """Opened when first asked for. `next_offset` is given to the next message appended; `max_offset` is what
+    readers see, which lags behind it while messages wait for their sync.
+    """
+
+    __slots__ = (
+        "_base",
+        "_floor",
+        "_floor_for",
+        "_home",
+        "_written",
+        "fixed_size",
+        "is_plain",
+        "last_physical",
+        "magic",
+        "next_offset",
+        "queue_id",
+        "tail",
+        "topic",
+        "topic_field",
+        "topic_hash",
+    )
+
+    def __init__(self, home: Home, topic: str, queue_id: int) -> None:
+        name = topic.encode()
+        self.topic = topic
+        self.queue_id = queue_id
+        if len(name) <= MAX_TOPIC_V1:
+            self.magic, self.topic_field = MAGIC_V1, bytes((len(name),)) + name
+        else:
+            self.magic, self.topic_field = MAGIC_V2, struct.pack(">h", len(name)) + name
+        self.fixed_size = FIXED_PART - 1 + len(self.topic_field)
+        self.topic_hash = java_hash(topic + "#")  # index keys go on from here
+        self.is_plain = (
+            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC
+        )  # takes the short way in `append.py`
+        self.tail = bytearray()  # entries not written yet
+        self.last_physical = -1  # log offset of the last entry
+        self._home = home
+        self._base = -1  # queue offset at which the first file starts; -1: no file
+        self._written = 0  # queue offset of the first entry in `tail`
+        self._floor_for = -1
+        self._floor = 0
+        self._load()
+        self.next_offset = self.max_offset
+
+    # what there is
+
+    @property
+    def max_offset(self) -> int:
+        return self._written + len(self.tail) // UNIT
+
+    @property
+    def min_offset(self) -> int:
+        """The first entry whose message is still in the log; `max_offset` when none is."""
+        log_min = self._home.log_min()
+        if self._floor_for != log_min:
+            self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
+        return self._floor
+
+    def units(self, offset: int, count: int) -> bytes:
+        """Up to `count` entries from `offset` on, none beyond the end of the file that holds the first."""
+        position = offset * UNIT
+        room = self._home.file_size - position % self._home.file_size
+        length = min(count * UNIT, room)
+        in_files = min(length, self._written * UNIT - position)
+        if in_files <= 0:
+            at = position - self._written * UNIT
+            return bytes(self.tail[at : at + length])
+        if self._base < 0 or offset < self._base:
+            return b""
+        found = self._read(position, in_files)
+        if len(found) < in_files:
+            return found[: len(found) // UNIT * UNIT]
+        return found + self.tail[: length - in_files] if in_files < length else found
+
+    def entry(self, offset: int) -> tuple[int, int, int] | None:
+        """Log offset, record size, tag code."""
+        if not 0 <= offset < self.max_offset:
+            return None
+        found = self.units(offset, 1)
+        return ENTRY.unpack(found) if len(found) == UNIT else None
+
+    def next_file_offset(self, offset: int) -> int:
+        per_file = self._home.file_size // UNIT
+        return offset - offset % per_file + per_file
+
+    def first_at_or_after(self, physical: int) -> int:
+        """The first entry that points there or behind; entries are in the order of the log."""
+        if self.last_physical < physical:
+            return self.max_offset
+        return bisect_left(_Pointers(self), physical, max(self._base, 0), self.max_offset)
+
+    def tags_code(self, stored: int) -> int | None:
+        """The tag code of an entry; it may be in an extension file. None: it cannot be found there."""
+        return (
+            self._home.extension(self.topic, self.queue_id).tags_code(stored)
+            if is_address(stored)
+            else stored
+        )
+
+    # adding
+
+    def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
+        """Adds the entry of one message unless it is there. False: entries before it are missing."""
+        if physical <= self.last_physical:
+            return True
+        end = self.max_offset
+        if queue_offset < end:
+            if queue_offset:
+                return True  # Apache gave one offset to two messages; the first keeps it
+            self.clear()  # the topic was deleted and made again: its queues began anew
+        elif queue_offset > end:
+            if self._base >= 0 or self.tail:
+                return False
+            self._written = queue_offset
+        if not self.tail:
+            self._home.dirty[self] = None
+        self.tail += ENTRY.pack(physical, size, tags_code)
+        self.last_physical = physical
+        self.next_offset = max(self.next_offset, self.max_offset)
+        return True
+
+    def skip_to(self, queue_offset: int) -> None:
+        """Blank entries for messages that are in no log: what follows keeps its offset."""
+        while (missing := queue_offset - self.max_offset) > 0:
+            self.tail += BLANK_ENTRY * min(missing, WRITE_CHUNK)
+            self.write_out()
+
+    def write_out(self) -> None:
+        """Writes the waiting entries. When it raises OSError (no room), they go on waiting."""
+        while self.tail:
+            position = self._written * UNIT
+            start = position - position % self._home.file_size
+            if self._base < 0:
+                self._begin(start, position)
+            length = min(len(self.tail), start + self._home.file_size - position)
+            self._write(start, position - start, self.tail[:length])
+            del self.tail[:length]
+            self._written += length // UNIT
+        self._home.dirty.pop(self, None)
+
+    def _begin(self, start: int, position: int) -> None:
+        for at in range(start, position, WRITE_CHUNK - WRITE_CHUNK % UNIT):
+            count = min(WRITE_CHUNK - WRITE_CHUNK % UNIT, position - at) // UNIT
+            self._write(start, at - start, BLANK_ENTRY * count)
+        self._base = start // UNIT
+
+    # removing
+
+    def truncate(self, physical: int) -> None:
+        """Drops the entries that point there or behind, on disk too."""
+        end = self.first_at_or_after(physical)
+        if end >= self.max_offset:
+            return
+        if end >= self._written:
+            del self.tail[(end - self._written) * UNIT :]
+        else:
+            self.tail.clear()
+            self._cut_files(end)
+        self._set_end()
+
+    def _cut_files(self, end: int) -> None:
+        size = self._home.file_size
+        keep = (
+            end * UNIT - end * UNIT % size
+        )  # the file that holds the new end goes on, even when it holds nothing
+        last = (self._written - 1) * UNIT
+        for start in range(last - last % size, keep, -size):
+            self._home.remove_file(self.topic, self.queue_id, start)
+        rest = min(self._written * UNIT, keep + size) - end * UNIT
+        if rest > 0:
+            self._write(keep, end * UNIT - keep, bytes(rest))
+        self._written = end
+
+    def delete_before(self, log_min: int) -> None:
+        """Removes the files, never the last, all of whose entries point before `log_min`."""
+        per_file = self._home.file_size // UNIT
+        while self._base >= 0 and self._base + per_file < self._written:
+            last = self.entry(self._base + per_file - 1)
+            if last is not None and last[0] >= log_min:
+                break
+            self._home.remove_file(self.topic, self.queue_id, self._base * UNIT)
+            self._base += per_file
+
+    def clear(self) -> None:
+        """Empties the queue: the next message begins it anew."""
+        self._home.remove_files(self.topic, self.queue_id)
+        self.tail.clear()
+        self._base, self._written = -1, 0
+        self.last_physical = -1
+        self._floor_for = -1
+        self.next_offset = 0
+
+    def _set_end(self) -> None:
+        last = self.entry(self.max_offset - 1)
+        self.last_physical = last[0] if last else -1
+        self.next_offset = self.max_offset
+        self._floor_for = -1
+        if not self.tail:
+            self._home.dirty.pop(self, None)
+
+    # files
+
+    def _load(self) -> None:
+        starts = self._home.file_starts(self.topic, self.queue_id)
+        if not starts:
+            return
+        per_file = self._home.file_size // UNIT
+        self._base = self._written = starts[0] // UNIT
+        for start in reversed(starts):
+            first = start // UNIT
+            self._written = first + per_file  # so that the entries of this file can be asked for
+            used = bisect_left(_Emptiness(self), 1, first, first + per_file) - first
+            if used or start == starts[0]:
+                self._written = first + used
+                break
+        self._set_end()
+
+    def _read(self, position: int, length: int) -> bytes:
+        at = position % self._home.file_size
+        file = self._home.open_file(self.topic, self.queue_id, position - at, create=False)
+        return file.read_at(at, length) if file else b""
+
+    def _write(self, start: int, at: int, data: bytes | bytearray) -> None:
+        file = self._home.open_file(self.topic, self.queue_id, start, create=True)
+        assert file is not None, "a created file is there"
+        file.write_at(at, data)
+        self._home.to_sync.add(file.path)
+
+
+class _Pointers:
+    """The log offsets of a queue's entries, for bisection. Blank entries are before everything."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+
+    def __len__(self) -> int:
+        return self._queue.max_offset
+
+    def __getitem__(self, offset: int) -> int:
+        entry = self._queue.entry(offset)
+        if entry is None or entry[1] == BLANK_SIZE:
+            return -1
+        return entry[0]
+
+
+class _Emptiness:
+    """1 behind the last entry of a file, 0 before, for bisection."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+
+    def __len__(self) -> int:
+        return self._queue.max_offset
+
+    def __getitem__(self, offset: int) -> int:
+        entry = self._queue.entry(offset)
+        return 0 if entry is not None and entry[0] >= 0 and entry[1] > 0 else 1
+
+
+def check_topic_size(topic: str) -> None:
+    """Refuses what a record could not carry, or Apache's 4.x could not read."""
+    size = len(topic.encode())
+    allowed = MAX_GROUP_TOPIC if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC
+    if not 0 < size <= allowed:
+        raise MessageIllegal(f"the topic's name has {size} bytes, {allowed} are allowed: {topic}")

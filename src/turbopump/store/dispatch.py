@@ -1,0 +1,167 @@
+"""From the log to what is derived of it: entries of consume queues, keys of the index, news for waiting
+pulls.
+ In: what `append.py` just wrote (nothing is read again), or a record found by recovery. A record may come
+twice: queues and index know what they have. Keys wait in a list and are hashed and put in slices, since
+nobody waits for them.
+"""
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Callable
+
+from turbopump.protocol import properties as props
+from turbopump.protocol.hashing import extend_hash, java_hash
+from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.record import HEADS, I16, MAGIC_V1, Buffer
+from turbopump.protocol.sysflag import HOSTS_MASK, PREPARED, ROLLBACK, TRANSACTION_MASK
+from turbopump.store.append import Appender, Keys
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.delays import DelayLevels
+from turbopump.store.index import Index
+from turbopump.store.queues import ConsumeQueues
+
+SLICE = 512  # messages whose keys are put in one go: about 1 ms
+PAUSE_S = 0.005
+MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
+
+Arrival = Callable[[ConsumeQueue, int, int], None]
+
+FIELDS = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, log offset, sys flag
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        appender: Appender,
+        index: Index | None,
+        delays: DelayLevels,
+    ) -> None:
+        self.on_arrival: Arrival | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._log = log
+        self._queues = queues
+        self._appender = appender
+        self._index = index
+        self._delays = delays
+        self._scheduled = False
+
+    @property
+    def dispatched(self) -> int:
+        """Everything below is in its queue (though perhaps in memory only)."""
+        deferred = self._appender.deferred
+        return deferred[0][2] if deferred else self._log.end
+
+    def advance(self, until: int) -> None:
+        """The log may be seen up to here: entries that waited for it go to their queues."""
+        deferred, reveal, arrived = self._appender.deferred, self._appender.reveal, self.on_arrival
+        revealed = []
+        while deferred and deferred[0][2] + deferred[0][3] <= until:
+            entry = deferred.popleft()
+            reveal(entry)
+            revealed.append(entry)
+        if arrived is not None:
+            for queue, queue_offset, _, _, tags_code, in_queue, _ in revealed:
+                if in_queue:
+                    arrived(queue, queue_offset + 1, tags_code)
+        if revealed:
+            self.keys_waiting()
+
+    # the index
+
+    def keys_waiting(self) -> None:
+        """After an append: sees to it that the keys are put soon."""
+        waiting = self._appender.keys
+        if self._index is None:
+            waiting.clear()
+        elif len(waiting) > MAX_BACKLOG:
+            self.put_keys(SLICE)
+        elif not self._scheduled and self.loop is not None:
+            self._scheduled = True
+            self.loop.call_later(PAUSE_S, self._put_slice)
+
+    def put_keys(self, limit: int) -> None:
+        """Puts the keys of up to `limit` messages. When it raises OSError (no room), they go on waiting."""
+        waiting = self._appender.keys
+        if self._index is None or not waiting:
+            return
+        self._index.put_many(hashed(waiting[:limit]))
+        del waiting[:limit]
+
+    def put_all_keys(self) -> None:
+        while self._appender.keys and self._index is not None:
+            self.put_keys(8 * SLICE)
+
+    @property
+    def indexed(self) -> int:
+        """The keys of every record below are in the index."""
+        waiting = self._appender.keys
+        return min(waiting[0][1], self.dispatched) if waiting else self.dispatched
+
+    def _put_slice(self) -> None:
+        self._scheduled = False
+        waiting = self._appender.keys
+        with contextlib.suppress(OSError):  # no room: the checkpoint says so, and tries again
+            self.put_keys(max(SLICE, len(waiting) // 64))
+        if waiting:
+            self.keys_waiting()
+
+    # from the bytes of a record
+
+    def dispatch(self, buffer: Buffer, position: int, with_entry: bool, with_keys: bool) -> bool:
+        """One record of the log. False: its queue lacks entries before it."""
+        size, magic, _, queue_id, _, queue_offset, physical, sys_flag = FIELDS.unpack_from(buffer, position)
+        head = HEADS[sys_flag & HOSTS_MASK]
+        store_timestamp, body_size = head.unpack_from(buffer, position)[10::4]
+        topic_at = position + head.size + body_size
+        if magic == MAGIC_V1:
+            topic_size = buffer[topic_at]
+            topic_at += 1
+        else:
+            (topic_size,) = I16.unpack_from(buffer, topic_at)
+            topic_at += 2
+        properties_at = topic_at + topic_size + 2
+        topic = bytes(buffer[topic_at : topic_at + topic_size]).decode("utf-8", "replace")
+        properties = bytes(buffer[properties_at : position + size])
+        queue = self._queues.known(topic, queue_id)
+        kind = sys_flag & TRANSACTION_MASK
+        whole = True
+        if with_entry and kind not in (PREPARED, ROLLBACK):
+            tags_code = self._tags_code(topic, properties, store_timestamp)
+            whole = queue.put(queue_offset, physical, size, tags_code)
+        if with_keys and self._index is not None and kind != ROLLBACK:
+            unique_key = props.find(properties, props.UNIQUE_KEY) or ""
+            keys = props.find(properties, props.KEYS) or ""
+            self._appender.keys.append((queue, physical, store_timestamp, unique_key, keys))
+            if len(self._appender.keys) >= 8 * SLICE:
+                self.put_all_keys()
+        return whole
+
+    def _tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
+        if topic == SCHEDULE_TOPIC:
+            level = props.find(properties, props.DELAY)
+            if level is not None and level.isdecimal() and int(level) > 0:
+                return store_timestamp + self._delays.delay_ms(int(level))
+        tag = props.find(properties, props.TAGS)
+        return java_hash(tag) if tag else 0
+
+
+def hashed(waiting: list[Keys]) -> list[tuple[int, int, int]]:
+    """Index entries: the unique key first, then each of the others."""
+    entries = []
+    for queue, physical, store_timestamp, unique_key, keys in waiting:
+        if unique_key:
+            entries.append((physical, store_timestamp, _absolute(extend_hash(queue.topic_hash, unique_key))))
+        if keys:
+            for key in keys.split(" "):
+                if key:
+                    code = _absolute(extend_hash(queue.topic_hash, key))
+                    entries.append((physical, store_timestamp, code))
+    return entries
+
+
+def _absolute(code: int) -> int:
+    return 0 if code == -(2**31) else abs(code)

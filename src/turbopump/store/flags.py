@@ -1,0 +1,52 @@
+"""Why nothing can be written at the moment. The append loop looks at one attribute, `blocked`.
+ Each part of the store sets and clears its own reason; the first one in the order below is what a sender is
+told.
+"""
+
+from enum import Enum
+
+from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
+
+
+class Reason(Enum):
+    STOPPED = "the message store has been shut down"
+    SYNC_FAILED = "the last sync of the commit log failed"
+    DISK_FULL = "the broker's disk is full"
+    NO_ROOM = "no room for the next commit log file"
+    QUEUES_STUCK = "consume queues cannot be written"
+    BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+
+
+class Flags:
+    def __init__(self) -> None:
+        self.blocked = False
+        self._details: dict[Reason, str] = {}
+
+    def set(self, reason: Reason, detail: str = "") -> None:
+        self._details[reason] = detail
+        self.blocked = True
+
+    def clear(self, reason: Reason) -> None:
+        self._details.pop(reason, None)
+        self.blocked = bool(self._details)
+
+    def is_set(self, reason: Reason) -> bool:
+        return reason in self._details
+
+    @property
+    def first(self) -> Reason | None:
+        return next((reason for reason in Reason if reason in self._details), None)
+
+    @property
+    def reason(self) -> str | None:
+        """In words; None when the store can be written to."""
+        return self.refusal().remark if self.blocked else None
+
+    def refusal(self) -> Refused:
+        """What a sender is told; only when `blocked`."""
+        reason = self.first
+        assert reason is not None, "nothing stands against writing"
+        if reason is Reason.BUSY:
+            return SystemBusy(reason.value)
+        words = f"{reason.value} {self._details[reason]}".rstrip()
+        return ServiceNotAvailable(f"service not available now: {words}")

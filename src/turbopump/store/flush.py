@@ -1,0 +1,295 @@
+"""Flushing: the log reaches the medium, and those who wait for it are told.
+ All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. On a
+disk that syncs quickly the sync runs inline (a hop to a thread costs more than it does), on others in the
+disk thread; which one is measured at the start and again whenever it goes wrong.
+ A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
+unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
+failure. Nobody waits longer than `sync_flush_timeout_ms`. No path out of here leaves the next group waiting
+for a sync that nobody started.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, MappedFile, Workers
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.flags import Flags, Reason
+
+PROBES = 8
+INLINE_BELOW_S = 300e-6
+INLINE_ABOVE_S = 1e-3  # inline syncs that take so long on average go to the thread
+SMOOTHING = 0.05
+PAGE = 4096
+
+log_line = logging.getLogger("turbopump.store")
+
+
+class Durability(Enum):
+    """Where a message was when its sender was answered; or why it is not where the sender wanted it."""
+
+    BUFFER = "buffer"
+    MEMORY = "memory"
+    DISK = "disk"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
+
+
+Done = Callable[[Durability], None]
+
+
+class Flusher:
+    def __init__(
+        self, log: CommitLog, flags: Flags, clock: Clock, workers: Workers, config: StoreConfig
+    ) -> None:
+        self.inline = False
+        self.on_synced: Callable[[int], None] | None = None
+        self._log = log
+        self._flags = flags
+        self._clock = clock
+        self._workers = workers
+        self._timeout_s = config.sync_flush_timeout_ms / 1000
+        self._busy_s = config.page_cache_busy_ms / 1000
+        self._retry_s = config.flush_interval_ms / 1000
+        self._thorough_s = config.flush_thorough_interval_ms / 1000
+        self._least_bytes = config.flush_least_pages * PAGE
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._waiters: deque[tuple[int, float, Done]] = deque()
+        self._wanted = 0  # sync up to here although nobody waits
+        self._under_way = False
+        self._write_again = False
+        self._typical_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._last_thorough = clock.monotonic()
+
+    def probe(self, disk: Disk, path: str) -> None:
+        """Measures a few small syncs and chooses where they run from now on."""
+        file = disk.open_plain(path, create=True)
+        try:
+            times = []
+            for count in range(PROBES):
+                file.write_at(count * PAGE, bytes(PAGE))
+                begin = self._clock.monotonic()
+                file.sync()
+                times.append(self._clock.monotonic() - begin)
+        finally:
+            file.close()
+            disk.remove(path)
+        self._typical_s = sorted(times)[PROBES // 2]
+        self.inline = self._typical_s < INLINE_BELOW_S
+        log_line.info(
+            "a sync of this disk takes %d us: it runs %s",
+            self._typical_s * 1e6,
+            "inline" if self.inline else "in the disk thread",
+        )
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        if self._waiters or self._wanted > self._log.synced:
+            self._kick()
+
+    async def stop(self) -> None:
+        """Waits for the sync under way, then syncs the rest. Afterwards nobody waits any more."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._loop = None
+        self._clear_timer()
+        target, files = self._prepare()
+        try:
+            await self._workers.run(_sync_files, files, self._clock)
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._succeeded(target)
+            self._answer_synced()
+
+    # asking
+
+    def durable(self, offset: int, done: Done) -> None:
+        """Calls `done` once: when everything below `offset` is on the medium, or when that went wrong."""
+        if offset <= self._log.synced:
+            done(Durability.DISK)
+            return
+        self._waiters.append((min(offset, self._log.end), self._clock.monotonic(), done))
+        self._kick()
+
+    def want(self, offset: int) -> None:
+        """Sync up to here soon; nobody waits for it."""
+        self._wanted = max(self._wanted, offset)
+        self._kick()
+
+    def flush_in_background(self) -> None:
+        """ASYNC_FLUSH, twice a second: little is left until it is worth a sync, or old."""
+        now = self._clock.monotonic()
+        thorough = now - self._last_thorough >= self._thorough_s
+        waiting = self._log.committed - self._log.synced
+        if waiting >= self._least_bytes or (thorough and waiting):
+            self._last_thorough = now
+            self._wanted = self._log.committed
+            self._start_task()
+
+    # syncing
+
+    def _kick(self) -> None:
+        if self._under_way:
+            return
+        if self._loop is None:
+            self._pass()
+        else:
+            self._under_way = True
+            self._loop.call_soon(self._begin)  # after this pass: all of its messages share the sync
+
+    def _begin(self) -> None:
+        self._under_way = False
+        if self.inline and not self._write_again:
+            self._pass()
+        else:
+            self._start_task()
+
+    def _pass(self) -> None:
+        """One sync here and now."""
+        self._under_way = True
+        try:
+            begin = self._clock.monotonic()
+            self._sync_blocking()
+            self._weigh(self._clock.monotonic() - begin)
+        finally:
+            self._under_way = False
+        self._answer_synced()
+        if self._write_again:
+            self._retry_later()
+        elif self._waiters:
+            self._kick()
+
+    def _start_task(self) -> None:
+        if self._loop is not None and not self._under_way:
+            self._under_way = True
+            self._task = self._loop.create_task(self._sync_groups())
+
+    async def _sync_groups(self) -> None:
+        """Syncs in the disk thread, group after group, until nobody waits."""
+        try:
+            while self._waiters or self._wanted > self._log.synced:
+                self._set_timer()
+                target, files = self._prepare()
+                try:
+                    took = await self._workers.run(_sync_files, files, self._clock)
+                except OSError as error:
+                    self._failed(error)
+                    break
+                self._succeeded(target)
+                self._weigh(took)
+                self._answer_synced()
+        finally:
+            self._under_way = False
+            self._task = None
+            self._clear_timer()
+            self._flags.clear(Reason.BUSY)
+            self._fail_waiters(
+                Durability.FAILED
+            )  # there are none, unless something unforeseen ended the loop
+            if self._write_again:
+                self._retry_later()
+
+    def _retry_later(self) -> None:
+        if self._loop is not None:
+            self._loop.call_later(self._retry_s, self._start_task)
+
+    def _sync_blocking(self) -> None:
+        target, files = self._prepare()
+        try:
+            _sync_files(files, self._clock)
+        except OSError as error:
+            self._failed(error)
+        else:
+            self._succeeded(target)
+
+    def _prepare(self) -> tuple[int, list[MappedFile]]:
+        self._log.commit()
+        target = self._log.end
+        if self._write_again:
+            self._log.dirty_again(target)
+        return target, self._log.unsynced(target)
+
+    def _succeeded(self, target: int) -> None:
+        self._log.mark_synced(target)
+        self._flags.clear(Reason.BUSY)
+        if self._write_again:
+            self._write_again = False
+            self._flags.clear(Reason.SYNC_FAILED)
+            log_line.info("the commit log can be synced again")
+
+    def _failed(self, error: OSError) -> None:
+        if not self._write_again:
+            log_line.error("the commit log cannot be synced, nothing is accepted until it can: %s", error)
+        self._write_again = True
+        self._wanted = self._log.committed
+        self._flags.set(Reason.SYNC_FAILED, str(error))
+        self._fail_waiters(Durability.FAILED)
+
+    def _weigh(self, took: float) -> None:
+        """Goes from inline to thread when syncs have become slow, and back when they are quick again."""
+        self._typical_s += SMOOTHING * (took - self._typical_s)
+        if self.inline and self._typical_s > INLINE_ABOVE_S:
+            self.inline = False
+            log_line.info("syncs take %d us now: they run in the disk thread", self._typical_s * 1e6)
+        elif not self.inline and self._typical_s < INLINE_BELOW_S / 2:
+            self.inline = True
+            log_line.info("syncs take %d us now: they run inline", self._typical_s * 1e6)
+
+    # answering
+
+    def _answer_synced(self) -> None:
+        synced = self._log.synced
+        if self.on_synced is not None:
+            self.on_synced(synced)
+        waiters = self._waiters
+        while waiters and waiters[0][0] <= synced:
+            _tell(waiters.popleft()[2], Durability.DISK)
+
+    def _fail_waiters(self, outcome: Durability) -> None:
+        waiters, self._waiters = self._waiters, deque()
+        for _, _, done in waiters:
+            _tell(done, outcome)
+
+    def _set_timer(self) -> None:
+        if self._timer is None and self._waiters and self._loop is not None:
+            self._timer = self._loop.call_later(min(self._busy_s, self._timeout_s), self._look_at_clock)
+
+    def _clear_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_at_clock(self) -> None:
+        """A sync takes long: refuse new messages when someone waits too long, give up on those past their
+        time.
+        """
+        self._timer = None
+        now = self._clock.monotonic()
+        waiters = self._waiters
+        while waiters and now - waiters[0][1] >= self._timeout_s:
+            _tell(waiters.popleft()[2], Durability.TIMEOUT)
+        if waiters and now - waiters[0][1] >= self._busy_s:
+            self._flags.set(Reason.BUSY)
+        self._set_timer()
+
+
+def _sync_files(files: list[MappedFile], clock: Clock) -> float:
+    begin = clock.monotonic()
+    for file in files:
+        file.sync()
+    return clock.monotonic() - begin
+
+
+def _tell(done: Done, outcome: Durability) -> None:
+    """One answer that fails (its peer is gone) must not keep the others from theirs."""
+    try:
+        done(outcome)
+    except Exception:
+        log_line.exception("an answer after a sync failed")

@@ -1,0 +1,230 @@
+"""One file of the hash index, in Apache's layout.
+
+    header 40 | slots x 4: newest item of the chain | items x 20: hash, offset, seconds since begin, previous
+
+An item is written to the map when it is put. The slots of the file in use are a native array in memory, which
+`publish` copies into the map together with the header: a killed process leaves the file as it was published,
+and the items behind it are put again. When a new file begins is decided in `index.py`.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterator
+
+from turbopump.runtime.disk import Disk, MappedFile
+
+HEADER = struct.Struct(">qqqqii")  # begin time, end time, begin offset, end offset, used slots, next item
+SLOT = struct.Struct(">i")
+ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previous item of the chain
+
+RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
+_MAX_SECONDS = 2**31 - 1
+_CHUNK = ITEM.size * 50_000
+
+
+def file_size(slots: int, items: int) -> int:
+    return HEADER.size + slots * SLOT.size + items * ITEM.size
+
+
+class IndexFile:
+    """One index file: its header as numbers, its slots as an array while it is written to."""
+
+    def __init__(self, mapped: MappedFile, slots: int, items: int, is_new: bool = False) -> None:
+        self.path = mapped.path
+        self.name = mapped.path.rpartition("/")[2]
+        self.slot_count = slots
+        # A file of other counts cannot be searched; it takes no items either and goes when its messages go.
+        self.is_ours = mapped.size == file_size(slots, items)
+        self.item_count = items if self.is_ours else 0
+        self._items_at = HEADER.size + slots * SLOT.size
+        self._mapped = mapped
+        self._buffer = mapped.buffer
+        self._slots = _empty(slots) if is_new else None
+        self._dirty = self._closed = False
+        self._failure: OSError | None = None
+        self._reserved = 1
+        self._read_header()
+
+    def _read_header(self) -> None:
+        header = HEADER.unpack_from(self._buffer)
+        self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
+        self.used, count = header[4:]
+        self.count = self._published_count = max(1, min(count, self.item_count) if self.is_ours else count)
+        self.published = (self.end_timestamp, self.end_offset)
+
+    @property
+    def limit(self) -> int:
+        """Number of the first item that cannot simply be written."""
+        return self._reserved if self.count > 1 else 1
+
+    def working_slots(self) -> "array[int]":
+        if self._slots is None:
+            self._slots = _native(self._buffer[HEADER.size : self._items_at] if self.is_ours else b"")
+            if self._slots and (max(self._slots) >= self.count or min(self._slots) < 0):
+                self._slots = array("i", [slot if 0 < slot < self.count else 0 for slot in self._slots])
+        return self._slots
+
+    def rest(self) -> None:
+        """The file is full: give its array back."""
+        self._slots = None
+
+    def reserve(self) -> None:
+        if self.count < self._reserved:
+            return
+        room = min(RESERVED_ITEMS, self.item_count - self.count)
+        self._mapped.reserve(self._items_at + self.count * ITEM.size, room * ITEM.size)
+        self._reserved = self.count + room
+
+    def append(self, packed: list[bytes], used: int, end_timestamp: int, end_offset: int) -> None:
+        if not packed:
+            return
+        at = self._items_at + self.count * ITEM.size
+        self._buffer[at : at + len(packed) * ITEM.size] = b"".join(packed)
+        self.count += len(packed)
+        self.used, self.end_timestamp, self.end_offset = used, end_timestamp, end_offset
+
+    def item(self, number: int) -> tuple[int, int, int, int]:
+        item: tuple[int, int, int, int] = ITEM.unpack_from(self._buffer, self._items_at + number * ITEM.size)
+        return item
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        return self.is_ours and begin_ms <= self.end_timestamp and end_ms >= self.begin_timestamp
+
+    def search(
+        self,
+        key_hash: int,
+        begin_ms: int,
+        end_ms: int,
+        max_count: int,
+        max_steps: int,
+        found: dict[int, None],
+    ) -> int:
+        """Adds offsets to `found`, newest first; returns the number of items looked at."""
+        slot = key_hash % self.slot_count
+        if self._slots is not None:
+            number = self._slots[slot]
+        else:
+            (number,) = SLOT.unpack_from(self._buffer, HEADER.size + slot * SLOT.size)
+        steps, limit = 0, self.count
+        while 0 < number < limit and steps < max_steps and len(found) < max_count:
+            item_hash, offset, seconds, previous = self.item(number)
+            item_time = self.begin_timestamp + seconds * 1000
+            if item_hash == key_hash and begin_ms <= item_time <= end_ms:
+                found[offset] = None
+            if item_time < begin_ms:
+                break
+            limit, number = number, previous  # a chain only ever leads back
+            steps += 1
+        return steps
+
+    def publish(self) -> None:
+        if self._slots is not None and self.count != self._published_count:
+            self._publish_slots(self._slots)
+        self._published_count = self.count
+        self.published = (self.end_timestamp, self.end_offset)
+        header = HEADER.pack(
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used,
+            self.count,
+        )
+        if self.is_ours and self._buffer[: HEADER.size] != header:
+            self._buffer[: HEADER.size] = header
+            self._dirty = True
+
+    def _publish_slots(self, slots: "array[int]") -> None:
+        new = self.count - self._published_count
+        if new > self.slot_count // 128:  # one copy of all is quicker than many single ones
+            self._buffer[HEADER.size : self._items_at] = _native(slots.tobytes()).tobytes()
+            return
+        for number in range(self._published_count, self.count):
+            slot = self.item(number)[0] % self.slot_count
+            SLOT.pack_into(self._buffer, HEADER.size + slot * SLOT.size, slots[slot])
+
+    def sync(self) -> None:
+        if self._failure:
+            raise self._failure
+        if not self._dirty:
+            return
+        self._dirty = False
+        try:
+            self._mapped.sync()
+        except OSError as failure:
+            if not self._closed:  # not deleted by the loop meanwhile
+                self._failure = failure
+                raise
+
+    def cut(self, offset: int, disk: Disk) -> bool:
+        """Keeps the items before `offset`, with slots made from them alone; False when there are none."""
+        slots = _empty(self.slot_count if self.is_ours else 0)
+        kept = self._link_again(slots, offset)
+        if kept == 1:
+            return False
+        self._clear_items_from(kept, disk)
+        _, self.end_offset, seconds, _ = self.item(kept - 1)
+        self.end_timestamp = self.begin_timestamp + (seconds * 1000 if kept > 2 else 0)
+        self.count, self.used, self._slots = kept, len(slots) - slots.count(0), slots
+        self._publish_all()
+        self._mapped.sync()
+        return True
+
+    def _link_again(self, slots: "array[int]", offset: int) -> int:
+        """Fills the slots from the items before `offset`; returns the number of the first other item."""
+        number, last = 1, self.begin_offset
+        for key_hash, item_offset, seconds, previous in self._items():
+            is_blank = not (key_hash or item_offset or seconds or previous)
+            if item_offset >= offset or item_offset < last or key_hash < 0 or is_blank:
+                break
+            slot = key_hash % self.slot_count
+            if previous != slots[slot]:
+                at = self._items_at + number * ITEM.size
+                ITEM.pack_into(self._buffer, at, key_hash, item_offset, seconds, slots[slot])
+            slots[slot] = number
+            last = item_offset
+            number += 1
+        return number
+
+    def _items(self) -> Iterator[tuple[int, int, int, int]]:
+        start, stop = self._items_at + ITEM.size, self._items_at + self.count * ITEM.size
+        for at in range(start, stop, _CHUNK):
+            yield from ITEM.iter_unpack(bytes(self._buffer[at : min(at + _CHUNK, stop)]))
+
+    def _clear_items_from(self, number: int, disk: Disk) -> None:
+        """Left-overs must not pass for items after the next crash; cutting the file also frees the blocks."""
+        self._mapped.close()
+        plain = disk.open_plain(self.path)
+        plain.truncate(self._items_at + number * ITEM.size)
+        plain.truncate(self._mapped.size)
+        plain.close()
+        self._mapped = disk.open_mapped(self.path)
+        self._buffer = self._mapped.buffer
+        self._reserved = 1
+
+    def _publish_all(self) -> None:
+        self._published_count = 1 - self.slot_count  # more new items than slots: copy them all
+        self.publish()
+
+    def close(self) -> None:
+        self._closed = True
+        self._mapped.close()
+
+
+def _empty(slots: int) -> "array[int]":
+    return array("i", bytes(slots * SLOT.size))
+
+
+def _native(slots: bytes | bytearray) -> "array[int]":
+    """Slots between the file's byte order and ours; the same swap leads there and back."""
+    numbers = array("i", slots)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
+
+
+def seconds_between(begin_timestamp: int, timestamp: int) -> int:
+    if begin_timestamp <= 0 or timestamp <= begin_timestamp:
+        return 0
+    return min((timestamp - begin_timestamp) // 1000, _MAX_SECONDS)

@@ -1,0 +1,173 @@
+"""All consume queues of a store: which there are, their files, and a bounded number of open descriptors.
+
+A queue is opened when it is first asked for; an unused one costs nothing. Directories are
+
+    consumequeue/<topic>/<queue id>/<20 digits>
+"""
+
+import itertools
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from turbopump.runtime.disk import Disk, PlainFile
+from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import UNIT, ConsumeQueue, check_topic_size
+from turbopump.store.errors import UnusableStore
+from turbopump.store.queue_ext import Extension
+from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
+
+
+class ConsumeQueues:
+    def __init__(self, config: StoreConfig, disk: Disk, log_min: Callable[[], int]) -> None:
+        self.file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
+        self.log_min = log_min
+        self.dirty: dict[ConsumeQueue, None] = {}  # with entries to write, oldest first
+        self.to_sync: set[str] = set()  # files written since they were last synced
+        self._root = config.queue_dir
+        self._ext_root = config.queue_ext_dir
+        self._ext_file_size = config.consume_queue_ext_file_size
+        self._disk = disk
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._open: OrderedDict[str, PlainFile] = OrderedDict()
+        self._open_limit = max(2, config.open_queue_files)
+
+    # queues
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """For writing. A new queue needs no file before its first entry is written."""
+        found = self._queues.get((topic, queue_id))
+        if found is None:
+            check_topic_size(topic)
+            found = self.known(topic, queue_id)
+        return found
+
+    def known(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue that a file or a record names."""
+        found = self._queues.get((topic, queue_id))
+        if found is None:
+            # The name becomes a directory's name: nothing may lead out of the store.
+            assert not {"/", "\0"} & {*topic}, f"topic {topic!r}"
+            assert topic not in ("", ".", ".."), f"topic {topic!r}"
+            found = self._queues[topic, queue_id] = ConsumeQueue(self, topic, queue_id)
+        return found
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """The queue if it exists: has been asked for by a writer, or is on disk."""
+        found = self._queues.get((topic, queue_id))
+        if found is None and "/" not in topic and self._disk.exists(self._directory(topic, queue_id)):
+            found = self.known(topic, queue_id)
+        return found
+
+    def on_disk(self) -> Iterator[tuple[str, int]]:
+        """Topic and queue id of every queue that has a directory."""
+        for topic in self._disk.entries(self._root):
+            if topic.is_dir and topic.name not in IGNORED and not topic.name.startswith("."):
+                for queue in self._disk.entries(os.path.join(self._root, topic.name)):
+                    if queue.is_dir and queue.name.isdecimal():
+                        yield topic.name, int(queue.name)
+
+    def every(self) -> Iterator[ConsumeQueue]:
+        """Every queue, opened one by one."""
+        for topic, queue_id in {**dict.fromkeys(self.on_disk()), **dict.fromkeys(self._queues)}:
+            yield self.known(topic, queue_id)
+
+    def opened(self) -> list[ConsumeQueue]:
+        return list(self._queues.values())
+
+    def delete_topic(self, topic: str) -> None:
+        for key in [key for key in self._queues if key[0] == topic]:
+            queue = self._queues.pop(key)
+            queue.tail.clear()
+            self.dirty.pop(queue, None)
+        self._forget_files(os.path.join(self._root, topic) + os.sep)
+        self._disk.remove_tree(os.path.join(self._root, topic))
+        self._disk.remove_tree(os.path.join(self._ext_root, topic))
+
+    def clear(self) -> None:
+        """Every queue goes: there is no log they could point into."""
+        for topic in {topic for topic, _ in self.on_disk()} | {topic for topic, _ in self._queues}:
+            self.delete_topic(topic)
+
+    def write_out(self, limit: int) -> int:
+        """Writes the waiting entries of up to `limit` queues, those that wait longest first; how many are
+        left.
+        """
+        for queue in list(self.dirty)[:limit]:
+            queue.write_out()
+        return len(self.dirty)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    # files of one queue
+
+    def extension(self, topic: str, queue_id: int) -> Extension:
+        directory = os.path.join(self._ext_root, topic, str(queue_id))
+        return Extension(directory, self._ext_file_size, self._disk)
+
+    def file_starts(self, topic: str, queue_id: int) -> list[int]:
+        directory = self._directory(topic, queue_id)
+        starts = [
+            self._checked_start(os.path.join(directory, entry.name), entry.size)
+            for entry in self._disk.entries(directory)
+            if not entry.name.startswith(".") and entry.name not in IGNORED
+        ]
+        for before, after in itertools.pairwise(starts):
+            if after != before + self.file_size:
+                missing = os.path.join(directory, file_name(before + self.file_size))
+                raise UnusableStore(
+                    f"{missing} is missing between two others. Consume queues are made from the commit log: "
+                    f"remove {self._root} while the broker is stopped, and the next start makes them anew"
+                )
+        return starts
+
+    def open_file(self, topic: str, queue_id: int, start: int, create: bool) -> PlainFile | None:
+        path = os.path.join(self._directory(topic, queue_id), file_name(start))
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        try:
+            file = self._disk.open_plain(path, create, self.file_size if create else 0)
+        except FileNotFoundError:
+            return None
+        self._open[path] = file
+        if len(self._open) > self._open_limit:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def remove_file(self, topic: str, queue_id: int, start: int) -> None:
+        path = os.path.join(self._directory(topic, queue_id), file_name(start))
+        self._forget_files(path)
+        self._disk.remove(path)
+
+    def remove_files(self, topic: str, queue_id: int) -> None:
+        directory = self._directory(topic, queue_id)
+        self._forget_files(directory + os.sep)
+        self._disk.remove_tree(directory)
+
+    def _forget_files(self, prefix: str) -> None:
+        for path in [path for path in self._open if path.startswith(prefix)]:
+            self._open.pop(path).close()
+        self.to_sync = {path for path in self.to_sync if not path.startswith(prefix)}
+
+    def _directory(self, topic: str, queue_id: int) -> str:
+        return os.path.join(self._root, topic, str(queue_id))
+
+    def _checked_start(self, path: str, size: int) -> int:
+        name = os.path.basename(path)
+        if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            raise UnusableStore(f"{path} is no consume queue file (names have 20 digits). Move it elsewhere")
+        if size != self.file_size:
+            raise UnusableStore(
+                f"{path} has {size} bytes, but the configured file size is {self.file_size}. Set "
+                f"mappedFileSizeConsumeQueue to the size this store was written with, or remove {self._root} "
+                f"while the broker is stopped: it is made anew from the commit log"
+            )
+        start = int(name)
+        if start % self.file_size:
+            raise UnusableStore(f"{path} does not start at a multiple of the file size {self.file_size}")
+        return start

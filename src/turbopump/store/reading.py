@@ -1,0 +1,148 @@
+"""Reading: the records that a pull gets, by the rules and limits of Apache's broker.
+ In: a queue, an offset, how many at most, what is wanted. Out: the records' bytes as they are in the log,
+neighbours in one piece, and the offset to go on from. About 15 us for 32 records of 1 KiB
+(`benchmarks/store.py`).
+"""
+
+import os
+from collections.abc import Callable
+from enum import Enum
+
+import msgspec
+
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
+from turbopump.store.queue_ext import HIGHEST_ADDRESS
+
+SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
+MAX_BYTES = 128 << 20
+LEAST_MAX_BYTES = 100
+
+
+class GetStatus(Enum):
+    """Names are Apache's: they go into the remark of the answer."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+class GetResult(msgspec.Struct, gc=False):
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    chunks: list[bytes] = []
+    count: int = 0
+    size: int = 0
+
+    @property
+    def body(self) -> bytes:
+        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+
+
+class Reader:
+    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+        self._log = log
+        self._hot_bytes = machine_memory() * config.access_in_memory_ratio // 100
+        self._hot = (config.max_bytes_in_memory, config.max_count_in_memory)
+        self._cold = (config.max_bytes_on_disk, config.max_count_on_disk)
+
+    def get(
+        self,
+        queue: ConsumeQueue,
+        offset: int,
+        max_count: int,
+        max_bytes: int | None = None,
+        accepts: Callable[[int], bool] | None = None,
+    ) -> GetResult:
+        low, high = queue.min_offset, queue.max_offset
+        outside = _outside(offset, low, high)
+        if outside is not None:
+            return GetResult(outside[0], outside[1], low, high)
+        wanted = max(SCAN_UNITS, max_count)
+        units = queue.units(offset, wanted if accepts else min(wanted, max(max_count, 1)))
+        if not units:
+            return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
+        return self._scan(queue, units, offset, max_count, _byte_limit(max_bytes), accepts, (low, high))
+
+    def _scan(
+        self,
+        queue: ConsumeQueue,
+        units: bytes,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        accepts: Callable[[int], bool] | None,
+        bounds: tuple[int, int],
+    ) -> GetResult:
+        log = self._log
+        log_min, log_end, file_size = log.min_offset, log.committed, log.file_size
+        hot_from = log_end - self._hot_bytes
+        status = GetStatus.NO_MATCHED_MESSAGE
+        chunks: list[bytes] = []
+        count = total = 0
+        skip_below = begin = end = -1  # [begin, end): neighbours that go out in one piece
+        for physical, size, tags_code in ENTRY.iter_unpack(units):
+            if count:
+                byte_limit, count_limit = self._hot if physical >= hot_from else self._cold
+                if (
+                    count >= max_count
+                    or count >= count_limit
+                    or total + size > byte_limit
+                    or total + size > max_bytes
+                ):
+                    break
+            offset += 1
+            if physical < skip_below:
+                continue
+            if accepts is not None:
+                if tags_code <= HIGHEST_ADDRESS:
+                    tags_code = queue.tags_code(tags_code)
+                if tags_code is not None and not accepts(tags_code):
+                    continue
+            if physical < log_min or physical + size > log_end or physical % file_size + size > file_size:
+                if size != BLANK_SIZE:
+                    status = GetStatus.MESSAGE_WAS_REMOVING
+                    skip_below = physical - physical % file_size + file_size
+                continue
+            skip_below = -1
+            if physical != end:
+                if begin >= 0:
+                    chunks.append(log.slice(begin, end))
+                begin = physical
+            end = physical + size
+            count += 1
+            total += size
+        if begin >= 0:
+            chunks.append(log.slice(begin, end))
+            status = GetStatus.FOUND
+        return GetResult(status, offset, bounds[0], bounds[1], chunks, count, total)
+
+
+def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
+    """What a pull is told that asks for an offset at which there is nothing, and where to go on."""
+    if low <= offset < high:
+        return None
+    if high == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
+    return GetStatus.OFFSET_OVERFLOW_BADLY, high
+
+
+def _byte_limit(max_bytes: int | None) -> int:
+    return MAX_BYTES if max_bytes is None else min(max(max_bytes, LEAST_MAX_BYTES), MAX_BYTES)
+
+
+def machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

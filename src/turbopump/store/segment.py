@@ -1,0 +1,154 @@
+"""The commit log's files: found, mapped when needed, created ahead of need, removed from the front.
+ A file is named by the log offset of its first byte, in 20 digits, and has exactly the configured size. The
+files follow one another without a gap. A bounded number of older ones is mapped at a time; those that still
+have bytes to be synced stay mapped. What a file holds is not known here.
+"""
+
+import itertools
+import mmap
+import os
+import threading
+from collections import OrderedDict
+
+from turbopump.runtime.disk import Buffer, Disk, MappedFile
+from turbopump.store.errors import UnusableStore
+
+NAME_DIGITS = 20
+IGNORED = ("lost+found",)
+
+
+def file_name(start: int) -> str:
+    return f"{start:0{NAME_DIGITS}d}"
+
+
+class LogFiles:
+    def __init__(self, directory: str, file_size: int, disk: Disk, open_limit: int) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.starts: list[int] = []
+        self.pinned_from = 0  # files from here on have bytes to be synced and stay mapped
+        self._disk = disk
+        self._open_limit = max(2, open_limit)
+        self._maps: OrderedDict[int, MappedFile] = OrderedDict()
+        self._creating = threading.Lock()  # one file is made by one thread; see `create_ahead`
+        self._ahead: dict[int, MappedFile] = {}
+
+    def load(self) -> None:
+        """Finds the files. Raises UnusableStore for anything that cannot be a part of this log."""
+        self.starts = [
+            self._checked_start(entry.name, entry.size, entry.is_dir)
+            for entry in self._disk.entries(self.directory)
+            if not entry.name.startswith(".") and entry.name not in IGNORED
+        ]
+        for before, after in itertools.pairwise(self.starts):
+            if after != before + self.file_size:
+                raise UnusableStore(
+                    f"the commit log has a gap: {self.path(before + self.file_size)} is missing, but "
+                    f"{file_name(after)} is there. Put the missing file back, or move the files before or "
+                    f"after the gap out of {self.directory}"
+                )
+
+    def path(self, start: int) -> str:
+        return os.path.join(self.directory, file_name(start))
+
+    def has(self, start: int) -> bool:
+        starts = self.starts
+        return bool(starts) and starts[0] <= start <= starts[-1] and start % self.file_size == 0
+
+    def mapped(self, start: int) -> MappedFile:
+        found = self._maps.get(start)
+        if found is not None:
+            self._maps.move_to_end(start)
+            return found
+        assert self.has(start), f"no commit log file starts at {start}"
+        found = self._disk.open_mapped(self.path(start))
+        if start != self.starts[-1]:
+            _read_ahead(found.buffer)
+        return self._keep(start, found)
+
+    def append_file(self, start: int) -> MappedFile:
+        """The file that follows the last one, made before or now. Raises OSError when there is no room."""
+        with self._creating:
+            made = self._ahead.pop(start, None)
+            if made is None:
+                made = self._disk.create_mapped(self.path(start), self.file_size)
+            self.starts.append(start)
+        return self._keep(start, made)
+
+    def create_ahead(self, start: int) -> None:
+        """Makes a file that `append_file` will ask for. Runs beside the loop; harmless when it comes too
+        late.
+        """
+        with self._creating:
+            if start not in self._ahead and not self.has(start):
+                self._ahead[start] = self._disk.create_mapped(self.path(start), self.file_size)
+
+    def is_ready(self, start: int) -> bool:
+        return start in self._ahead
+
+    def drop_ahead(self) -> None:
+        """Removes what was made ahead and never used."""
+        with self._creating:
+            for start, made in self._ahead.items():
+                made.close()
+                self._disk.remove(self.path(start))
+            if self._ahead:
+                self._disk.sync_dir(self.directory)
+            self._ahead.clear()
+
+    def remove(self, start: int) -> None:
+        """Removes the first or the last file."""
+        assert start in (self.starts[0], self.starts[-1]), "only the ends of the log can go"
+        self.starts.remove(start)
+        if (mapped := self._maps.pop(start, None)) is not None:
+            mapped.close()
+        self._disk.remove(self.path(start))
+        self._disk.sync_dir(self.directory)
+
+    def set_aside(self, start: int, directory: str) -> str:
+        """Takes the last file out of the log, but keeps it under another directory."""
+        assert start == self.starts[-1], "only the last file can be set aside"
+        self.starts.pop()
+        if (mapped := self._maps.pop(start, None)) is not None:
+            mapped.close()
+        self._disk.make_dirs(directory)
+        kept = os.path.join(directory, file_name(start))
+        self._disk.rename(self.path(start), kept)
+        self._disk.sync_dir(directory)
+        self._disk.sync_dir(self.directory)
+        return kept
+
+    def close(self) -> None:
+        for mapped in self._maps.values():
+            mapped.close()
+        self._maps.clear()
+
+    def _keep(self, start: int, mapped: MappedFile) -> MappedFile:
+        self._maps[start] = mapped
+        if len(self._maps) > self._open_limit:
+            for old in list(self._maps):
+                if old != start and old < self.pinned_from:
+                    self._maps.pop(old).close()
+                    break
+        return mapped
+
+    def _checked_start(self, name: str, size: int, is_dir: bool) -> int:
+        path = os.path.join(self.directory, name)
+        if is_dir or len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+            raise UnusableStore(f"{path} is no commit log file (names have 20 digits). Move it elsewhere")
+        if size != self.file_size:
+            raise UnusableStore(
+                f"{path} has {size} bytes, but the configured file size is {self.file_size}. Set "
+                f"mappedFileSizeCommitLog to the size this store was written with; if only this file is "
+                f"wrong, it was cut off: restore it, or move it elsewhere if it is the last one"
+            )
+        start = int(name)
+        if start % self.file_size:
+            raise UnusableStore(f"{path} does not start at a multiple of the file size {self.file_size}")
+        return start
+
+
+def _read_ahead(buffer: Buffer) -> None:
+    """Older files are read from front to back; maps are made for random access, which suits writing."""
+    if isinstance(buffer, mmap.mmap) and hasattr(mmap, "MADV_NORMAL"):
+        buffer.madvise(mmap.MADV_NORMAL)

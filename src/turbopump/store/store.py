@@ -1,0 +1,242 @@
+"""The store: a commit log, and what is derived from it, behind one door.
+ In: drafts of messages, and questions. Out: where a message is, when it is safe, and the bytes of records.
+Everything but `start` and `close` is synchronous; one event loop owns it all. Sockets, topics and consumer
+groups are not known here.
+"""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.hashing import index_hash
+from turbopump.protocol.record import Record, decode
+from turbopump.protocol.sysflag import PREPARED
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Lock, Workers
+from turbopump.store.append import Appended, Appender, Draft
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.delays import DelayLevels
+from turbopump.store.dispatch import Arrival, Dispatcher
+from turbopump.store.flags import Flags, Reason
+from turbopump.store.flush import Done, Durability, Flusher
+from turbopump.store.index import Index
+from turbopump.store.queues import ConsumeQueues
+from turbopump.store.reading import GetResult, GetStatus, Reader
+
+__all__ = [
+    "Appended",
+    "ConsumeQueue",
+    "Draft",
+    "Durability",
+    "GetResult",
+    "GetStatus",
+    "QueryResult",
+    "Store",
+    "StoreConfig",
+]
+
+WRITE_OUT_SLICE = 64  # queues written between two breaths of the loop
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """Records that carry a key, oldest first, and how far the index has come."""
+
+    records: list[bytes]
+    index_timestamp: int
+    index_offset: int
+
+
+class Store:
+    """Open it, `await start()`, use it, `await close()`."""
+
+    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers, lock: Lock) -> None:
+        self.config = config
+        self.flags = Flags()
+        self.log = CommitLog(config, disk)
+        self.queues = ConsumeQueues(config, disk, lambda: self.log.min_offset)
+        self.syncs_each = config.syncs_each
+        """SYNC_FLUSH: a send is answered when `durable` says so; otherwise at once, with `durability`."""
+        self.durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
+        self.flusher = Flusher(self.log, self.flags, clock, workers, config)
+        self._appender = Appender(
+            self.log,
+            self.flags,
+            self.queues.dirty,
+            clock.now_ms,
+            clock.monotonic,
+            config.max_message_size,
+            immediate=not config.syncs_each and not config.uses_pool,
+        )
+        self.index: Index | None = None
+        if config.index_enabled:
+            self.index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
+        self.delays = DelayLevels(config.message_delay_levels)
+        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
+        self._reader = Reader(self.log, config)
+        self.get = self._reader.get
+        self._disk = disk
+        self._clock = clock
+        self._workers = workers
+        self._lock = lock
+        self._tasks: list[asyncio.Task[None]] = []
+        self._append = self._appender.append
+        self._immediate = self.durability is Durability.MEMORY and not config.syncs_each
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        disk: Disk,
+        clock: Clock,
+        workers: Workers,
+        progress: Callable[[str], None] | None = None,
+    ) -> "Store":
+        """Blocking. Raises AlreadyLocked, UnusableStore."""
+        disk.make_dirs(config.root_dir)
+        lock = disk.lock(os.path.join(config.root_dir, "lock"))
+        try:
+            store = cls(config, disk, clock, workers, lock)
+            store.log.files.load()
+            store.log.start_at(store.log.min_offset)
+            return store
+        except BaseException:
+            lock.release()
+            raise
+
+    # what there is
+
+    @property
+    def store_host(self) -> bytes:
+        """Packed address of the broker, stamped on every record."""
+        return self._appender.store_host
+
+    @store_host.setter
+    def store_host(self, host: bytes) -> None:
+        self._appender.store_host = host
+
+    @property
+    def on_arrival(self) -> Arrival | None:
+        """Called with queue, next offset and tag code for every message that can be read from now on."""
+        return self._dispatcher.on_arrival
+
+    @on_arrival.setter
+    def on_arrival(self, arrived: Arrival | None) -> None:
+        self._dispatcher.on_arrival = arrived
+
+    @property
+    def min_offset(self) -> int:
+        return self.log.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        return self.log.end
+
+    @property
+    def committed_offset(self) -> int:
+        return self.log.committed
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.log.synced
+
+    @property
+    def writable(self) -> str | None:
+        """Why nothing can be written; None when it can."""
+        return self.flags.reason
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        return self.queues.queue(topic, queue_id)
+
+    def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self.queues.find(topic, queue_id)
+
+    def delete_topic(self, topic: str) -> None:
+        """Removes the topic's queues. Its records stay in the log until the log's files go."""
+        self.queues.delete_topic(topic)
+
+    # writing
+
+    def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+        """Stores messages: all of them, or none and Refused is raised. `together`: in one file, as a batch
+        is.
+        """
+        appended = self._append(drafts, together)
+        dispatcher = self._dispatcher
+        if self._immediate:
+            arrived = dispatcher.on_arrival
+            if arrived is not None:
+                for draft, (_, queue_offset, _) in zip(drafts, appended, strict=True):
+                    if not draft.sys_flag & PREPARED:  # the bit of a rollback too
+                        arrived(draft.queue, queue_offset + 1, draft.tags_code)
+            dispatcher.keys_waiting()
+        elif self.syncs_each:
+            self.flusher.want(self.log.end)
+        return appended
+
+    def durable(self, offset: int, done: Done) -> None:
+        """Calls `done` once, when everything below `offset` is on the medium or that has failed."""
+        self.flusher.durable(offset, done)
+
+    # reading
+
+    def record_bytes(self, offset: int, size: int) -> bytes | None:
+        return self.log.read(offset, size)
+
+    def look_up(self, offset: int) -> Record | None:
+        """The record that starts at this offset; None when none does."""
+        found = self.log.locate(offset)
+        if found is None:
+            return None
+        try:
+            record = decode(*found)
+        except BrokenRecord:
+            return None
+        ends_inside = offset + record.size <= self.log.committed
+        return record if record.physical_offset == offset and ends_inside else None
+
+    def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
+        """Records of a topic by unique key or key; what merely has the same hash is left out."""
+        if self.index is None:
+            return QueryResult([], 0, 0)
+        self._dispatcher.put_all_keys()
+        count = min(max_count, self.config.max_query_count)
+        records = []
+        for offset in self.index.query(index_hash(f"{topic}#{key}"), begin_ms, end_ms, count):
+            record = self.look_up(offset)
+            if record is not None and record.topic == topic and _carries(record, key):
+                records.append(self.log.slice(offset, offset + record.size))
+        timestamp, offset = self.index.last_update
+        return QueryResult(records, timestamp, offset)
+
+    # life
+
+    async def start(self) -> None:
+        self._dispatcher.loop = asyncio.get_running_loop()
+        self.flusher.start()
+
+    async def close(self) -> None:
+        self.flags.set(Reason.STOPPED)
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.flusher.stop()
+        self._dispatcher.put_all_keys()
+        self.queues.write_out(len(self.queues.dirty))
+        if self.index is not None:
+            self.index.close()
+        self.queues.close()
+        self.log.close()
+        self._lock.release()
+
+
+def _carries(record: Record, key: str) -> bool:
+    keys = record.keys
+    return record.unique_key == key or (keys is not None and key in keys.split(" "))
