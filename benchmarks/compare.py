@@ -39,14 +39,18 @@ class Cell:
     in_flight: int
     target: float
     size: int = KIB
+    keys: bool = False  # every message has a key of its own, as orders and payments do
 
     def options(self) -> dict[str, object]:
         shape: dict[str, object] = {"connections": self.connections, "in_flight": self.in_flight}
-        return shape | ({"size": self.size} if self.mode == "send" else {"topic": PULL_TOPIC, "batch": 32})
+        if self.mode == "pull":
+            return shape | {"topic": PULL_TOPIC, "batch": 32}
+        return shape | {"size": self.size, "keys": self.keys}
 
 
 CELLS = (
     Cell("send 1 KiB 4x64", "send", 4, 64, target=2.0),
+    Cell("send 1 KiB keyed 4x64", "send", 4, 64, target=2.0, keys=True),
     Cell("send 128 B 4x64", "send", 4, 64, target=2.0, size=128),
     Cell("send 1 KiB 50x1", "send", 50, 1, target=2.5),
     Cell("send 128 B 50x1", "send", 50, 1, target=2.5, size=128),
@@ -126,7 +130,7 @@ def warm_up(server: Running) -> None:
     """The JVM compiles what it sees often: each shape of load is repeated until its cost stops falling."""
     server.load("send", count=PULL_MESSAGES, in_flight=64, topic=PULL_TOPIC)
     for cell in CELLS:
-        if cell.size == KIB and cell.in_flight * cell.connections > 1:
+        if cell.size == KIB and not cell.keys and cell.in_flight * cell.connections > 1:
             costs = list(falling_costs(server, cell))
             say(f"warm up {server.kind:6} {cell.name}: {costs[0]:.1f} -> {costs[-1]:.1f} us")
 
@@ -152,7 +156,7 @@ def measure(plan: Plan, running: dict[str, Running]) -> Samples:
                 sample = server.load(cell.mode, **cell.options(), **window)
                 samples[cell.name][kind].append(sample)
                 say(
-                    f"round {turn + 1}  {cell.name:20} {kind:6} {sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us"
+                    f"round {turn + 1}  {cell.name:22} {kind:6} {sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us"
                     f"  errors {sample.errors}  load {sample.load_average:.1f}"
                 )
     return samples

@@ -52,9 +52,9 @@ def build() -> None:
 
 
 def run(mode: str, address: str, pids: Sequence[int] = (), **options: object) -> Sample:
-    """`options` are the generator's flags, `in_flight=64` for `-in-flight 64`."""
+    """`options` are the generator's flags, `in_flight=64` for `-in-flight=64`."""
     given = {"address": address, "pid": ",".join(map(str, pids)), **options}
-    flags = [text for name, value in given.items() for text in (f"-{name.replace('_', '-')}", str(value))]
+    flags = [f"-{name.replace('_', '-')}={value}" for name, value in given.items()]
     done = subprocess.run([BINARY, mode, *flags], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise LoadFailed(done.stderr.strip())

@@ -19,7 +19,7 @@ func headerOf(t *testing.T, request []byte) map[string]any {
 }
 
 func TestASendCarriesWhatWasPatchedIn(t *testing.T) {
-	template := newSendTemplate("bench_", "broker-a", payload(3))
+	template := newSendTemplate("bench_", "broker-a", payload(3), true)
 	request := template.put(nil, 1_000_000_042, 7, 3, 1_731_000_000_123, 0xABC)
 	header := headerOf(t, request)
 	fields := header["extFields"].(map[string]any)
@@ -28,6 +28,9 @@ func TestASendCarriesWhatWasPatchedIn(t *testing.T) {
 	}
 	if fields["g"] != "1731000000123" || !strings.Contains(fields["i"].(string), "7F0000012B674E0E2F2A000000000ABC\x02") {
 		t.Fatalf("fields %v", fields)
+	}
+	if !strings.HasPrefix(fields["i"].(string), "KEYS\x01order_000000000ABC\x02UNIQ_KEY\x01") {
+		t.Fatalf("properties %q", fields["i"])
 	}
 	if !bytes.HasSuffix(request, []byte("abc")) {
 		t.Fatal("the body is missing")

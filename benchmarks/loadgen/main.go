@@ -26,6 +26,7 @@ type options struct {
 	queues  int
 	size    int
 	batch   int
+	keys    bool
 	broker  string
 	timeout time.Duration
 }
@@ -112,7 +113,9 @@ func run(mode string, arguments []string) (any, error) {
 	return nil, fmt.Errorf("unknown mode %q", mode)
 }
 
-func sendTo(o options) *sendTemplate { return newSendTemplate(o.topic, o.broker, payload(o.size)) }
+func sendTo(o options) *sendTemplate {
+	return newSendTemplate(o.topic, o.broker, payload(o.size), o.keys)
+}
 
 func parseOptions(mode string, arguments []string) (options, error) {
 	o := options{}
@@ -123,6 +126,7 @@ func parseOptions(mode string, arguments []string) (options, error) {
 	flags.IntVar(&o.inFlight, "in-flight", 1, "requests in flight on each connection")
 	flags.IntVar(&o.size, "size", 1024, "message body in bytes (send)")
 	flags.IntVar(&o.batch, "batch", 32, "messages asked for by a pull")
+	flags.BoolVar(&o.keys, "keys", false, "give every message a key of its own (send)")
 	flags.StringVar(&o.topic, "topic", "bench_", "prefix of the topic names; five digits follow")
 	flags.IntVar(&o.topics, "topics", 1, "topics, used in turn")
 	flags.IntVar(&o.queues, "queues", 4, "queues of a topic, used in turn")

@@ -18,10 +18,12 @@ const (
 	maxTopics    = 100_000
 	maxQueues    = 10
 	headerOffset = 8
+	serialDigits = 12
+	tags         = 4
 )
 
 const sendHeader = `{"code":310,"extFields":{"a":"BENCH_PRODUCER","b":"@topic","c":"TBW102","d":"4","e":"0",` +
-	`"f":"0","g":"1700000000000","h":"0","i":"UNIQ_KEY\u0001@unique\u0002WAIT\u0001true\u0002TAGS\u0001TagA\u0002",` +
+	`"f":"0","g":"1700000000000","h":"0","i":"@keysUNIQ_KEY\u0001@unique\u0002WAIT\u0001true\u0002TAGS\u0001TagA\u0002",` +
 	`"j":"0","k":"false","m":"false","n":"@broker"},"flag":0,"language":"JAVA","opaque":1000000000,` +
 	`"serializeTypeCurrentRPC":"JSON","version":513}`
 
@@ -37,12 +39,18 @@ const routeHeader = `{"code":105,"extFields":{"topic":"TBW102"},"flag":0,"langua
 type sendTemplate struct {
 	frame                              []byte
 	opaque, topic, queue, born, unique int // positions of the patched fields
+	tag, keys                          int // keys 0: the messages have none
 }
 
-func newSendTemplate(topic, broker string, body []byte) *sendTemplate {
+func newSendTemplate(topic, broker string, body []byte, keys bool) *sendTemplate {
+	keysProperty := ""
+	if keys {
+		keysProperty = `KEYS\u0001order_` + strings.Repeat("0", serialDigits) + `\u0002`
+	}
 	header := strings.NewReplacer(
+		"@keys", keysProperty,
 		"@topic", topicName(topic, 0),
-		"@unique", "7F000001"+"2B67"+"4E0E2F2A"+strings.Repeat("0", 12),
+		"@unique", "7F000001"+"2B67"+"4E0E2F2A"+strings.Repeat("0", serialDigits),
 		"@broker", broker,
 	).Replace(sendHeader)
 	t := &sendTemplate{frame: frame([]byte(header), body)}
@@ -51,17 +59,25 @@ func newSendTemplate(topic, broker string, body []byte) *sendTemplate {
 	t.born = after(t.frame, `"g":"`)
 	t.unique = after(t.frame, `UNIQ_KEY\u0001`) + 20
 	t.opaque = after(t.frame, `"opaque":`)
+	t.tag = after(t.frame, `TAGS\u0001Tag`)
+	if keys {
+		t.keys = after(t.frame, `order_`)
+	}
 	return t
 }
 
-func (t *sendTemplate) put(out []byte, opaque int64, topic, queue int, bornMs int64, unique uint64) []byte {
+func (t *sendTemplate) put(out []byte, opaque int64, topic, queue int, bornMs int64, serial uint64) []byte {
 	at := len(out)
 	out = append(out, t.frame...)
 	request := out[at:]
 	decimal(request[t.opaque:t.opaque+10], opaque)
 	decimal(request[t.topic:t.topic+topicDigits], int64(topic))
 	decimal(request[t.born:t.born+13], bornMs)
-	hexadecimal(request[t.unique:t.unique+12], unique)
+	hexadecimal(request[t.unique:t.unique+serialDigits], serial)
+	if t.keys > 0 {
+		hexadecimal(request[t.keys:t.keys+serialDigits], serial)
+	}
+	request[t.tag] = byte('A' + serial%tags)
 	request[t.queue] = byte('0' + queue)
 	return out
 }
