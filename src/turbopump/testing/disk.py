@@ -1,0 +1,303 @@
+"""A machine's disk in memory, which forgets what was not synced.
+
+`SimulatedDisk` implements `runtime.disk.Disk`. `crash()` ends the machine and returns the disk as the next
+start finds it: every unsynced sector is old or new by chance, directory changes that no `sync_dir` followed
+may be missing, locks are gone. The old disk raises `PowerCut` for whoever still uses it. All chance comes
+from the `Chance` given, so a run replays from its seed. What a file remembers is in `medium.py`.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
+from turbopump.testing.medium import Names, Node, Survival, SyncUnderWay
+
+T = TypeVar("T")
+
+
+class PowerCut(BaseException):
+    """The machine is off. Not an Exception, so that nothing in the program under test survives it."""
+
+
+class SimulatedDisk:
+    def __init__(self, chance: Chance, clock: Clock, capacity: int = 1 << 40) -> None:
+        self.chance = chance
+        self.clock = clock
+        self.capacity = capacity
+        self.used_ratio: float | None = None  # what `usage` says; None: what is true
+        self.sync_failure = 0.0  # how likely a sync of a file fails
+        self.operations = 0
+        self.is_off = False
+        self._operations_left: int | None = None
+        self._syncs_to_fail: list[tuple[int, str]] = []
+        self._names = Names()
+        self._locks: set[str] = set()
+        self._in_flight: list[SyncUnderWay] = []
+        self._is_deferring = False
+
+    def cut_power_after(self, operations: int | None) -> None:
+        """The operation after so many more raises PowerCut, as does each later one."""
+        self._operations_left = operations
+
+    def fail_sync(self, after: int = 0, path_part: str = "") -> None:
+        """The next sync, after so many good ones, of a file whose path has `path_part` raises EIO."""
+        self._syncs_to_fail.append((after, path_part))
+
+    def crash(self, survival: Survival = Survival.RANDOM) -> "SimulatedDisk":
+        self.is_off = True
+        after = SimulatedDisk(self.chance, self.clock, self.capacity)
+        after.used_ratio, after.sync_failure = self.used_ratio, self.sync_failure
+        for sync in self._in_flight:
+            sync.finish() if survival is Survival.KEPT else sync.finish_partly(self.chance)
+        if survival is Survival.KEPT:
+            after._names = self._names.after_kill()
+        else:
+            after._names = self._names.after_crash(self.chance, survival)
+        return after
+
+    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+        self.operation()
+        if not sparse:
+            self.take_space(size)
+        self._names.make_dirs(os.path.dirname(path))
+        self._names.link(path, Node(self.clock, b""))
+        self.operation()  # the power may fail between making the file and giving it its length
+        node = Node(self.clock, bytes(size), allocated=0 if sparse else size)
+        self._names.link(path, node)
+        self.operation()
+        self._names.sync(os.path.dirname(path))
+        return _MappedFile(self, path, node)
+
+    def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
+        self.operation()
+        return _MappedFile(self, path, self._names.find(path))
+
+    def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
+        self.operation()
+        if create and path not in self._names.nodes:
+            self.take_space(size)
+            self._names.make_dirs(os.path.dirname(path))
+            node = Node(self.clock, b"", allocated=size)
+            node.resize(size)
+            self._names.link(path, node)
+        return _PlainFile(self, path, self._names.find(path))
+
+    def entries(self, directory: str) -> list[Entry]:
+        self.operation()
+        return self._names.entries(directory)
+
+    def exists(self, path: str) -> bool:
+        self.operation()
+        return path in self._names.nodes or path in self._names.directories
+
+    def make_dirs(self, path: str) -> None:
+        self.operation()
+        self._names.make_dirs(path)
+
+    def remove(self, path: str) -> None:
+        self.operation()
+        self._names.find(path)
+        self._names.change(path, {path: None})
+
+    def remove_tree(self, path: str) -> None:
+        self.operation()
+        for inner in [name for name in self._names.nodes if name.startswith(path + "/")]:
+            self.operation()
+            self._names.change(inner, {inner: None})
+        self._names.remove_dirs(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.operation()
+        node = self._names.find(old)
+        self._names.change(old, {old: None, new: node})
+
+    def sync_dir(self, path: str) -> None:
+        self.operation()
+        self._names.sync(path)
+
+    def read(self, path: str) -> bytes:
+        self.operation()
+        return bytes(self._names.find(path).pages)
+
+    def write(self, path: str, data: bytes, sync: bool = True) -> None:
+        file = self.open_plain(path, create=True)
+        file.truncate(0)
+        file.write_at(0, data)
+        if sync:
+            file.sync()
+
+    def modified_ms(self, path: str) -> int:
+        self.operation()
+        node = self._names.find(path)
+        node.note_change()
+        return node.modified_ms
+
+    def usage(self, path: str) -> Usage:
+        self.operation()
+        if self.used_ratio is not None:
+            return Usage(10_000, 10_000 - round(self.used_ratio * 10_000))
+        return Usage(self.capacity, self.capacity - self._used())
+
+    def lock(self, path: str) -> Lock:
+        self.operation()
+        if path in self._locks:
+            raise AlreadyLocked(errno.EAGAIN, f"another process uses it: {path}")
+        self._locks.add(path)
+        self.write(path, b"lock", sync=False)
+        return _Lock(self._locks, path)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """The last sync inside takes its snapshot at once, but is done only when `finish_syncs` is called."""
+        self._is_deferring = True
+        try:
+            yield
+        finally:
+            self._is_deferring = False
+
+    def finish_syncs(self) -> None:
+        if not self.is_off:
+            for sync in self._in_flight:
+                sync.finish()
+            self._in_flight.clear()
+
+    def operation(self) -> None:
+        """Each thing asked of the disk passes here: the moments at which the power can fail."""
+        self.operations += 1
+        if self._operations_left is not None:
+            self._operations_left -= 1
+            self.is_off = self.is_off or self._operations_left < 0
+        if self.is_off:
+            raise PowerCut
+        if self._is_deferring:
+            self.finish_syncs()  # whoever asks for the next thing has seen the one before end
+
+    def sync(self, path: str, node: Node) -> None:
+        self.operation()
+        node.note_change()
+        for older in [sync for sync in self._in_flight if sync.node is node]:
+            older.finish()
+            self._in_flight.remove(older)
+        sync = SyncUnderWay(node)
+        if self._sync_fails(path):
+            sync.finish_partly(self.chance)
+            raise OSError(errno.EIO, f"simulated failure of a sync: {path}")
+        if self._is_deferring:
+            self._in_flight.append(sync)
+        else:
+            sync.finish()
+
+    def take_space(self, size: int) -> None:
+        if size > 0 and self._used() + size > self.capacity:
+            raise OSError(errno.ENOSPC, "the simulated disk is full")
+
+    def _sync_fails(self, path: str) -> bool:
+        if self.sync_failure and self.chance.random() < self.sync_failure:
+            return True
+        for number, (after, path_part) in enumerate(self._syncs_to_fail):
+            if path_part not in path:
+                continue
+            if after == 0:
+                del self._syncs_to_fail[number]
+                return True
+            self._syncs_to_fail[number] = (after - 1, path_part)
+        return False
+
+    def _used(self) -> int:
+        return sum(node.allocated for node in self._names.nodes.values())
+
+
+class SimulatedWorkers:
+    """Does the work at once and brings the result back later, in virtual time; one piece after the other.
+
+    A sync covers what was written when it began, and counts as done only when it ends.
+    """
+
+    def __init__(self, disk: SimulatedDisk, shortest_s: float = 0.0001, longest_s: float = 0.005) -> None:
+        self._disk = disk
+        self._delay_s = (shortest_s, longest_s)
+        self._one_at_a_time = asyncio.Lock()
+        self._stall_s = 0.0
+
+    def stall(self, seconds: float) -> None:
+        """The next piece of work takes so much longer."""
+        self._stall_s = seconds
+
+    async def run(self, work: Callable[..., T], *args: object) -> T:
+        async with self._one_at_a_time:
+            delay_s = self._disk.chance.uniform(*self._delay_s) + self._stall_s
+            self._stall_s = 0.0
+            try:
+                with self._disk.deferred():
+                    return work(*args)
+            finally:
+                if not self._disk.is_off:
+                    await self._disk.clock.sleep(delay_s)
+                    self._disk.finish_syncs()
+
+    def close(self) -> None: ...
+
+
+class _MappedFile:
+    def __init__(self, disk: SimulatedDisk, path: str, node: Node) -> None:
+        self.path = path
+        self.size = len(node.pages)
+        self.buffer: Buffer = node.pages
+        self._disk = disk
+        self._node = node
+
+    def sync(self) -> None:
+        self._disk.sync(self.path, self._node)
+
+    def reserve(self, offset: int, length: int) -> None:
+        self._disk.operation()
+        self._disk.take_space(length)
+        self._node.allocated += length
+
+    def close(self) -> None: ...
+
+
+class _PlainFile:
+    def __init__(self, disk: SimulatedDisk, path: str, node: Node) -> None:
+        self.path = path
+        self._disk = disk
+        self._node = node
+
+    def size(self) -> int:
+        return len(self._node.pages)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self._disk.operation()
+        return bytes(self._node.pages[offset : offset + length])
+
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        self._disk.operation()
+        growth = offset + len(data) - self._node.allocated
+        self._disk.take_space(growth)
+        self._node.allocated += max(0, growth)
+        self._node.write_at(offset, data)
+
+    def truncate(self, size: int) -> None:
+        self._disk.operation()
+        self._node.allocated = min(self._node.allocated, size)
+        self._node.resize(size)
+
+    def sync(self) -> None:
+        self._disk.sync(self.path, self._node)
+
+    def close(self) -> None: ...
+
+
+class _Lock:
+    def __init__(self, locks: set[str], path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def release(self) -> None:
+        self._locks.discard(self._path)

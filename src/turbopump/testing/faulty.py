@@ -1,0 +1,50 @@
+"""Real files whose syncs fail and whose space ends when a test says so, for tests with real servers."""
+
+import errno
+from typing import Any
+
+from turbopump.runtime.disk import MappedFile, PlainFile, SystemDisk
+
+
+class FaultyDisk(SystemDisk):
+    """Real files; syncs fail and space ends when a test says so."""
+
+    def __init__(self) -> None:
+        self.failing_syncs = 0  # so many of the next syncs raise EIO
+        self.space: int | None = None  # so many more bytes can be allocated
+
+    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+        self._take_space(size)
+        return _FaultyFile(self, super().create_mapped(path, size, sparse))
+
+    def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
+        return _FaultyFile(self, super().open_mapped(path, writable))
+
+    def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
+        if create and not self.exists(path):
+            self._take_space(size)
+        return _FaultyFile(self, super().open_plain(path, create, size))
+
+    def _take_space(self, size: int) -> None:
+        if self.space is not None:
+            if size > self.space:
+                raise OSError(errno.ENOSPC, "the test says that the disk is full")
+            self.space -= size
+
+    def _before_sync(self) -> None:
+        if self.failing_syncs > 0:
+            self.failing_syncs -= 1
+            raise OSError(errno.EIO, "the test says that this sync fails")
+
+
+class _FaultyFile:
+    def __init__(self, disk: FaultyDisk, file: MappedFile | PlainFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def sync(self) -> None:
+        self._disk._before_sync()
+        self._file.sync()

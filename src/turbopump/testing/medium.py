@@ -1,0 +1,258 @@
+"""What a simulated disk is made of: files with three images, and names that are durable or not yet.
+
+A file is what programs see (the page cache), what the system believes to be on the medium, and what is there.
+A failed sync makes the last two differ: the system takes the pages for clean and does not write them again.
+"""
+
+import errno
+import os
+from enum import Enum
+from typing import Any, SupportsIndex
+
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Entry
+
+SECTOR = 512
+
+
+class Survival(Enum):
+    """What a crash leaves of the sectors that were written and not synced."""
+
+    LOST = "none of them"
+    KEPT = "all of them: the process was killed, the machine runs on"
+    RANDOM = "each by chance: torn and reordered writes"
+    PREFIX = "those before a random point of each file"
+
+
+class _Pages(bytearray):
+    """What a mapping shows. Remembers what was assigned to: writing equal bytes makes a page dirty too."""
+
+    touched: set[int]
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        return bytes(found) if isinstance(key, slice) else found  # as mmap does
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        size = len(self)
+        super().__setitem__(key, value)
+        if len(self) != size:
+            raise IndexError("mmap slice assignment is wrong size")
+        start, stop, _ = key.indices(size) if isinstance(key, slice) else _one(key)
+        self.touched.update(range(start // SECTOR, (stop + SECTOR - 1) // SECTOR))
+
+
+def _one(key: SupportsIndex) -> tuple[int, int, int]:
+    return (key.__index__(), key.__index__() + 1, 1)
+
+
+class Node:
+    """One file: the page cache, what the system believes to be written, and what is."""
+
+    def __init__(self, clock: Clock, durable: bytes, allocated: int = 0) -> None:
+        self._clock = clock
+        self.pages = _Pages(durable)
+        self.pages.touched = set()
+        self.believed = bytearray(durable)
+        self.durable = bytearray(durable)
+        self.allocated = allocated
+        self.modified_ms = clock.now_ms()
+
+    def dirty_sectors(self) -> list[int]:
+        return sorted(self.pages.touched.union(_differing(self.pages, self.believed)))
+
+    def note_change(self) -> None:
+        if self.pages.touched or self.pages != self.believed:
+            self.modified_ms = self._clock.now_ms()
+
+    def resize(self, size: int) -> None:
+        if size < len(self.pages):
+            del self.pages[size:]
+        else:
+            self.pages.extend(bytes(size - len(self.pages)))
+        self.modified_ms = self._clock.now_ms()
+
+    def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
+        if offset + len(data) > len(self.pages):
+            self.resize(offset + len(data))
+        self.pages[offset : offset + len(data)] = data
+        self.modified_ms = self._clock.now_ms()
+
+    def after_kill(self) -> "Node":
+        node = Node(self._clock, bytes(self.pages), self.allocated)
+        node.pages.touched.update(self.pages.touched)
+        node.believed, node.durable, node.modified_ms = self.believed, self.durable, self.modified_ms
+        return node
+
+    def after_crash(self, chance: Chance, survival: Survival) -> "Node":
+        dirty = self.dirty_sectors()
+        is_size_dirty = len(self.pages) != len(self.believed)
+        kept = _survivors(dirty, chance, survival)
+        is_size_kept = is_size_dirty and bool(_survivors([0], chance, survival))
+        size = len(self.pages) if is_size_kept else len(self.durable)
+        content = bytearray(self.durable)
+        _copy_sectors(content, self.pages, kept)
+        content = content[:size] + bytes(max(0, size - len(content)))
+        node = Node(self._clock, bytes(content), self.allocated)
+        node.modified_ms = self.modified_ms
+        return node
+
+
+class SyncUnderWay:
+    """A sync under way: the dirty sectors of a file as they were when it began."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._sectors = node.dirty_sectors()
+        self._snapshot = bytes(node.pages)
+        # From here on the system takes these pages for clean, also when the medium never gets them.
+        node.believed = bytearray(self._snapshot)
+        node.pages.touched.clear()
+
+    def finish(self) -> None:
+        self._write(self._sectors)
+
+    def finish_partly(self, chance: Chance) -> None:
+        self._write(_survivors(self._sectors, chance, Survival.RANDOM))
+
+    def _write(self, sectors: list[int]) -> None:
+        durable = self.node.durable
+        _copy_sectors(durable, self._snapshot, sectors)
+        if len(sectors) == len(self._sectors):
+            del durable[len(self._snapshot) :]
+            durable.extend(bytes(len(self._snapshot) - len(durable)))
+
+
+class Names:
+    """All names: as programs see them, as the medium has them, and the changes between, in their order."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.directories: set[str] = {"/", ""}
+        self._durable: dict[str, Node] = {}
+        self._durable_directories: set[str] = {"/", ""}
+        self._pending: dict[str, list[dict[str, Node | None]]] = {}
+
+    def find(self, path: str) -> Node:
+        if path not in self.nodes:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return self.nodes[path]
+
+    def link(self, path: str, node: Node) -> None:
+        self.change(path, {path: node})
+
+    def change(self, path: str, names: dict[str, Node | None]) -> None:
+        parent = os.path.dirname(path)
+        if parent not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parent)
+        _apply(self.nodes, names)
+        self._pending.setdefault(parent, []).append(names)
+
+    def make_dirs(self, path: str) -> None:
+        while path not in self.directories:
+            self.directories.add(path)
+            path = os.path.dirname(path)
+
+    def remove_dirs(self, path: str) -> None:
+        self.directories = {name for name in self.directories if not _is_inside(name, path)}
+
+    def sync(self, path: str) -> None:
+        """Also makes the directory itself durable, as journaling file systems do."""
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        for changes in self._pending.values():
+            here = [n for n, names in enumerate(changes, 1) if path in map(os.path.dirname, names)]
+            for names in changes[: max(here, default=0)]:
+                _apply(self._durable, names)
+            del changes[: max(here, default=0)]
+        removed = self._durable_directories - self.directories
+        self._durable_directories -= {name for name in removed if os.path.dirname(name) == path}
+        while path not in self._durable_directories:
+            self._durable_directories.add(path)
+            path = os.path.dirname(path)
+
+    def entries(self, directory: str) -> list[Entry]:
+        files = [
+            Entry(os.path.basename(path), len(node.pages), False)
+            for path, node in self.nodes.items()
+            if os.path.dirname(path) == directory
+        ]
+        inner = [
+            Entry(os.path.basename(path), 0, True)
+            for path in self.directories
+            if path != directory and os.path.dirname(path) == directory
+        ]
+        return sorted(files + inner, key=lambda entry: entry.name)
+
+    def after_kill(self) -> "Names":
+        known = {id(node): node for node in [*self.nodes.values(), *self._durable.values()]}
+        for changes in self._pending.values():
+            known.update((id(node), node) for names in changes for node in names.values() if node)
+        copies = {key: node.after_kill() for key, node in known.items()}
+        after = Names()
+        after.nodes = {path: copies[id(node)] for path, node in self.nodes.items()}
+        after.directories = set(self.directories)
+        after._durable = {path: copies[id(node)] for path, node in self._durable.items()}
+        after._durable_directories = set(self._durable_directories)
+        for parent, changes in self._pending.items():
+            after._pending[parent] = [
+                {path: node and copies[id(node)] for path, node in names.items()} for names in changes
+            ]
+        return after
+
+    def after_crash(self, chance: Chance, survival: Survival) -> "Names":
+        for changes in self._pending.values():
+            for names in changes[: _prefix(len(changes), chance, survival)]:
+                _apply(self._durable, names)
+        unsynced = sorted(self._durable_directories ^ self.directories)
+        changed = {unsynced[n] for n in _survivors(list(range(len(unsynced))), chance, survival)}
+        after = Names()
+        for path in sorted(self._durable_directories ^ changed):
+            if os.path.dirname(path) in after.directories:  # its parent is there too
+                after.directories.add(path)
+        for path, node in self._durable.items():
+            if os.path.dirname(path) in after.directories:
+                after.nodes[path] = node.after_crash(chance, survival)
+        after._durable = dict(after.nodes)
+        after._durable_directories = set(after.directories)
+        return after
+
+
+def _is_inside(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(directory + "/")
+
+
+def _apply(table: dict[str, Node], names: dict[str, Node | None]) -> None:
+    for path, node in names.items():
+        if node is None:
+            table.pop(path, None)
+        else:
+            table[path] = node
+
+
+def _differing(one: bytearray, other: bytearray) -> set[int]:
+    if one == other:
+        return set()
+    ends = range(0, max(len(one), len(other)), SECTOR)
+    return {at // SECTOR for at in ends if one[at : at + SECTOR] != other[at : at + SECTOR]}
+
+
+def _survivors(sectors: list[int], chance: Chance, survival: Survival) -> list[int]:
+    if survival is Survival.RANDOM:
+        return [sector for sector in sectors if chance.random() < 0.5]
+    return sectors[: _prefix(len(sectors), chance, survival)]
+
+
+def _prefix(count: int, chance: Chance, survival: Survival) -> int:
+    """How many of `count` changes, made in order, survive."""
+    return 0 if survival is Survival.LOST else chance.randint(0, count)
+
+
+def _copy_sectors(target: bytearray, source: bytes | bytearray, sectors: list[int]) -> None:
+    for sector in sectors:
+        at = sector * SECTOR
+        data = source[at : at + SECTOR]
+        if at > len(target):
+            target.extend(bytes(at - len(target)))
+        target[at : at + len(data)] = data
