@@ -175,7 +175,7 @@ class IndexFile:
         """Fills the slots from the items before `offset`; returns the number of the first other item."""
         number, last = 1, self.begin_offset
         for key_hash, item_offset, seconds, previous in self._items():
-            is_blank = not (key_hash or item_offset or seconds or previous)
+            is_blank = number > 1 and not (key_hash or item_offset or seconds or previous)
             if item_offset >= offset or item_offset < last or key_hash < 0 or is_blank:
                 break
             slot = key_hash % self.slot_count

@@ -1,0 +1,246 @@
+"""The hash index: from the hash of `topic#key` to the physical offsets of the messages that carry the key.
+
+In come (physical offset, store time, key hash) in log order from the dispatcher; out go offsets for key
+queries. A full file is followed by a new one. Nothing here reads the log or tells keys of one hash apart.
+
+After a crash of the machine any page of the file in use may be older than its header says. The caller then
+  1. calls `truncate(offset)` with the offset that the last durable `flush` returned (items before it are
+     whole) or, when it has none, `remove_newer(timestamp)` with the checkpoint's index time, as Apache does;
+  2. calls `truncate(end)` when the log itself ends at or before `end_offset`;
+  3. puts the keys of every record from `end_offset` on again. What is there is dropped, so an earlier start
+     does no harm.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk
+from turbopump.store.index_file import HEADER, ITEM, SLOT, IndexFile, file_size, seconds_between
+
+CHAIN_STEPS = 1_000_000  # longest walk of one query, about half a second
+
+Entry = tuple[int, int, int]  # physical offset, store timestamp, key hash
+
+
+class Index:
+    def __init__(self, directory: str, disk: Disk, slots: int, items: int, clock: Clock) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._slots = slots
+        self._items = items
+        self._clock = clock
+        self._files: list[IndexFile] = []
+        self._repeat_offset = -1
+        self._repeated: list[int] = []
+
+    @classmethod
+    def open(cls, directory: str, disk: Disk, slots: int, items: int, clock: Clock) -> "Index":
+        index = cls(directory, disk, slots, items, clock)
+        for entry in disk.entries(directory):
+            if entry.is_dir or not entry.name.isdecimal():
+                continue
+            path = f"{directory}/{entry.name}"
+            if entry.size < HEADER.size:  # a crash between creating the file and giving it its length
+                disk.remove(path)
+            else:
+                index._files.append(IndexFile(disk.open_mapped(path), slots, items))
+        index._remember_end()
+        return index
+
+    @property
+    def end_offset(self) -> int:
+        """Offset of the last message that was put; some keys of that one may be missing after a crash."""
+        return self._files[-1].end_offset if self._files else 0
+
+    @property
+    def last_update(self) -> tuple[int, int]:
+        """Store time and offset of the last message that was put."""
+        if not self._files:
+            return (0, 0)
+        return (self._files[-1].end_timestamp, self._files[-1].end_offset)
+
+    def put(self, physical_offset: int, store_timestamp: int, key_hash: int) -> None:
+        self.put_many(((physical_offset, store_timestamp, key_hash),))
+
+    def put_many(self, entries: Iterable[Entry]) -> None:
+        """Puts entries in log order. OSError when the disk is full: the entries up to there were put."""
+        remaining = iter(entries)
+        while (entry := self._put_while_room(remaining)) is not None:
+            self._put_in_new_room(*entry)
+
+    def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
+        """The hot loop, 0.4 us per entry (benchmarks/index.py). Returns the entry that found no room."""
+        file = self._files[-1] if self._files else self._roll()
+        slots, slot_count, pack = file.working_slots(), file.slot_count, ITEM.pack
+        count, limit, used = file.count, file.limit, file.used
+        begin, end_timestamp, end = file.begin_timestamp, file.end_timestamp, file.end_offset
+        seen, seconds = -1, 0
+        packed: list[bytes] = []
+        refused: Entry | None = None
+        for offset, timestamp, key_hash in remaining:
+            if offset <= end and (
+                offset < end or (offset == self._repeat_offset and self._is_repeated(key_hash))
+            ):
+                continue
+            if count >= limit:
+                refused = (offset, timestamp, key_hash)
+                break
+            if timestamp != seen:
+                seen, seconds = timestamp, seconds_between(begin, timestamp)
+            slot = key_hash % slot_count
+            previous = slots[slot]
+            packed.append(pack(key_hash, offset, seconds, previous))
+            slots[slot] = count
+            count += 1
+            if not previous:
+                used += 1
+            end, end_timestamp = offset, timestamp
+        file.append(packed, used, end_timestamp, end)
+        return refused
+
+    def _put_in_new_room(self, offset: int, timestamp: int, key_hash: int) -> None:
+        """Puts the first item of a file, or of a part of it that has no blocks yet."""
+        file = self._files[-1]
+        if file.count >= file.item_count:
+            file = self._roll()
+        file.reserve()
+        slots = file.working_slots()
+        slot = key_hash % file.slot_count
+        previous = slots[slot]
+        # Apache computes the seconds before it sets the begin time: the first item of a file that follows
+        # another one counts from the end of the other.
+        item = ITEM.pack(key_hash, offset, seconds_between(file.begin_timestamp, timestamp), previous)
+        if file.count <= 1:
+            file.begin_timestamp, file.begin_offset = timestamp, offset
+        slots[slot] = file.count
+        file.append([item], file.used + (previous == 0), timestamp, offset)
+
+    def query(self, key_hash: int, begin_ms: int, end_ms: int, max_count: int) -> list[int]:
+        """The newest `max_count` offsets, ascending, of messages whose index time is in [begin, end]."""
+        found: dict[int, None] = {}
+        steps = CHAIN_STEPS
+        for file in reversed(self._files):
+            if file.overlaps(begin_ms, end_ms):
+                steps -= file.search(key_hash, begin_ms, end_ms, max_count, steps, found)
+            if file.begin_timestamp < begin_ms or len(found) >= max_count or steps <= 0:
+                break
+        return sorted(found)
+
+    def publish(self) -> None:
+        """Writes header and slots into the map: what a killed process leaves behind. Call it on the loop."""
+        for file in self._files:
+            file.publish()
+
+    def sync(self) -> tuple[int, int]:
+        """Makes what was published durable and returns its `last_update`; may run beside the loop.
+
+        Once a sync failed, each later one raises too: the system forgot what it did not write.
+        """
+        published = (0, 0)
+        for file in list(self._files):
+            published = file.published
+            file.sync()
+        return published
+
+    def flush(self) -> tuple[int, int]:
+        """`publish` and `sync`: returns time and offset of the last message; all before it is durable now."""
+        self.publish()
+        return self.sync()
+
+    def delete_before(self, min_offset: int) -> None:
+        """Deletes the files all of whose messages left the log; never the last."""
+        while len(self._files) > 1 and self._files[0].end_offset < min_offset:
+            self._remove(self._files[0])
+
+    def remove_newer(self, timestamp: int) -> None:
+        """Deletes the files from the first that was written to after `timestamp`, or never, on."""
+        newer = (n for n, f in enumerate(self._files) if f.end_timestamp > timestamp or f.count <= 1)
+        self._remove_durably(self._files[next(newer, len(self._files)) :])
+        self._remember_end()
+
+    def truncate(self, offset: int) -> None:
+        """Forgets all messages from `offset` on, durably; the file that is cut gets its slots made anew.
+
+        The slots, and the items from `offset` on, may be in any state. The end time becomes the index time of
+        the last item, which may be a second early.
+        """
+        gone: list[IndexFile] = []
+        for file in reversed(self._files):
+            file.publish()
+            if file.count > 1 and file.end_offset < offset:
+                break
+            if file.begin_offset < offset and file.cut(offset, self._disk):
+                break
+            gone.append(file)
+        self._remove_durably(gone)
+        self._remember_end()
+
+    def close(self) -> None:
+        try:
+            self.flush()
+        finally:
+            for file in self._files:
+                file.close()
+            self._files.clear()
+
+    def _roll(self) -> IndexFile:
+        last = self._files[-1] if self._files else None
+        name = _file_name(self._clock.now_ms(), last.name if last else "")
+        size = file_size(self._slots, self._items)
+        mapped = self._disk.create_mapped(f"{self._directory}/{name}", size, sparse=True)
+        try:
+            mapped.reserve(0, HEADER.size + self._slots * SLOT.size)
+        except OSError:
+            mapped.close()
+            self._disk.remove(mapped.path)
+            raise
+        file = IndexFile(mapped, self._slots, self._items, is_new=True)
+        if last:
+            last.publish()
+            last.rest()
+            file.begin_timestamp = file.end_timestamp = last.end_timestamp
+            file.begin_offset = file.end_offset = last.end_offset
+        file.publish()
+        self._files.append(file)
+        return file
+
+    def _remove(self, file: IndexFile) -> None:
+        self._files.remove(file)
+        file.close()
+        self._disk.remove(file.path)
+
+    def _remove_durably(self, files: list[IndexFile]) -> None:
+        for file in files:
+            self._remove(file)
+        if files:
+            self._disk.sync_dir(self._directory)
+
+    def _remember_end(self) -> None:
+        """The last message may lack keys. Those it has must not be put twice when it is dispatched again."""
+        self._repeat_offset, self._repeated = self.end_offset, []
+        for file in reversed([file for file in self._files if file.is_ours]):
+            for number in range(file.count - 1, 0, -1):
+                key_hash, offset, _, _ = file.item(number)
+                if offset != self._repeat_offset:
+                    return
+                self._repeated.append(key_hash)
+
+    def _is_repeated(self, key_hash: int) -> bool:
+        if key_hash not in self._repeated:
+            return False
+        self._repeated.remove(key_hash)
+        return True
+
+
+def _file_name(now_ms: int, last: str) -> str:
+    """Local time, yyyyMMddHHmmssSSS; after the last name also when the clock went back."""
+    name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
+    if name > last:
+        return name
+    with contextlib.suppress(ValueError, OverflowError):
+        later = datetime.strptime(last + "000", "%Y%m%d%H%M%S%f") + timedelta(milliseconds=1)
+        return later.strftime("%Y%m%d%H%M%S%f")[:17]
+    return str(int(last) + 1).zfill(len(last))
