@@ -1,0 +1,70 @@
+"""The small files of `config/`: whole contents, replaced so that a crash at any point leaves one to load.
+
+Each has a `.bak` beside it, the contents before the last change, as Apache's broker keeps and reads it. What
+the bytes mean is known by whoever loads and saves them, nothing here.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+
+from turbopump.runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+
+def _has_content(data: bytes) -> bool:
+    return bool(data.strip(b" \t\r\n\0"))
+
+
+class ConfigFiles:
+    def __init__(self, directory: str, disk: Disk) -> None:
+        self._directory = directory
+        self._disk = disk
+
+    def load(self, name: str, valid: Callable[[bytes], bool] = _has_content) -> bytes | None:
+        """The current contents, or the ones before when those are damaged; None when there is neither.
+
+        `valid` says whether contents can be used; an exception from it counts as no.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            # A process killed inside `save` may not have come to this; what is loaded must not vanish later.
+            self._disk.sync_dir(self._directory)
+        # The newest contents may be under the temporary name only.
+        for candidate in (name, f"{name}.bak", f"{name}.tmp"):
+            data = self._read(candidate)
+            if data is None:
+                continue
+            if _is_valid(data, valid):
+                if candidate != name:
+                    log.warning("%s is missing or damaged, %s is used instead", self._path(name), candidate)
+                return data
+            if candidate == name:
+                log.warning("%s is damaged (%d bytes)", self._path(name), len(data))
+        return None
+
+    def save(self, name: str, data: bytes) -> None:
+        """Durable when it returns. Blocking: two syncs."""
+        path = self._path(name)
+        self._disk.make_dirs(self._directory)
+        self._disk.write(f"{path}.tmp", data, sync=True)
+        with contextlib.suppress(FileNotFoundError):
+            self._disk.rename(path, f"{path}.bak")
+        self._disk.rename(f"{path}.tmp", path)
+        self._disk.sync_dir(self._directory)
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._disk.read(self._path(name))
+        except FileNotFoundError:
+            return None
+
+
+def _is_valid(data: bytes, valid: Callable[[bytes], bool]) -> bool:
+    try:
+        return _has_content(data) and valid(data)
+    except Exception:
+        return False
