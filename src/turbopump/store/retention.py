@@ -1,0 +1,145 @@
+"""Which old files go, and when the disk is too full to write: decided here, done by the store.
+
+`decide` is a pure function of the files, the time and how full the disks are. `Retention` asks it every ten
+seconds and carries out the answer. Files go oldest first, never the last, a few at a time; consume queues and
+index follow the new beginning of the log. Nothing here knows what a file holds.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Usage
+from turbopump.store.commit_log import LogFile
+from turbopump.store.config import StoreConfig
+
+log = logging.getLogger(__name__)
+
+FIRST_AFTER_S = 60.0
+MANUAL_RUNS = 20  # how many rounds an operator's wish to delete holds
+_HOUR_MS = 3_600_000
+
+
+class Retained(Protocol):
+    """What the store offers."""
+
+    def log_files(self) -> Sequence[LogFile]:
+        """Oldest first."""
+
+    def delete_first_log_file(self) -> None: ...
+    def min_offset_changed(self) -> None:
+        """Log files were deleted: consume queues and index follow."""
+
+    def set_disk_full(self, full: bool, ratio: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    delete: int  # so many files from the oldest on
+    disk_full: bool
+    ratio: float
+
+
+def decide(
+    files: Sequence[LogFile],
+    now_ms: int,
+    hour: int,
+    usages: Sequence[Usage],
+    config: StoreConfig,
+    asked: bool = False,
+) -> Decision:
+    """`hour`: of the local day; `usages`: of the disks of log and queues; `asked`: by an operator."""
+    percent = max(map(used_percent, usages))
+    is_due = (
+        asked or hour in hours(config.delete_when) or percent > _within(config.disk_max_used_ratio, 10, 95)
+    )
+    is_forced = config.clean_forcibly and percent > _within(config.disk_force_clean_ratio, 30, 85)
+    expired_before = now_ms - config.file_reserved_hours * _HOUR_MS
+    delete = 0
+    if is_due or is_forced:
+        for file in files[:-1][: config.delete_files_at_once]:
+            if not is_forced and file.modified_ms > expired_before:
+                break
+            delete += 1
+    return Decision(delete, percent > _within(config.disk_warning_ratio, 35, 90), percent / 100)
+
+
+def used_percent(usage: Usage) -> int:
+    """Rounded up, as Apache does."""
+    if usage.total <= 0:
+        return 0
+    return -(-100 * (usage.total - usage.free) // usage.total)
+
+
+def hours(delete_when: str) -> set[int]:
+    """`04` or `02;04;23`. Words that are no hour are nobody's hour."""
+    words = (word.strip() for word in delete_when.split(";"))
+    return {int(word) for word in words if word.isdecimal()}
+
+
+def _within(percent: int, lowest: int, highest: int) -> int:
+    return max(lowest, min(percent, highest))
+
+
+class Retention:
+    """The clock's side of it. `run` belongs to a task of the store and ends by being cancelled."""
+
+    def __init__(self, store: Retained, config: StoreConfig, disk: Disk, clock: Clock) -> None:
+        self._store = store
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._is_full = False
+        self._asked = 0
+
+    def ask(self) -> None:
+        """An operator wants expired files deleted at any hour of the day (request 329)."""
+        self._asked = MANUAL_RUNS
+
+    async def run(self) -> None:
+        """How full the disk is counts from the start; files go after a minute at the earliest."""
+        started = self._clock.monotonic()
+        while True:
+            may_delete = self._clock.monotonic() - started >= FIRST_AFTER_S
+            try:
+                await self.round(may_delete)
+            except OSError as error:
+                log.error("old files could not be deleted, will try again: %s", error)
+            await self._clock.sleep(self._config.clean_interval_ms / 1000)
+
+    async def round(self, may_delete: bool = True) -> int:
+        """Looks once, and returns how many files were deleted."""
+        files = self._store.log_files()
+        now_ms = self._clock.now_ms()
+        hour = time.localtime(now_ms // 1000).tm_hour
+        usages = [self._disk.usage(path) for path in (self._config.log_dir, self._config.root_dir)]
+        decision = decide(files, now_ms, hour, usages, self._config, self._asked > 0)
+        self._note_fullness(decision)
+        if not may_delete:
+            return 0
+        self._asked = max(0, self._asked - 1)
+        deleted = 0
+        try:
+            for file in files[: decision.delete]:
+                if deleted:
+                    await self._clock.sleep(self._config.delete_file_pause_ms / 1000)
+                self._store.delete_first_log_file()
+                deleted += 1
+                log.info(
+                    "deleted %s, last written %d h ago", file.path, (now_ms - file.modified_ms) // _HOUR_MS
+                )
+        finally:
+            if deleted:
+                self._store.min_offset_changed()
+        return deleted
+
+    def _note_fullness(self, decision: Decision) -> None:
+        if decision.disk_full and not self._is_full:
+            log.error("the disk is %.0f %% full: nothing is written until it has room", 100 * decision.ratio)
+        if self._is_full and not decision.disk_full:
+            log.warning("the disk has room again (%.0f %% used): writing goes on", 100 * decision.ratio)
+        self._is_full = decision.disk_full
+        self._store.set_disk_full(decision.disk_full, decision.ratio)
