@@ -115,6 +115,27 @@ def test_topics_created_by_sends(target: Target, count: int) -> None:
     routed(target, f"hostile_auto_{count}_{count - 1}")
 
 
+@pytest.mark.parametrize("count", sizes(2000, 10_000))
+def test_messages_none_like_the_other(target: Target, count: int) -> None:
+    """Whatever a server remembers of the properties it has seen, it cannot be all of them."""
+    topic = "hostile_unlike"
+    filler = "v" * 30_000
+    with (
+        target.growth(f"{count} messages with unlike properties", 48),
+        Peer(target.broker, timeout_s=60) as sender,
+    ):
+        for start in range(0, count, 20):
+            texts = [
+                f"UNIQ_KEY\x01{n:032X}\x02KEYS\x01key{n}\x02p\x01{n}{filler}\x02"
+                for n in range(start, start + 20)
+            ]
+            sender.send(
+                b"".join(wire.request(wire.SEND, message(topic, properties=text), b"x") for text in texts)
+            )
+            assert {sender.answer().code for _ in texts} == {wire.OK}
+        target.is_served(f"after {count} unlike messages")
+
+
 def routed(target: Target, topic: str) -> None:
     """The name server hears of the topic, soon."""
     began = time.monotonic()
