@@ -1,0 +1,96 @@
+"""The wheel, as a user gets it: built, installed into an empty environment, started, used, stopped."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    into = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(into), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if built.returncode and not os.environ.get("CI"):
+        pytest.skip(f"no wheel could be built, is there a package index? {built.stderr[-300:]}")
+    assert built.returncode == 0, built.stderr
+    (found,) = into.glob("*.whl")
+    return found
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of commands of an environment that holds the wheel and its dependencies, nothing else."""
+    home = tmp_path_factory.mktemp("clean")
+    venv.create(home, with_pip=True)
+    programs = home / "bin"
+    subprocess.run([programs / "python", "-m", "pip", "install", "-q", str(wheel)], check=True, cwd=home)
+    return programs
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "turbopump/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"turbopump"}
+
+
+def test_the_core_needs_msgspec_alone(programs: Path) -> None:
+    listed = subprocess.run(
+        [programs / "python", "-m", "pip", "list", "--format=freeze"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = {line.split("==")[0] for line in listed.stdout.split()}
+    assert names - {"pip", "setuptools", "wheel"} == {"turbopump", "msgspec"}
+
+
+def test_an_installed_wheel_starts_takes_a_message_and_stops(programs: Path, tmp_path: Path) -> None:
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(tmp_path)}
+    up = subprocess.Popen(
+        [programs / "turbopump", "up", "--namesrv-port", "0", "--broker-port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+    )
+    try:
+        assert up.stdout is not None
+        address = None
+        for line in up.stdout:
+            if found := re.search(r"name server +(\S+)", line):
+                address = found[1]
+            if "Ctrl-C" in line:
+                break
+        assert address is not None
+        environment["NAMESRV_ADDR"] = address
+        sent = subprocess.run(
+            [programs / "turbopump", "send", "hello", "from a wheel"],
+            capture_output=True,
+            text=True,
+            env=environment,
+        )
+        assert sent.returncode == 0, sent.stderr
+        read = subprocess.run(
+            [programs / "turbopump", "tail", "hello", "--from", "first", "-n", "1"],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=20,
+        )
+        assert "from a wheel" in read.stdout
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(20) == 0
+        assert not (tmp_path / "data" / "store" / "abort").exists()
+    finally:
+        up.kill()
+        up.wait()
