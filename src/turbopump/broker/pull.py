@@ -1,0 +1,254 @@
+"""Pull: what may be read, which records, and what the consumer is told (codes 11 and 361).
+
+In: a pull request. Out: one answer with the records joined to its header in a single buffer, or a pull that
+waits in `parked.py` until a message arrives or its time is over. Offsets are committed here when the
+request carries one.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from turbopump.broker.config import Polling
+from turbopump.broker.groups import FAQ, Groups
+from turbopump.broker.members import Members
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.parked import ParkedPulls
+from turbopump.broker.topics import READ, Topics
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, encode_with, reply
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.pull import PullMessageRequest
+from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import GetResult, GetStatus, Store
+
+SWEEP_S = 5.0
+"""A parked pull looks again this often: messages that its filter did not want move it on too."""
+
+CODES: dict[GetStatus, ResponseCode] = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+@dataclass(eq=False, slots=True)
+class Pull:
+    """One checked pull: what to read for whom, and until when it may wait."""
+
+    request: Request[PullMessageRequest]
+    queue: ConsumeQueue
+    offset: int
+    accepts: Callable[[int], bool] | None
+    topic_sys_flag: int
+    group_sys_flag: int
+    deadline: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+
+
+class Pulling:
+    """Answers pulls, now or when there is something to read."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        groups: Groups,
+        members: Members[Connection],
+        offsets: Offsets,
+        clock: Clock,
+        polling: Polling,
+        broker_readable: Callable[[], bool] = lambda: True,
+        broker_ip: str = "",
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._members = members
+        self._offsets = offsets
+        self._clock = clock
+        self._polling = polling
+        self._broker_readable = broker_readable
+        self._broker_ip = broker_ip
+        self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
+        self._woken: list[Pull] = []
+        store.on_arrival = self.arrived
+
+    def routes(self) -> Routes:
+        route = Route(PullMessageRequest, self.pull)
+        return {RequestCode.PULL_MESSAGE: route, RequestCode.LITE_PULL_MESSAGE: route}
+
+    def pull(self, request: Request[PullMessageRequest]) -> Command | None:
+        header = request.header
+        try:
+            pull = self._checked(request)
+        except Forbidden as refused:
+            return reply(request.command, refused.code, refused.remark, {"forbiddenType": refused.kind})
+        except Refused as refused:
+            return reply(request.command, refused.code, refused.remark, {})
+        if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
+            self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+        result = self._read(pull)
+        code = _code(result, header.queueOffset)
+        if code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & PULL_SUSPEND and self._park(pull):
+            return None
+        self._answer(pull, result, code)
+        return None
+
+    def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
+        """The store has a new entry. Those who wait for it are answered after this pass, in one go."""
+        if not self._parked.waits_on(queue):
+            return
+        woken = self._parked.arrived(queue, next_offset, tags_code)
+        if woken and not self._woken:
+            asyncio.get_running_loop().call_soon(self._answer_woken)
+        self._woken.extend(woken)
+
+    def close(self) -> None:
+        """Answers everyone who still waits: nothing was found."""
+        for pull in self._parked.drain():
+            self._finish(pull)
+
+    def _checked(self, request: Request[PullMessageRequest]) -> Pull:
+        """The checks in Apache's order; each refusal has the code and the words of Apache's broker."""
+        header = request.header
+        if not self._broker_readable():
+            raise Forbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
+        group = self._groups.for_consume(header.consumerGroup)
+        if not group.consume_enable:
+            raise Forbidden(f"subscription group no permission, {header.consumerGroup}", "2")
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & READ:
+            raise Forbidden(f"the topic[{header.topic}] pulling message is forbidden", "3")
+        if not 0 <= header.queueId < topic.read_queues:
+            ip, port = request.connection.peer
+            raise Refused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{ip}:{port}]",
+            )
+        return Pull(
+            request,
+            self._store.queue(header.topic, header.queueId),
+            header.queueOffset,
+            self._filter(header),
+            topic.sys_flag,
+            group.sys_flag,
+        )
+
+    def _filter(self, header: PullMessageRequest) -> Callable[[int], bool] | None:
+        if header.sysFlag & PULL_SUBSCRIPTION:
+            kind, expression = header.expressionType, header.subscription or ""
+        else:
+            subscription = self._members.subscription(header.consumerGroup, header.topic)
+            if subscription is None:
+                known = self._members.knows(header.consumerGroup)
+                missing = "subscription" if known else "group info"
+                remark = f"the consumer's {missing} not exist{FAQ}"
+                raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            if subscription.subVersion < header.subVersion:
+                remark = "the consumer's subscription not latest"
+                raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+            kind, expression = subscription.expressionType, subscription.subString
+        if kind not in (None, "", "TAG"):
+            remark = f"The broker does not support consumer to filter message by {kind}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        return tag_filter(expression)
+
+    def _read(self, pull: Pull) -> GetResult:
+        header = pull.request.header
+        return self._store.get(pull.queue, pull.offset, header.maxMsgNums, header.maxMsgBytes, pull.accepts)
+
+    def _park(self, pull: Pull) -> bool:
+        if not self._parked.park(pull):
+            return False
+        wait_ms = (
+            pull.request.header.suspendTimeoutMillis
+            if self._polling.long_polling
+            else self._polling.short_polling_ms
+        )
+        pull.deadline = self._clock.monotonic() + wait_ms / 1000
+        self._set_timer(pull)
+        return True
+
+    def _set_timer(self, pull: Pull) -> None:
+        left = min(SWEEP_S, max(0.0, pull.deadline - self._clock.monotonic()))
+        pull.timer = asyncio.get_running_loop().call_later(left, self._look_again, pull)
+
+    def _look_again(self, pull: Pull) -> None:
+        moved_on = pull.queue.max_offset > pull.offset
+        if moved_on or self._clock.monotonic() >= pull.deadline or pull.request.connection.is_closing:
+            if self._parked.withdraw(pull):
+                self._finish(pull)
+        else:
+            self._set_timer(pull)
+
+    def _answer_woken(self) -> None:
+        woken, self._woken = self._woken, []
+        for pull in woken:
+            self._finish(pull)
+
+    def _finish(self, pull: Pull) -> None:
+        if pull.timer is not None:
+            pull.timer.cancel()
+        if pull.request.connection.is_closing:
+            return
+        result = self._read(pull)
+        self._answer(pull, result, _code(result, pull.offset))
+
+    def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.min_offset),
+            "maxOffset": str(result.max_offset),
+            "topicSysFlag": str(pull.topic_sys_flag),
+            "groupSysFlag": str(pull.group_sys_flag),
+        }
+        request = pull.request
+        if not request.command.is_oneway:
+            answer = reply(request.command, code, result.status.name, ext)
+            request.connection.write(encode_with(answer, result.chunks))
+
+
+class Forbidden(Refused):
+    """No permission, with what it was that forbade (the `forbiddenType` of the answer)."""
+
+    def __init__(self, remark: str, kind: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.kind = kind
+
+
+def tag_filter(expression: str) -> Callable[[int], bool] | None:
+    """What a consume queue can tell about `A || B`: the hash of a tag. None lets everything pass."""
+    return _tag_filter(expression) if len(expression) <= 1024 else _tag_filter.__wrapped__(expression)
+
+
+@lru_cache(maxsize=1024)
+def _tag_filter(expression: str) -> Callable[[int], bool] | None:
+    tags = [tag for part in expression.split("||") if (tag := part.strip())]
+    if not tags or tags == ["*"]:
+        return None
+    return frozenset(java_hash(tag) for tag in tags).__contains__
+
+
+def _code(result: GetResult, asked: int) -> int:
+    if result.status in EMPTY and asked != 0:
+        return ResponseCode.PULL_OFFSET_MOVED
+    return CODES[result.status]

@@ -1,0 +1,82 @@
+"""The answer to a send, with its receipt: where the message was when we answered.
+
+Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability` and `replicas`
+are ours and ignored by everyone else. `durability` is one of
+
+    buffer   in this process's memory only (transient store pool): lost when the process dies
+    memory   in the operating system's page cache: survives the process, lost with the power
+    disk     synced to the medium
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turbopump.protocol.codes import VERSION, ResponseCode
+from turbopump.protocol.ids import offset_id
+from turbopump.store.store import Appended, Durability
+
+CODES = {
+    Durability.BUFFER: ResponseCode.SUCCESS,
+    Durability.MEMORY: ResponseCode.SUCCESS,
+    Durability.DISK: ResponseCode.SUCCESS,
+    Durability.TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    Durability.FAILED: ResponseCode.FLUSH_DISK_TIMEOUT,
+}
+NAMES = {Durability.TIMEOUT: "memory", Durability.FAILED: "memory"}
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """Makes answers. Knows the broker's address and region, and what the replication role promises."""
+
+    store_host: bytes
+    region: str
+    trace_on: bool
+    lacks_slave: bool = False  # SYNC_MASTER: stored, but nobody else has it
+
+    def code(self, durability: Durability, waits: bool) -> ResponseCode:
+        """`waits`: whether the producer asked for flush and replica to be awaited (WAIT is not false)."""
+        if self.lacks_slave and waits:
+            return ResponseCode.SLAVE_NOT_AVAILABLE
+        return CODES[durability]
+
+    def refused(self) -> dict[str, str]:
+        """The fields that Apache's broker sends with every refused send."""
+        return {"TRACE_ON": _flag(self.trace_on), "MSG_REGION": self.region}
+
+    def fields(
+        self, queue_id: int, appended: Sequence[Appended], unique_key: str | None, durability: Durability
+    ) -> dict[str, str]:
+        """In the order of `template`, so that both ways of answering give the same bytes."""
+        fields = {"queueId": str(queue_id)}
+        if unique_key is not None:
+            fields["transactionId"] = unique_key
+        fields["msgId"] = ",".join(offset_id(self.store_host, offset) for offset, _, _ in appended)
+        fields |= self.refused()
+        fields["queueOffset"] = str(appended[0][1])
+        fields["durability"] = NAMES.get(durability, durability.value)
+        fields["replicas"] = "1"
+        return fields
+
+    def template(self, code: ResponseCode, durability: Durability) -> bytes:
+        """A JSON header to be filled with queue id, unique key, log offset, queue offset and opaque."""
+        header = (
+            '{"code":%d,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%s%%016X",'
+            '"TRACE_ON":"%s","MSG_REGION":"%s","queueOffset":"%%d","durability":"%s","replicas":"1"},'
+            '"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
+        )
+        return (
+            header
+            % (
+                code,
+                self.store_host.hex().upper(),
+                _flag(self.trace_on),
+                self.region,
+                NAMES.get(durability, durability.value),
+                VERSION,
+            )
+        ).encode()
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,282 @@
+"""Send: may it be written, to which queue, as which kind (codes 10, 310, 320).
+
+In: a send request. Out: drafts for the store and, when they are as safe as was asked, the answer. This is
+the general path, one request at a time; `send_many.py` takes the plain sends of a whole read event through
+the same rules at once and gives the same bytes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turbopump.broker.groups import Groups
+from turbopump.broker.receipt import Receipts
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import batch, properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import BrokenBody, Refused
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from turbopump.protocol.names import NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
+from turbopump.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
+
+TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
+NEVER_STORED = (properties.POP_CK,)
+
+
+@dataclass(frozen=True, slots=True)
+class SendRules:
+    """What the configuration says about sending."""
+
+    broker_ip: str
+    cluster: str
+    region: str
+    trace_on: bool
+    max_message_size: int
+    accepts_from_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that may be written."""
+
+    drafts: list[Draft]
+    queue_id: int
+    unique_key: str | None
+    waits: bool  # for flush and replica, before it is answered
+
+
+class Sending:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        groups: Groups,
+        receipts: Receipts,
+        rules: SendRules,
+        clock: Clock,
+        chance: Chance,
+        next_unique_key: Callable[[], str],
+        writable: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._receipts = receipts
+        self._rules = rules
+        self._clock = clock
+        self._chance = chance
+        self._next_unique_key = next_unique_key
+        self._writable = writable
+        self.added = _added_properties(rules)
+
+    def routes(self) -> Routes:
+        names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
+        letters: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send)
+        return {
+            RequestCode.SEND_MESSAGE: names,
+            RequestCode.SEND_MESSAGE_V2: letters,
+            RequestCode.SEND_BATCH_MESSAGE: letters,
+        }
+
+    def send(self, request: Request[SendMessageRequest]) -> Command | None:
+        try:
+            prepared = self.prepare(request.header, request.command.body, request)
+            appended = self._store.append(prepared.drafts, together=True)
+        except Refused as refused:
+            return reply(request.command, refused.code, refused.remark, self._receipts.refused())
+        if not prepared.waits or not self._store.syncs_each:
+            return self._answer(request, prepared, appended, self._store.durability)
+
+        def answer_later(durability: Durability) -> None:
+            request.answer(self._answer(request, prepared, appended, durability))
+
+        offset, _, size = appended[-1]
+        self._store.durable(offset + size, answer_later)
+        return None
+
+    def prepare(
+        self, header: SendMessageRequest, body: bytes, request: Request[SendMessageRequest]
+    ) -> Prepared:
+        peer = request.connection.peer
+        topic = self._target(header, peer)
+        if header.batch:
+            return self._prepare_batch(header, body, topic, request)
+        queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
+        if header.topic.startswith(RETRY_PREFIX):
+            topic, queue_id = self._retry_target(header, topic, queue_id, request.command.version)
+        if not body:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty")
+        self._check_size(body)
+        pairs = properties.parse(header.properties or "")
+        refuse_unsupported(pairs)
+        unique_key = pairs.get(properties.UNIQUE_KEY)
+        if unique_key is None:
+            unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
+        queue = self._store.queue(topic.name, queue_id)
+        draft = self._draft(header, queue, body, self._stored(pairs), pairs, topic, request)
+        return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false")
+
+    def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
+        """The topic to write to, by Apache's checks in their order."""
+        rules = self._rules
+        if self._clock.now_ms() < rules.accepts_from_ms:
+            remark = f"broker unable to service, until {rules.accepts_from_ms}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        check_topic(header.topic)
+        if header.topic in NOT_FOR_SENDERS:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        topic = self._topics.for_send(
+            header.topic, header.defaultTopic, header.defaultTopicQueueNums, bool(header.unitMode), peer
+        )
+        if topic.order and not self._writable():
+            remark = f"the broker[{rules.broker_ip}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if header.queueId >= max(topic.read_queues, topic.write_queues):
+            remark = f"request queueId[{header.queueId}] is illegal, {topic} Producer: {peer[0]}:{peer[1]}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _retry_target(
+        self, header: SendMessageRequest, topic: Topic, queue_id: int, version: int
+    ) -> tuple[Topic, int]:
+        """A message on its way round again: to the dead letters when the group has had enough of it."""
+        group_name = header.topic[len(RETRY_PREFIX) :]
+        group = self._groups.for_consume(group_name)
+        most = group.retry_max_times
+        if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
+            most = header.maxReconsumeTimes
+        if (header.reconsumeTimes or 0) <= most:
+            return topic, queue_id
+        return self._topics.for_group(dlq_topic(group_name), 1), 0
+
+    def _prepare_batch(
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        topic: Topic,
+        request: Request[SendMessageRequest],
+    ) -> Prepared:
+        if header.topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {header.topic}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        self._check_size(body)
+        pairs = properties.parse(header.properties or "")
+        refuse_unsupported(pairs)
+        try:
+            messages = batch.split(body)
+        except BrokenBody as broken:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {broken}") from None
+        if not messages:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
+        queue = self._store.queue(topic.name, queue_id)
+        drafts = []
+        for flag, message, stored in messages:
+            inner = properties.parse(stored)
+            if inner.get(properties.DELAY):
+                remark = "a message of a batch cannot be delayed; send it alone"
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            refuse_unsupported(inner)
+            draft = self._draft(header, queue, message, stored, inner, topic, request)
+            draft.flag = flag
+            drafts.append(draft)
+        return Prepared(
+            drafts, queue_id, pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
+        )
+
+    def _draft(
+        self,
+        header: SendMessageRequest,
+        queue: ConsumeQueue,
+        body: bytes,
+        stored: bytes,
+        pairs: dict[str, str],
+        topic: Topic,
+        request: Request[SendMessageRequest],
+    ) -> Draft:
+        if len(stored) > properties.MAX_BYTES:
+            remark = f"the message has {len(stored)} bytes of properties, more than {properties.MAX_BYTES}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
+        tag = pairs.get(properties.TAGS)
+        return Draft(
+            queue=queue,
+            body=body,
+            properties=stored,
+            flag=header.flag,
+            sys_flag=(header.sysFlag & ~TRANSACTION_MASK) | multi_tags,
+            born_timestamp=header.bornTimestamp,
+            born_host=request.connection.peer_host,
+            reconsume_times=header.reconsumeTimes or 0,
+            tags_code=java_hash(tag) if tag else 0,
+            unique_key=pairs.get(properties.UNIQUE_KEY, ""),
+            keys=pairs.get(properties.KEYS, ""),
+        )
+
+    def _stored(self, pairs: dict[str, str]) -> bytes:
+        """The properties as kept: the producer's, less what is only for the way, and the broker's."""
+        kept = {name: value for name, value in pairs.items() if not _dropped(name)}
+        return properties.pack(kept).encode() + self.added
+
+    def _check_size(self, body: bytes) -> None:
+        if len(body) > self._rules.max_message_size:
+            most = self._rules.max_message_size
+            remark = f"the message body has {len(body)} bytes, more than maxMessageSize {most}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def _answer(
+        self,
+        request: Request[SendMessageRequest],
+        prepared: Prepared,
+        appended: list[Appended],
+        durability: Durability,
+    ) -> Command:
+        code = self._receipts.code(durability, prepared.waits)
+        ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
+        return reply(request.command, code, None, ext)
+
+
+def refuse_unsupported(pairs: dict[str, str]) -> None:
+    """Kinds of message on which this broker cannot keep its word yet are never stored as plain ones."""
+    if pairs.get(properties.TRANSACTION_PREPARED) == "true":
+        raise Refused(ResponseCode.NO_PERMISSION, "the broker sending transaction message is forbidden")
+    if pairs.get(properties.DELAY, "0") != "0":
+        remark = "this broker does not deliver delayed messages yet: send it without a delay level"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if any(name in pairs for name in TIMERS):
+        remark = "accurate timer message is not enabled, timerWheelEnable is false"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
+    """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
+    try:
+        refuse_unsupported(pairs)
+    except Refused:
+        return False
+    return properties.pack(pairs) == text and not any(_dropped(name) for name in pairs)
+
+
+def _dropped(name: str) -> bool:
+    return name in SET_BY_BROKER or name in NEVER_STORED or name.startswith(properties.TRANSIENT_PREFIX)
+
+
+def _added_properties(rules: SendRules) -> bytes:
+    trace_on = "true" if rules.trace_on else "false"
+    return properties.pack(
+        {
+            properties.MSG_REGION: rules.region,
+            properties.TRACE_ON: trace_on,
+            properties.CLUSTER: rules.cluster,
+        }
+    ).encode()

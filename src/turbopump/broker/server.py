@@ -1,0 +1,314 @@
+"""The root of a broker process: builds the parts, starts them in order, stops them in reverse.
+
+Parts receive the two or three things they use, never the broker. What configuration decides is decided here
+once, by the object that is picked. Nothing else in this package knows how many parts there are.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from turbopump.broker.address import advertised, primary_local_address
+from turbopump.broker.clients import Clients
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.groups import Groups
+from turbopump.broker.members import Members
+from turbopump.broker.offsets import OffsetRequests, Offsets
+from turbopump.broker.persist import Persisted
+from turbopump.broker.pull import Pulling
+from turbopump.broker.query import Queries
+from turbopump.broker.receipt import Receipts
+from turbopump.broker.registration import Endpoint, Registration
+from turbopump.broker.send import Sending, SendRules
+from turbopump.broker.send_many import SendMany
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol.frame import Frame
+from turbopump.protocol.ids import UniqueIds, pack_host
+from turbopump.remoting.client import Client
+from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.limits import Limits
+from turbopump.remoting.router import Router
+from turbopump.remoting.server import Server
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Workers
+from turbopump.runtime.network import Network
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Durability, Store
+
+log = logging.getLogger(__name__)
+
+FAST_PORT_STEP = -2
+PERM_READ, PERM_WRITE = 4, 2
+REGISTERED_WITHIN_S = 3.0
+
+PROMISES = {
+    Durability.BUFFER: "the message is in this process's memory; it is lost when the process dies",
+    Durability.MEMORY: (
+        "the message is in the operating system's memory: it survives a crash of this process, not of the "
+        "machine. For more, set flushDiskType=SYNC_FLUSH"
+    ),
+    Durability.DISK: "the message is synced to disk",
+}
+
+
+class Broker:
+    """One broker. `start` returns when clients are served; `stop` when the store is closed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        network: Network,
+        clock: Clock,
+        disk: Disk,
+        workers: Workers,
+        chance: Chance,
+        primary_address: Callable[[], str | None] = primary_local_address,
+    ) -> None:
+        self.config = config
+        self.warnings: list[str] = []
+        self.port = 0
+        self.address = ""
+        self._network = network
+        self._clock = clock
+        self._disk = disk
+        self._workers = workers
+        self._chance = chance
+        self._primary_address = primary_address
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def acknowledgement(self) -> str:
+        """What the answer to a send means, in words."""
+        store = self.config.store
+        if store.syncs_each:
+            return PROMISES[Durability.DISK]
+        return PROMISES[Durability.BUFFER if store.uses_pool else Durability.MEMORY]
+
+    async def start(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+
+    async def stop(self) -> None:
+        await self._stack.aclose()
+
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        config, clock = self.config, self._clock
+        store = Store.open(config.store, self._disk, clock, self._workers, log.info)
+        stack.push_async_callback(store.close)
+        await store.start()
+        files = ConfigFiles(config.store.config_dir, self._disk)
+        tables = _Tables(config, clock)
+        tables.load(files)
+        tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
+        main_door, fast_door = await self._listen(stack)
+        store.store_host = pack_host(*_split(self.address))
+
+        client = Client(self._network, clock)
+        stack.push_async_callback(client.close)
+        registration = self._registration(client, tables)
+        topics_file = self._persisted("topics.json", tables.topics.dump, files, stack)
+        groups_file = self._persisted("subscriptionGroup.json", tables.groups.dump, files, stack)
+        tables.groups.on_change = groups_file.changed
+
+        clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
+        pulling = self._pulling(store, tables)
+        stack.callback(pulling.close)
+        sending, receipts = self._sending(store, tables)
+        requests = OffsetRequests(
+            tables.offsets, tables.topics, tables.groups, lambda t, q: _starts_at_zero(store, t, q)
+        )
+        parts = (sending, clients, requests, Queries(store, tables.topics))
+        routes = {code: route for part in parts for code, route in part.routes().items()}
+        main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
+        for router in (main_router, fast_router):
+            stack.push_async_callback(router.close)
+        fast_paths = [
+            self._send_many(store, tables, sending, receipts, router) for router in (main_router, fast_router)
+        ]
+
+        def topics_changed(topics: list[Topic]) -> None:
+            for path in fast_paths:
+                path.forget_topics()
+            topics_file.changed()
+            registration.changed(topic.name for topic in topics)
+
+        tables.topics.on_change = topics_changed
+        main_door.open(fast_paths[0].serve)
+        fast_door.open(fast_paths[1].serve)
+        self._keep_running(clients.watch(), stack)
+        self._keep_running(self._save_offsets(tables.offsets, files), stack)
+        registration.start()
+        stack.push_async_callback(registration.stop)
+        await registration.registered(REGISTERED_WITHIN_S)
+
+    async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple["_Door", "_Door"]:
+        """Both ports are ours from here on; nobody is served before the doors are open."""
+        listening = self.config.listening
+        limits = Limits(idle_s=listening.idle_seconds)
+        doors = (_Door(), _Door())
+        main, fast = (Server(door.serve, self._network, self._clock, limits) for door in doors)
+        self.port = await main.start(listening.bind_address, listening.port)
+        stack.push_async_callback(main.stop)
+        if self.port + FAST_PORT_STEP > 0:
+            await fast.start(listening.bind_address, self.port + FAST_PORT_STEP)
+            stack.push_async_callback(fast.stop)
+        chosen = advertised(listening.advertised_address, listening.bind_address, self._primary_address)
+        if chosen.warning:
+            self.warnings.append(chosen.warning)
+        self.address = f"{chosen.address}:{self.port}"
+        return doors
+
+    def _registration(self, client: Client, tables: "_Tables") -> Registration:
+        listening = self.config.listening
+        ha_host = listening.ha_address or _split(self.address)[0]
+        ha_address = f"{ha_host}:{listening.ha_port or self.port + 1}"
+        endpoint = Endpoint(self.config.identity, self.address, ha_address)
+        return Registration(client, tables.topics, endpoint, self.config.name_servers)
+
+    def _pulling(self, store: Store, tables: "_Tables") -> Pulling:
+        return Pulling(
+            store,
+            tables.topics,
+            tables.groups,
+            tables.members,
+            tables.offsets,
+            self._clock,
+            self.config.polling,
+            broker_readable=lambda: self._may(PERM_READ),
+            broker_ip=_split(self.address)[0],
+        )
+
+    def _sending(self, store: Store, tables: "_Tables") -> tuple[Sending, Receipts]:
+        config = self.config
+        ip, _ = _split(self.address)
+        lacks_slave = config.identity.role == "SYNC_MASTER"
+        receipts = Receipts(store.store_host, config.sending.region_id, config.sending.trace_on, lacks_slave)
+        rules = SendRules(
+            ip,
+            config.identity.cluster_name,
+            config.sending.region_id,
+            config.sending.trace_on,
+            config.store.max_message_size,
+            config.sending.accept_from_ms,
+        )
+        ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
+        sending = Sending(
+            store,
+            tables.topics,
+            tables.groups,
+            receipts,
+            rules,
+            self._clock,
+            self._chance,
+            ids.next,
+            writable=lambda: self._may(PERM_WRITE),
+        )
+        return sending, receipts
+
+    def _send_many(
+        self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts, router: Router
+    ) -> SendMany:
+        return SendMany(
+            store,
+            tables.topics,
+            sending,
+            receipts,
+            router,
+            self.config.store.max_message_size,
+            writable=lambda: self._may(PERM_WRITE),
+        )
+
+    def _may(self, permission: int) -> bool:
+        return self.config.topics.permission & permission != 0
+
+    def _persisted(
+        self, name: str, dump: Callable[[], bytes], files: ConfigFiles, stack: contextlib.AsyncExitStack
+    ) -> Persisted:
+        persisted = Persisted(name, dump, files.save, self._workers)
+        stack.push_async_callback(persisted.close)
+        return persisted
+
+    async def _save_offsets(self, offsets: Offsets, files: ConfigFiles) -> None:
+        """Each few seconds, and once more when the broker stops."""
+        try:
+            while True:
+                await self._clock.sleep(self.config.offsets.flush_interval_ms / 1000)
+                if offsets.is_dirty:
+                    await self._workers.run(files.save, "consumerOffset.json", offsets.dump())
+        finally:
+            if offsets.is_dirty:
+                files.save("consumerOffset.json", offsets.dump())
+
+    def _keep_running(self, work: Coroutine[Any, Any, None], stack: contextlib.AsyncExitStack) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(_complain)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        stack.push_async_callback(end)
+
+
+class _Tables:
+    """What the broker remembers beside its messages."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+        self.topics = Topics(config.topics, config.identity, clock)
+        self.groups = Groups(config.groups, clock)
+        self.offsets = Offsets(config.offsets, clock)
+        self.members: Members[Connection] = Members()
+
+    def load(self, files: ConfigFiles) -> None:
+        _load(files, "topics.json", self.topics.load)
+        _load(files, "subscriptionGroup.json", self.groups.load)
+        _load(files, "consumerOffset.json", self.offsets.load)
+
+
+class _Door:
+    """Stands between a listening port and a broker that is not ready: who comes too early is sent away."""
+
+    def __init__(self) -> None:
+        self._inside: Serve | None = None
+
+    def open(self, inside: Serve) -> None:
+        self._inside = inside
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        if self._inside is None:
+            connection.close()
+        else:
+            self._inside(connection, frames)
+
+
+def _load(files: ConfigFiles, name: str, load: Callable[[bytes], int]) -> None:
+    def valid(data: bytes) -> bool:
+        load(data)
+        return True
+
+    files.load(name, valid)
+
+
+def _end_of_queue(store: Store, topic: str, queue_id: int) -> int:
+    queue = store.find_queue(topic, queue_id)
+    return queue.max_offset if queue is not None else 0
+
+
+def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
+    queue = store.find_queue(topic, queue_id)
+    return queue is not None and queue.min_offset == 0 < queue.max_offset
+
+
+def _split(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def _complain(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s ended", task.get_name(), exc_info=error)
