@@ -11,7 +11,7 @@ anything is refused.
 import struct
 import zlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -25,6 +25,7 @@ from turbopump.protocol.sysflag import (
     STORE_V6,
     TRANSACTION_MASK,
 )
+from turbopump.runtime.clock import Clock
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.flags import Flags, Reason
@@ -62,7 +63,7 @@ class Draft(msgspec.Struct, gc=False):
     delay_ms: int = -1  # delayed: the entry carries the time of delivery in place of a tag code
 
 
-Deferred = tuple[ConsumeQueue, int, int, int, int, bool, Keys | None]
+Deferred = tuple[ConsumeQueue, int, int, int, int, bool, Keys | None, int]
 """A message that waits until it may be seen: queue, queue offset, log offset, size, tag code, whether it gets
 an entry, what the index gets.
 """
@@ -74,8 +75,7 @@ class Appender:
         log: CommitLog,
         flags: Flags,
         dirty: dict[ConsumeQueue, None],
-        now_ms: Callable[[], int],
-        monotonic: Callable[[], float],
+        clock: Clock,
         max_message_size: int,
         immediate: bool,
     ) -> None:
@@ -84,12 +84,13 @@ class Appender:
         )  # 127.0.0.1:10911, until the broker knows better
         self.keys: list[Keys] = []  # what the index has yet to get
         self.deferred: deque[Deferred] = deque()
+        self.last_record = -1
         self.last_timestamp = 0
         self._log = log
         self._flags = flags
         self._dirty = dirty
-        self._now_ms = now_ms
-        self._monotonic = monotonic
+        self._now_ms = clock.now_ms
+        self._monotonic = clock.monotonic
         self._max_message_size = max_message_size
         self._immediate = immediate
         self._retry_room_at = 0.0
@@ -159,14 +160,15 @@ class Appender:
                     queue.last_physical = physical
                     add_keys(keys)
                 else:
-                    defer((queue, queue_offset, physical, size, draft.tags_code, True, keys))
+                    defer((queue, queue_offset, physical, size, draft.tags_code, True, keys, now))
                 add((physical, queue_offset, size))
         except struct.error as error:
             # A number that does not fit its field. What was written before it stays, whole and in its queue.
             raise MessageIllegal(f"the message is illegal: {error}") from None
         finally:
             log.position = position
-            self.last_timestamp = now
+            if appended:
+                self.last_record, self.last_timestamp = appended[-1][0], now
         return appended
 
     def _unusual(self, draft: Draft, now: int) -> Appended:
@@ -199,7 +201,7 @@ class Appender:
             queue.next_offset = queue_offset + 1
         tags_code = draft.tags_code if draft.delay_ms < 0 else now + draft.delay_ms
         keys = None if kind == ROLLBACK else (queue, physical, now, draft.unique_key, draft.keys)
-        entry = (queue, queue_offset, physical, size, tags_code, in_queue, keys)
+        entry = (queue, queue_offset, physical, size, tags_code, in_queue, keys, now)
         if self._immediate:
             self.reveal(entry)
         else:
@@ -208,7 +210,7 @@ class Appender:
 
     def reveal(self, entry: Deferred) -> None:
         """Puts a message where readers find it."""
-        queue, queue_offset, physical, size, tags_code, in_queue, keys = entry
+        queue, queue_offset, physical, size, tags_code, in_queue, keys, _ = entry
         if in_queue:
             queue.put(queue_offset, physical, size, tags_code)
         if keys is not None:

@@ -92,7 +92,7 @@ class CommitLog:
         self._committed = self.synced = offset
         self.files.pinned_from = self.base
         if self.files.has(self.base):
-            self._write_to(self.files.mapped(self.base))
+            self._write_to(self.files.for_writing(self.base))
         else:
             assert self.position == 0, "a log continues where its last file is"
 

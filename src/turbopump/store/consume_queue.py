@@ -41,6 +41,7 @@ class Home(Protocol):
     to_sync: set[str]
 
     def log_min(self) -> int: ...
+    def begin(self, topic: str, queue_id: int) -> None: ...
     def extension(self, topic: str, queue_id: int) -> Extension: ...
     def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
     def open_file(self, topic: str, queue_id: int, start: int, create: bool) -> PlainFile | None: ...
@@ -161,9 +162,7 @@ class ConsumeQueue:
                 return True  # Apache gave one offset to two messages; the first keeps it
             self.clear()  # the topic was deleted and made again: its queues began anew
         elif queue_offset > end:
-            if self._base >= 0 or self.tail:
-                return False
-            self._written = queue_offset
+            return False
         if not self.tail:
             self._home.dirty[self] = None
         self.tail += ENTRY.pack(physical, size, tags_code)
@@ -172,7 +171,9 @@ class ConsumeQueue:
         return True
 
     def skip_to(self, queue_offset: int) -> None:
-        """Blank entries for messages that are in no log: what follows keeps its offset."""
+        """The messages before are in no log: the queue begins there, or goes on there after blank entries."""
+        if self._base < 0 and not self.tail:
+            self._written = queue_offset
         while (missing := queue_offset - self.max_offset) > 0:
             self.tail += BLANK_ENTRY * min(missing, WRITE_CHUNK)
             self.write_out()
@@ -191,6 +192,7 @@ class ConsumeQueue:
         self._home.dirty.pop(self, None)
 
     def _begin(self, start: int, position: int) -> None:
+        self._home.begin(self.topic, self.queue_id)
         for at in range(start, position, WRITE_CHUNK - WRITE_CHUNK % UNIT):
             count = min(WRITE_CHUNK - WRITE_CHUNK % UNIT, position - at) // UNIT
             self._write(start, at - start, BLANK_ENTRY * count)

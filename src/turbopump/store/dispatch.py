@@ -13,7 +13,7 @@ from collections.abc import Callable
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import extend_hash, java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
-from turbopump.protocol.record import HEADS, I16, MAGIC_V1, Buffer
+from turbopump.protocol.record import HEADS, I16, MAGIC_V1, Buffer, decode
 from turbopump.protocol.sysflag import HOSTS_MASK, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.store.append import Appender, Keys
 from turbopump.store.commit_log import CommitLog
@@ -48,12 +48,26 @@ class Dispatcher:
         self._index = index
         self._delays = delays
         self._scheduled = False
+        self._last_record = -1
+        self._last_timestamp = 0
 
     @property
     def dispatched(self) -> int:
         """Everything below is in its queue (though perhaps in memory only)."""
         deferred = self._appender.deferred
         return deferred[0][2] if deferred else self._log.end
+
+    def state(self) -> tuple[int, int, int]:
+        """Below which offset everything is dispatched; the last record below it (-1: none) and its store
+        time.
+        """
+        if self._appender.deferred or self._last_record > self._appender.last_record:
+            return self.dispatched, self._last_record, self._last_timestamp
+        return self.dispatched, self._appender.last_record, self._appender.last_timestamp
+
+    def continue_after(self, last_record: int, timestamp: int) -> None:
+        """Recovery has dispatched everything up to this record."""
+        self._last_record, self._last_timestamp = last_record, timestamp
 
     def advance(self, until: int) -> None:
         """The log may be seen up to here: entries that waited for it go to their queues."""
@@ -63,8 +77,9 @@ class Dispatcher:
             entry = deferred.popleft()
             reveal(entry)
             revealed.append(entry)
+            self._last_record, self._last_timestamp = entry[2], entry[7]
         if arrived is not None:
-            for queue, queue_offset, _, _, tags_code, in_queue, _ in revealed:
+            for queue, queue_offset, _, _, tags_code, in_queue, _, _ in revealed:
                 if in_queue:
                     arrived(queue, queue_offset + 1, tags_code)
         if revealed:
@@ -78,7 +93,8 @@ class Dispatcher:
         if self._index is None:
             waiting.clear()
         elif len(waiting) > MAX_BACKLOG:
-            self.put_keys(SLICE)
+            with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
+                self.put_keys(SLICE)
         elif not self._scheduled and self.loop is not None:
             self._scheduled = True
             self.loop.call_later(PAUSE_S, self._put_slice)
@@ -104,7 +120,7 @@ class Dispatcher:
     def _put_slice(self) -> None:
         self._scheduled = False
         waiting = self._appender.keys
-        with contextlib.suppress(OSError):  # no room: the checkpoint says so, and tries again
+        with contextlib.suppress(OSError):  # as above
             self.put_keys(max(SLICE, len(waiting) // 64))
         if waiting:
             self.keys_waiting()
@@ -139,6 +155,12 @@ class Dispatcher:
             if len(self._appender.keys) >= 8 * SLICE:
                 self.put_all_keys()
         return whole
+
+    def dispatch_after_gap(self, buffer: Buffer, position: int) -> None:
+        """A record whose predecessors in its queue are in no log: the queue goes on with it."""
+        record = decode(buffer, position)
+        self._queues.known(record.topic, record.queue_id).skip_to(record.queue_offset)
+        self.dispatch(buffer, position, with_entry=True, with_keys=False)
 
     def _tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
         if topic == SCHEDULE_TOPIC:

@@ -71,6 +71,8 @@ class Flusher:
         """Measures a few small syncs and chooses where they run from now on."""
         file = disk.open_plain(path, create=True)
         try:
+            file.write_at(0, bytes(PROBES * PAGE))
+            file.sync()  # the blocks are there now, as those of a log file are
             times = []
             for count in range(PROBES):
                 file.write_at(count * PAGE, bytes(PAGE))

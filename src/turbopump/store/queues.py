@@ -10,7 +10,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from turbopump.runtime.disk import Disk, PlainFile
+from turbopump.runtime.disk import Disk, Entry, PlainFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import UNIT, ConsumeQueue, check_topic_size
 from turbopump.store.errors import UnusableStore
@@ -29,8 +29,13 @@ class ConsumeQueues:
         self._ext_file_size = config.consume_queue_ext_file_size
         self._disk = disk
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self.count = 0  # of queues that have a directory
         self._open: OrderedDict[str, PlainFile] = OrderedDict()
         self._open_limit = max(2, config.open_queue_files)
+
+    def load(self) -> None:
+        """Counts the queues. None is opened."""
+        self.count = sum(1 for _ in self.on_disk())
 
     # queues
 
@@ -64,7 +69,7 @@ class ConsumeQueues:
         for topic in self._disk.entries(self._root):
             if topic.is_dir and topic.name not in IGNORED and not topic.name.startswith("."):
                 for queue in self._disk.entries(os.path.join(self._root, topic.name)):
-                    if queue.is_dir and queue.name.isdecimal():
+                    if _is_queue(queue):
                         yield topic.name, int(queue.name)
 
     def every(self) -> Iterator[ConsumeQueue]:
@@ -75,7 +80,11 @@ class ConsumeQueues:
     def opened(self) -> list[ConsumeQueue]:
         return list(self._queues.values())
 
+    def count_of(self, topic: str) -> int:
+        return sum(1 for entry in self._disk.entries(os.path.join(self._root, topic)) if _is_queue(entry))
+
     def delete_topic(self, topic: str) -> None:
+        self.count -= self.count_of(topic)
         for key in [key for key in self._queues if key[0] == topic]:
             queue = self._queues.pop(key)
             queue.tail.clear()
@@ -102,7 +111,17 @@ class ConsumeQueues:
             file.close()
         self._open.clear()
 
+    def take_to_sync(self) -> set[str]:
+        """The files written since the last call."""
+        taken, self.to_sync = self.to_sync, set()
+        return taken
+
     # files of one queue
+
+    def begin(self, topic: str, queue_id: int) -> None:
+        """A queue is about to get its first file."""
+        if not self._disk.exists(self._directory(topic, queue_id)):
+            self.count += 1
 
     def extension(self, topic: str, queue_id: int) -> Extension:
         directory = os.path.join(self._ext_root, topic, str(queue_id))
@@ -147,7 +166,9 @@ class ConsumeQueues:
     def remove_files(self, topic: str, queue_id: int) -> None:
         directory = self._directory(topic, queue_id)
         self._forget_files(directory + os.sep)
-        self._disk.remove_tree(directory)
+        if self._disk.exists(directory):
+            self.count -= 1
+            self._disk.remove_tree(directory)
 
     def _forget_files(self, prefix: str) -> None:
         for path in [path for path in self._open if path.startswith(prefix)]:
@@ -171,3 +192,7 @@ class ConsumeQueues:
         if start % self.file_size:
             raise UnusableStore(f"{path} does not start at a multiple of the file size {self.file_size}")
         return start
+
+
+def _is_queue(entry: Entry) -> bool:
+    return entry.is_dir and entry.name.isascii() and entry.name.isdecimal()

@@ -63,8 +63,20 @@ class LogFiles:
         assert self.has(start), f"no commit log file starts at {start}"
         found = self._disk.open_mapped(self.path(start))
         if start != self.starts[-1]:
-            _read_ahead(found.buffer)
+            _advise(found.buffer, "MADV_NORMAL")  # older files are read from front to back
         return self._keep(start, found)
+
+    def reading_ahead(self, start: int) -> MappedFile:
+        """A file that is about to be read from front to back."""
+        mapped = self.mapped(start)
+        _advise(mapped.buffer, "MADV_NORMAL")
+        return mapped
+
+    def for_writing(self, start: int) -> MappedFile:
+        """The last file, which goes on being written."""
+        mapped = self.mapped(start)
+        _advise(mapped.buffer, "MADV_RANDOM")
+        return mapped
 
     def append_file(self, start: int) -> MappedFile:
         """The file that follows the last one, made before or now. Raises OSError when there is no room."""
@@ -148,7 +160,7 @@ class LogFiles:
         return start
 
 
-def _read_ahead(buffer: Buffer) -> None:
-    """Older files are read from front to back; maps are made for random access, which suits writing."""
-    if isinstance(buffer, mmap.mmap) and hasattr(mmap, "MADV_NORMAL"):
-        buffer.madvise(mmap.MADV_NORMAL)
+def _advise(buffer: Buffer, advice: str) -> None:
+    """Maps are made for random access, which suits writing: see `runtime/disk.py`."""
+    if isinstance(buffer, mmap.mmap) and hasattr(mmap, advice):
+        buffer.madvise(getattr(mmap, advice))

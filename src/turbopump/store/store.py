@@ -5,7 +5,7 @@ groups are not known here.
 """
 
 import asyncio
-import contextlib
+import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,25 @@ from turbopump.protocol.sysflag import PREPARED
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Lock, Workers
 from turbopump.store.append import Appended, Appender, Draft
-from turbopump.store.commit_log import CommitLog
+from turbopump.store.commit_log import CommitLog, LogFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DelayLevels
 from turbopump.store.dispatch import Arrival, Dispatcher
+from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
 from turbopump.store.queues import ConsumeQueues
 from turbopump.store.reading import GetResult, GetStatus, Reader
+from turbopump.store.recovery import Recovery
+from turbopump.store.retention import Retention
+from turbopump.store.times import Boundary, offset_by_time, store_time
+from turbopump.store.upkeep import Parts, Upkeep
 
 __all__ = [
     "Appended",
+    "Boundary",
     "ConsumeQueue",
     "Draft",
     "Durability",
@@ -38,9 +44,10 @@ __all__ = [
     "QueryResult",
     "Store",
     "StoreConfig",
+    "UnusableStore",
 ]
 
-WRITE_OUT_SLICE = 64  # queues written between two breaths of the loop
+log_line = logging.getLogger("turbopump.store")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,33 +67,27 @@ class Store:
         self.flags = Flags()
         self.log = CommitLog(config, disk)
         self.queues = ConsumeQueues(config, disk, lambda: self.log.min_offset)
+        self.index = _open_index(config, disk, clock)
+        self.delays = DelayLevels(config.message_delay_levels)
+        self.flusher = Flusher(self.log, self.flags, clock, workers, config)
         self.syncs_each = config.syncs_each
         """SYNC_FLUSH: a send is answered when `durable` says so; otherwise at once, with `durability`."""
         self.durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
-        self.flusher = Flusher(self.log, self.flags, clock, workers, config)
+        self._immediate = not config.syncs_each and not config.uses_pool
         self._appender = Appender(
-            self.log,
-            self.flags,
-            self.queues.dirty,
-            clock.now_ms,
-            clock.monotonic,
-            config.max_message_size,
-            immediate=not config.syncs_each and not config.uses_pool,
+            self.log, self.flags, self.queues.dirty, clock, config.max_message_size, self._immediate
         )
-        self.index: Index | None = None
-        if config.index_enabled:
-            self.index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
-        self.delays = DelayLevels(config.message_delay_levels)
-        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
-        self._reader = Reader(self.log, config)
-        self.get = self._reader.get
-        self._disk = disk
-        self._clock = clock
-        self._workers = workers
-        self._lock = lock
-        self._tasks: list[asyncio.Task[None]] = []
         self._append = self._appender.append
-        self._immediate = self.durability is Durability.MEMORY and not config.syncs_each
+        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
+        self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
+        self.get = Reader(self.log, config).get
+        parts = Parts(self.log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
+        self._upkeep = Upkeep(parts, config, disk, clock, workers)
+        self.retention = Retention(self, config, disk, clock)
+        self._disk = disk
+        self._lock = lock
+        self._abort = os.path.join(config.root_dir, "abort")
+        self._tasks: list[asyncio.Task[None]] = []
 
     @classmethod
     def open(
@@ -97,17 +98,38 @@ class Store:
         workers: Workers,
         progress: Callable[[str], None] | None = None,
     ) -> "Store":
-        """Blocking. Raises AlreadyLocked, UnusableStore."""
-        disk.make_dirs(config.root_dir)
+        """Blocking: takes the lock, recovers. Raises AlreadyLocked or UnusableStore."""
+        check_layout(config, disk)
+        disk.make_dirs(config.log_dir)
         lock = disk.lock(os.path.join(config.root_dir, "lock"))
         try:
             store = cls(config, disk, clock, workers, lock)
-            store.log.files.load()
-            store.log.start_at(store.log.min_offset)
-            return store
+            store._recover(progress)
+            store.flusher.probe(disk, os.path.join(config.root_dir, "sync-probe"))
         except BaseException:
             lock.release()
             raise
+        return store
+
+    def _recover(self, progress: Callable[[str], None] | None) -> None:
+        crashed = self._disk.exists(self._abort)
+        self.log.files.load()
+        self.queues.load()
+        saved = self._upkeep.load_checkpoint()
+        recovery = Recovery(
+            self.log, self.queues, self.index, self._dispatcher, self.config, saved, crashed, progress
+        )
+        found = recovery.run()
+        self._dispatcher.continue_after(found.last_record, found.last_timestamp)
+        if saved.note is None or saved.note.complete != found.end:
+            self._upkeep.take_checkpoint_now()
+        if crashed:
+            log_line.warning(
+                "the last process did not stop cleanly: the log was read from %d to its end at %d",
+                found.read_from,
+                found.end,
+            )
+        self._disk.write(self._abort, str(os.getpid()).encode())
 
     # what there is
 
@@ -158,6 +180,7 @@ class Store:
 
     def delete_topic(self, topic: str) -> None:
         """Removes the topic's queues. Its records stay in the log until the log's files go."""
+        self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
         self.queues.delete_topic(topic)
 
     # writing
@@ -214,27 +237,78 @@ class Store:
         timestamp, offset = self.index.last_update
         return QueryResult(records, timestamp, offset)
 
+    def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        return offset_by_time(self.log, queue, time_ms, boundary)
+
+    def earliest_store_time(self, queue: ConsumeQueue) -> int:
+        """Store time of the queue's first message; -1 when there is none."""
+        return store_time(self.log, queue, queue.min_offset)
+
+    # for `retention.py`
+
+    def log_files(self) -> list[LogFile]:
+        return self.log.file_list()
+
+    def delete_first_log_file(self) -> None:
+        self.log.delete_first()
+
+    def min_offset_changed(self) -> None:
+        self._tasks.append(asyncio.ensure_future(self._upkeep.follow_log()))
+
+    def set_disk_full(self, full: bool, ratio: float) -> None:
+        if full:
+            self.flags.set(Reason.DISK_FULL, f"[CL: {ratio:.2f}]")
+        else:
+            self.flags.clear(Reason.DISK_FULL)
+
     # life
 
     async def start(self) -> None:
         self._dispatcher.loop = asyncio.get_running_loop()
         self.flusher.start()
+        self._tasks = [*self._upkeep.start(), asyncio.create_task(self.retention.run())]
 
     async def close(self) -> None:
+        """Refuses what comes, brings everything to the medium, and removes `abort` when that went well."""
         self.flags.set(Reason.STOPPED)
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        await self.flusher.stop()
-        self._dispatcher.put_all_keys()
-        self.queues.write_out(len(self.queues.dirty))
-        if self.index is not None:
-            self.index.close()
-        self.queues.close()
-        self.log.close()
-        self._lock.release()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._dispatcher.loop = None
+        try:
+            await self.flusher.stop()
+            self._dispatcher.advance(self.log.synced)
+            if self.log.synced == self.log.end:
+                self._upkeep.take_checkpoint_now()
+                self.log.files.drop_ahead()
+                self._disk.remove(self._abort)
+                self._disk.sync_dir(self.config.root_dir)
+        except OSError as error:
+            log_line.error("the store could not be closed cleanly, the next start recovers it: %s", error)
+        finally:
+            if self.index is not None:
+                self.index.close()
+            self.queues.close()
+            self.log.close()
+            self._lock.release()
+
+
+def check_layout(config: StoreConfig, disk: Disk) -> None:
+    """Refuses stores with parts that we would not keep up to date."""
+    if "," in config.log_dir:
+        raise UnusableStore("storePathCommitLog names several directories: only one is supported")
+    batch_queues = os.path.join(config.root_dir, "batchconsumequeue")
+    if disk.entries(batch_queues):
+        raise UnusableStore(
+            f"{batch_queues} holds queues of BatchCQ topics, which are not supported: their messages would "
+            f"get wrong offsets"
+        )
+
+
+def _open_index(config: StoreConfig, disk: Disk, clock: Clock) -> Index | None:
+    if not config.index_enabled:
+        return None
+    return Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
 
 
 def _carries(record: Record, key: str) -> bool:

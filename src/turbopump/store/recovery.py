@@ -1,0 +1,277 @@
+"""Recovery: finds the end of the log and makes queues and index agree with it.
+ In: the files as the last process left them. Out: a log that ends behind its last whole record, and queues
+and index that hold what is in the log, no more and no less. Three cases, told apart by the `abort` file and
+the checkpoint's note:
+
+    stopped cleanly by us      the note says where everything is complete: only what follows is read (nothing)
+    crashed, note of ours      queues and index are cut back to where they are known to be complete, and
+    filled again written by Apache          its rules choose the file to start from; queues are cut back if it
+    crashed
+ A record is accepted as Apache accepts it (lengths agree, checksum of the body), and its stored log offset
+must be where it lies: this tells the left-overs of an earlier life of the file from records. Unlike Apache,
+the record at the largest queue offset is not passed over, the index is made again from where it ends, and the
+end of the log is cut on the medium.
+"""
+
+import logging
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turbopump.protocol.record import PHYSICAL_OFFSET_AT, Buffer, measure
+from turbopump.store.checkpoint import Checkpoint
+from turbopump.store.commit_log import BLANK_SIZE, CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.dispatch import Dispatcher
+from turbopump.store.errors import UnusableStore
+from turbopump.store.index import Index
+from turbopump.store.queues import ConsumeQueues
+
+OFFSET = struct.Struct(">q")
+STORE_TIMESTAMP_AT = {0: 56, 0x10: 68}  # by the bit of an IPv6 born host
+SYS_FLAG = struct.Struct(">i")
+SYS_FLAG_AT = 36
+CLOCK_MARGIN_MS = 3_000  # Apache's: the times of a checkpoint may be so much ahead of what is on disk
+WRITE_OUT_EVERY = 1 << 16  # records
+REPORT_EVERY = 1 << 28  # bytes
+SET_ASIDE = "set-aside"
+
+log_line = logging.getLogger("turbopump.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    end: int
+    last_record: int  # -1: there is none
+    last_timestamp: int
+    read_from: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where to read from, and from which offset on records go to their queues and to the index."""
+
+    start: int
+    entries_from: int
+    keys_from: int
+    cut_queues: bool  # back to `entries_from`, before anything is put
+    cut_log: bool  # bytes behind the end may be anything
+
+
+class _MissingEntries(Exception):
+    """A queue lacks entries of records before the ones that are read."""
+
+
+class Recovery:
+    def __init__(
+        self,
+        log: CommitLog,
+        queues: ConsumeQueues,
+        index: Index | None,
+        dispatcher: Dispatcher,
+        config: StoreConfig,
+        checkpoint: Checkpoint,
+        crashed: bool,
+        progress: Callable[[str], None] | None = None,
+    ) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._dispatcher = dispatcher
+        self._config = config
+        self._checkpoint = checkpoint
+        self._crashed = crashed
+        self._progress = progress
+        self._last_record = -1
+        self._last_timestamp = 0
+
+    def run(self) -> Recovered:
+        log = self._log
+        if not log.files.starts:
+            self._forget_everything()
+            log.start_at(0)
+            return Recovered(0, -1, 0, 0)
+        plan = self._plan()
+        try:
+            end = self._read(plan)
+        except _MissingEntries:
+            log_line.warning("a consume queue is incomplete: all of them are made anew from the log")
+            start = log.min_offset
+            plan = Plan(start, start, start, cut_queues=True, cut_log=True)
+            end = self._read(plan)
+        self._cut(end, plan)
+        log.start_at(end)
+        return Recovered(end, self._last_record, self._last_timestamp, plan.start)
+
+    # where to begin
+
+    def _plan(self) -> Plan:
+        note = self._checkpoint.note
+        if note is not None and self._note_holds():
+            self._last_record = note.last_record
+            self._last_timestamp = self._timestamp(note.last_record)
+            keys_from = note.complete
+            if self._index is not None:
+                if self._crashed and self._index.end_offset != note.index_end:
+                    self._index.truncate(note.complete)
+                if self._index.end_offset < note.index_end:
+                    keys_from = self._index_end()
+            start = min(note.complete, keys_from)
+            touched = self._crashed or start < note.complete
+            return Plan(start, note.complete, keys_from, cut_queues=self._crashed, cut_log=touched)
+        if self._crashed:
+            start = self._file_by_checkpoint()
+            if self._index is not None:
+                self._index.remove_newer(self._checkpoint.index_timestamp)
+        else:
+            start = self._file_by_queues()
+        keys_from = self._index_end() if self._index is not None else start
+        return Plan(min(start, keys_from), start, keys_from, cut_queues=self._crashed, cut_log=True)
+
+    def _note_holds(self) -> bool:
+        """Whether the files still are what the note speaks of."""
+        note = self._checkpoint.note
+        assert note is not None, "asked only when there is one"
+        size = self._size_at(note.last_record)
+        if size <= 0 or self._queues.count < note.queues:
+            return False
+        end = note.last_record + size
+        if end == note.complete:
+            return True
+        next_start = end - end % self._log.file_size + self._log.file_size
+        return self._size_at(end) == 0 and next_start == note.complete
+
+    def _file_by_checkpoint(self) -> int:
+        """The last file before whose first record everything had reached the medium, by Apache's account."""
+        checkpoint = self._checkpoint
+        limit = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - CLOCK_MARGIN_MS
+
+        def is_early_enough(start: int) -> bool:
+            if checkpoint.queue_offset > 0:
+                return start <= checkpoint.queue_offset
+            return self._timestamp(start) <= limit
+
+        return self._last_file(is_early_enough)
+
+    def _file_by_queues(self) -> int:
+        """The last file whose first record was dispatched; all before it were."""
+        newest = max((queue.last_physical for queue in self._queues.every()), default=-1)
+        return self._last_file(lambda start: start <= newest)
+
+    def _last_file(self, is_good: Callable[[int], bool]) -> int:
+        starts = self._log.files.starts
+        for start in reversed(starts):
+            if self._size_at(start) > 0 and self._timestamp(start) != 0 and is_good(start):
+                return start
+        return starts[0]
+
+    def _index_end(self) -> int:
+        """The last message in the index: from there on keys may be missing, and there reading can begin."""
+        assert self._index is not None, "asked only when there is one"
+        end = max(self._index.end_offset, self._log.min_offset)
+        return end if self._size_at(end) > 0 else self._file_start(end)
+
+    # reading
+
+    def _read(self, plan: Plan) -> int:
+        """Dispatches the records from `plan.start` on; returns the end of the last one."""
+        if plan.cut_queues:
+            for queue in self._queues.every():
+                queue.truncate(plan.entries_from)
+        offset, read, count = plan.start, 0, 0
+        check_crc, file_size = self._config.check_crc_on_recover, self._log.file_size
+        dispatch = self._dispatcher.dispatch
+        while self._log.files.has(self._file_start(offset)):
+            start = self._file_start(offset)
+            buffer = self._log.files.reading_ahead(start).buffer
+            position = offset - start
+            while (size := _measure(buffer, position, start, file_size, check_crc)) > 0:
+                physical = start + position
+                with_entry = physical >= plan.entries_from
+                if not dispatch(buffer, position, with_entry, physical >= plan.keys_from):
+                    self._gap(buffer, position, plan)
+                self._last_record = physical
+                position += size
+                count += 1
+                if count % WRITE_OUT_EVERY == 0:
+                    self._queues.write_out(len(self._queues.dirty))
+            if (start + position - plan.start) // REPORT_EVERY > read // REPORT_EVERY:
+                read = start + position - plan.start
+                self._report(read)
+            offset = start + position
+            if size < 0 or not self._log.files.has(start + file_size):
+                break
+            offset = start + file_size
+        if self._last_record >= 0:
+            self._last_timestamp = self._timestamp(self._last_record)
+        self._check_beginning(offset)
+        return offset
+
+    def _gap(self, buffer: Buffer, position: int, plan: Plan) -> None:
+        """The record's predecessors in its queue are unknown. They may be in the part that was not read."""
+        if plan.entries_from > self._log.min_offset:
+            raise _MissingEntries
+        self._dispatcher.dispatch_after_gap(buffer, position)
+
+    def _check_beginning(self, end: int) -> None:
+        """A log without a single readable record is not ours to clear."""
+        start = self._log.min_offset
+        if end == start and any(self._log.files.mapped(start).buffer[:BLANK_SIZE]):
+            raise UnusableStore(
+                f"{self._log.files.path(start)} does not begin with a record that can be read, so nothing of "
+                f"the commit log could be kept. Restore the file, or move it elsewhere to go on without it"
+            )
+
+    def _report(self, read: int) -> None:
+        if self._progress is not None:
+            left = self._log.files.starts[-1] + self._log.file_size - self._log.min_offset
+            self._progress(f"recovering: {read >> 20} of at most {left >> 20} MiB read")
+
+    # ending
+
+    def _cut(self, end: int, plan: Plan) -> None:
+        if not plan.cut_log and end == plan.start and self._log.files.starts[-1] <= end:
+            return
+        aside = os.path.join(self._config.root_dir, SET_ASIDE)
+        for path in self._log.cut(end, aside):
+            log_line.error("the log ends at %d; what was behind it is kept as %s", end, path)
+        for queue in self._queues.every() if not plan.cut_queues else ():
+            queue.truncate(end)
+        if self._index is not None:
+            self._dispatcher.put_all_keys()
+            if self._index.end_offset >= end:
+                self._index.truncate(end)
+
+    def _forget_everything(self) -> None:
+        self._queues.clear()
+        if self._index is not None:
+            self._index.truncate(0)
+
+    # single records
+
+    def _file_start(self, offset: int) -> int:
+        return offset - offset % self._log.file_size
+
+    def _size_at(self, offset: int) -> int:
+        """As `measure`: the size of the record there, 0 for a blank, -1 for neither."""
+        start = self._file_start(offset)
+        if offset < 0 or not self._log.files.has(start):
+            return -1
+        buffer = self._log.files.mapped(start).buffer
+        return _measure(buffer, offset - start, start, self._log.file_size, self._config.check_crc_on_recover)
+
+    def _timestamp(self, offset: int) -> int:
+        """The store time of the record there."""
+        start = self._file_start(offset)
+        buffer, position = self._log.files.mapped(start).buffer, offset - start
+        (sys_flag,) = SYS_FLAG.unpack_from(buffer, position + SYS_FLAG_AT)
+        timestamp: int = OFFSET.unpack_from(buffer, position + STORE_TIMESTAMP_AT[sys_flag & 0x10])[0]
+        return timestamp
+
+
+def _measure(buffer: Buffer, position: int, start: int, limit: int, check_crc: bool) -> int:
+    size = measure(buffer, position, limit, check_crc)
+    if size > 0 and OFFSET.unpack_from(buffer, position + PHYSICAL_OFFSET_AT)[0] != start + position:
+        return -1
+    return size

@@ -1,0 +1,64 @@
+"""Offsets by time: which message of a queue was stored at or around a moment.
+ Entries carry no time, so each step of the bisection reads the store time of one record in the log. Times are
+taken to rise along a queue; where a clock went back, an answer is as good as Apache's.
+"""
+
+import struct
+from bisect import bisect_left, bisect_right
+from enum import Enum
+
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.consume_queue import ConsumeQueue
+
+SYS_FLAG_AT = 36
+BORN_V6 = 0x10
+SYS_FLAG = struct.Struct(">i")
+TIMESTAMP = struct.Struct(">q")
+STORE_TIMESTAMP_AT = 56  # 12 further when the born host is IPv6
+PROBED = 76
+
+
+class Boundary(Enum):
+    LOWER = "LOWER"
+    UPPER = "UPPER"
+
+
+def offset_by_time(
+    log: CommitLog, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER
+) -> int:
+    """LOWER: the first message stored then or later, or the end. UPPER: the last one stored then or before,
+    or the first.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    times = _Times(log, queue)
+    if boundary is Boundary.LOWER:
+        return bisect_left(times, time_ms, low, high)
+    return max(low, bisect_right(times, time_ms, low, high) - 1)
+
+
+def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
+    """Of the message at a queue offset; -1 when it is not there."""
+    entry = queue.entry(offset)
+    return -1 if entry is None else record_time(log, entry[0])
+
+
+def record_time(log: CommitLog, physical: int) -> int:
+    """Store time of the record at a log offset; -1 when the log does not reach there."""
+    head = log.read(physical, PROBED)
+    if head is None:
+        return -1
+    shift = 12 if SYS_FLAG.unpack_from(head, SYS_FLAG_AT)[0] & BORN_V6 else 0
+    timestamp: int = TIMESTAMP.unpack_from(head, STORE_TIMESTAMP_AT + shift)[0]
+    return timestamp
+
+
+class _Times:
+    def __init__(self, log: CommitLog, queue: ConsumeQueue) -> None:
+        self._log = log
+        self._queue = queue
+
+    def __len__(self) -> int:
+        return self._queue.max_offset
+
+    def __getitem__(self, offset: int) -> int:
+        return store_time(self._log, self._queue, offset)

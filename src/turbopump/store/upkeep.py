@@ -1,0 +1,216 @@
+"""What the store does by itself, in the background: flush, write out queues, make the next file, take
+checkpoints.
+ Everything runs on the loop in short slices; what blocks goes to the disk thread. A failure is said once in
+the log, stops the acceptance of messages where going on would lose them, and is tried again at the next turn.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Workers
+from turbopump.store import checkpoint as checkpoints
+from turbopump.store.checkpoint import Checkpoint, Note
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.dispatch import Dispatcher
+from turbopump.store.flags import Flags, Reason
+from turbopump.store.flush import Durability, Flusher
+from turbopump.store.index import Index
+from turbopump.store.queues import ConsumeQueues
+
+QUEUES_PER_SLICE = 64
+KEYS_PER_SLICE = 1024
+AHEAD_INTERVAL_S = 0.1
+
+log_line = logging.getLogger("turbopump.store")
+
+
+@dataclass(slots=True)
+class Parts:
+    """What upkeep looks after."""
+
+    log: CommitLog
+    queues: ConsumeQueues
+    index: Index | None
+    dispatcher: Dispatcher
+    flusher: Flusher
+    flags: Flags
+
+
+class Upkeep:
+    def __init__(self, parts: Parts, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers) -> None:
+        self._log = parts.log
+        self._queues = parts.queues
+        self._index = parts.index
+        self._dispatcher = parts.dispatcher
+        self._flusher = parts.flusher
+        self._flags = parts.flags
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._workers = workers
+        self._path = os.path.join(config.root_dir, "checkpoint")
+        self._saved = Checkpoint()
+
+    def start(self) -> list[asyncio.Task[None]]:
+        """The tasks belong to the caller, which cancels them."""
+        config = self._config
+        turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (AHEAD_INTERVAL_S, self.make_next_file),
+            (config.consume_queue_flush_interval_ms / 1000, self.write_out),
+            (config.checkpoint_interval_ms / 1000, self.take_checkpoint),
+        ]
+        if not config.syncs_each:
+            turns.append((config.flush_interval_ms / 1000, self.flush))
+        if config.uses_pool:
+            turns.append((config.commit_interval_ms / 1000, self.commit))
+        return [asyncio.create_task(self._every(seconds, turn)) for seconds, turn in turns]
+
+    async def _every(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._clock.sleep(seconds)
+            await turn()
+
+    async def flush(self) -> None:
+        self._flusher.flush_in_background()
+
+    async def commit(self) -> None:
+        self._log.commit()
+        self._dispatcher.advance(self._log.committed)
+
+    async def make_next_file(self) -> None:
+        """So that the append loop finds it. When it fails, the append loop tries for itself, and says what is
+        wrong.
+        """
+        start = self._log.wants_next()
+        if start is not None:
+            with contextlib.suppress(OSError):
+                await self._workers.run(self._log.files.create_ahead, start)
+
+    async def write_out(self) -> None:
+        """Entries of queues go to their files, those that wait longest first."""
+        waiting = list(self._queues.dirty)
+        try:
+            for at in range(0, len(waiting), QUEUES_PER_SLICE):
+                for queue in waiting[at : at + QUEUES_PER_SLICE]:
+                    queue.write_out()
+                await asyncio.sleep(0)
+            self._dispatcher.put_keys(1)
+        except OSError as error:
+            self._stuck(error)
+            return
+        if self._flags.is_set(Reason.QUEUES_STUCK):
+            log_line.info("consume queues and index can be written again")
+            self._flags.clear(Reason.QUEUES_STUCK)
+
+    def _stuck(self, error: OSError) -> None:
+        if not self._flags.is_set(Reason.QUEUES_STUCK):
+            log_line.error("queues or index cannot be written, nothing is accepted until they can: %s", error)
+        self._flags.set(Reason.QUEUES_STUCK, str(error))
+
+    # checkpoints
+
+    async def take_checkpoint(self) -> None:
+        """Brings everything below the present end of the log to the medium, then says so."""
+        complete, last_record, timestamp = self._dispatcher.state()
+        if self._saved.note is not None and self._saved.note.complete == complete:
+            return
+        await self.write_out()
+        try:
+            while self._dispatcher.indexed < complete:
+                self._dispatcher.put_keys(KEYS_PER_SLICE)
+                await asyncio.sleep(0)
+        except OSError as error:
+            self._stuck(error)
+        if self._flags.is_set(Reason.QUEUES_STUCK) or await self._synced(complete) is not Durability.DISK:
+            return
+        if self._index is not None:
+            self._index.publish()
+        paths = self._queues.take_to_sync()
+        try:
+            index_state = await self._workers.run(self._sync_derived, paths)
+            queues = self._queues.count
+            saved = self._checkpoint(complete, last_record, timestamp, index_state, queues)
+            await self._workers.run(checkpoints.save, self._disk, self._path, saved)
+        except OSError as error:
+            self._queues.to_sync |= paths
+            log_line.error("no checkpoint could be taken, will try again: %s", error)
+            return
+        self._saved = saved
+
+    def take_checkpoint_now(self) -> None:
+        """The same without a loop: everything is in queues, index and log, and the log is synced. Raises
+        OSError.
+        """
+        complete, last_record, timestamp = self._dispatcher.state()
+        for queue in list(self._queues.dirty):
+            queue.write_out()
+        self._dispatcher.put_all_keys()
+        if self._index is not None:
+            self._index.publish()
+        index_state = self._sync_derived(self._queues.take_to_sync())
+        self._saved = self._checkpoint(complete, last_record, timestamp, index_state, self._queues.count)
+        checkpoints.save(self._disk, self._path, self._saved)
+
+    def load_checkpoint(self) -> Checkpoint:
+        """What the last process left; new ones keep what they do not know."""
+        self._saved = checkpoints.load(self._disk, self._path)
+        return self._saved
+
+    async def follow_log(self) -> None:
+        """Files of the log were deleted: those of queues and index that point into them go too."""
+        log_min = self._log.min_offset
+        for count, (topic, queue_id) in enumerate(list(self._queues.on_disk())):
+            self._queues.known(topic, queue_id).delete_before(log_min)
+            if count % QUEUES_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        if self._index is not None:
+            self._index.delete_before(log_min)
+
+    def expect_fewer_queues(self, count: int) -> None:
+        """Before queues are deleted: a checkpoint that still counted them would look like a loss after a
+        crash.
+        """
+        if self._saved.note is not None:
+            self._saved = replace(self._saved, note=replace(self._saved.note, queues=count))
+            checkpoints.save(self._disk, self._path, self._saved)
+
+    def _sync_derived(self, paths: set[str]) -> tuple[int, int]:
+        for path in paths:
+            try:
+                file = self._disk.open_plain(path)
+            except FileNotFoundError:  # deleted in the meantime
+                continue
+            try:
+                file.sync()
+            finally:
+                file.close()
+        return self._index.sync() if self._index is not None else (0, 0)
+
+    def _checkpoint(
+        self, complete: int, last_record: int, timestamp: int, index_state: tuple[int, int], queues: int
+    ) -> Checkpoint:
+        note = Note(complete, last_record, index_state[1], queues) if last_record >= 0 else None
+        return replace(
+            self._saved,
+            log_timestamp=timestamp,
+            queue_timestamp=timestamp,
+            index_timestamp=index_state[0],
+            queue_offset=max(last_record, 0),
+            note=note,
+        )
+
+    async def _synced(self, offset: int) -> Durability:
+        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+
+        def done(durability: Durability) -> None:
+            if not outcome.done():  # the waiter may have been cancelled
+                outcome.set_result(durability)
+
+        self._flusher.durable(offset, done)
+        return await outcome
