@@ -4,8 +4,8 @@ In come (physical offset, store time, key hash) in log order from the dispatcher
 queries. A full file is followed by a new one. Nothing here reads the log or tells keys of one hash apart.
 
 After a crash of the machine any page of the file in use may be older than its header says. The caller then
-  1. calls `truncate(offset)` with the offset that the last durable `flush` returned (items before it are
-     whole) or, when it has none, `remove_newer(timestamp)` with the checkpoint's index time, as Apache does;
+  1. calls `truncate(offset)` with an offset below which everything was put before the last good `flush`
+     or, when it has none, `remove_newer(timestamp)` with the checkpoint's index time, as Apache does;
   2. calls `truncate(end)` when the log itself ends at or before `end_offset`;
   3. puts the keys of every record from `end_offset` on again. What is there is dropped, so an earlier start
      does no harm.
@@ -162,7 +162,7 @@ class Index:
         self._remember_end()
 
     def truncate(self, offset: int) -> None:
-        """Forgets all messages from `offset` on, durably; the file that is cut gets its slots made anew.
+        """Forgets all messages from `offset` on, durably; the last file left gets its slots made anew.
 
         The slots, and the items from `offset` on, may be in any state. The end time becomes the index time of
         the last item, which may be a second early.
@@ -170,8 +170,6 @@ class Index:
         gone: list[IndexFile] = []
         for file in reversed(self._files):
             file.publish()
-            if file.count > 1 and file.end_offset < offset:
-                break
             if file.begin_offset < offset and file.cut(offset, self._disk):
                 break
             gone.append(file)

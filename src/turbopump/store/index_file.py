@@ -60,10 +60,13 @@ class IndexFile:
 
     def working_slots(self) -> "array[int]":
         if self._slots is None:
-            self._slots = _native(self._buffer[HEADER.size : self._items_at] if self.is_ours else b"")
+            self._slots = self._slots_on_disk() if self.is_ours else _empty(0)
             if self._slots and (max(self._slots) >= self.count or min(self._slots) < 0):
                 self._slots = array("i", [slot if 0 < slot < self.count else 0 for slot in self._slots])
         return self._slots
+
+    def _slots_on_disk(self) -> "array[int]":
+        return _native(self._buffer[HEADER.size : self._items_at])
 
     def rest(self) -> None:
         """The file is full: give its array back."""
@@ -159,7 +162,12 @@ class IndexFile:
 
     def cut(self, offset: int, disk: Disk) -> bool:
         """Keeps the items before `offset`, with slots made from them alone; False when there are none."""
-        slots = _empty(self.slot_count if self.is_ours else 0)
+        if not self.is_ours:
+            return self.end_offset < offset
+        if self.count > 1 and self.end_offset < offset and max(self._slots_on_disk()) < self.count:
+            self._clear_items_from(self.count, disk)  # header and slots are of one time
+            return True
+        slots = _empty(self.slot_count)
         kept = self._link_again(slots, offset)
         if kept == 1:
             return False

@@ -205,21 +205,24 @@ def test_after_a_crash_the_flushed_part_stands_and_the_rest_can_be_put_again(see
     disk = simulated(seed)
     slots, items = chance.choice([(7, 10), (50, 60), (300, 400)])
     index = opened(disk, slots, items)
-    put = entries(chance.randint(1, 150), chance.randint(1, 4))
+    keys = chance.randint(1, 4)
+    put = entries(chance.randint(1, 150), keys)
     safe, at = 0, 0
     while at < len(put):
-        step = chance.randint(1, 40)
+        step = chance.randint(1, 40) * keys
         index.put_many(put[at : at + step])
         at += step
         if chance.random() < 0.3:
             index.publish()
         if chance.random() < 0.3:
             _, safe = index.flush()
+            safe += chance.choice([0, 1, 100])  # up to the end of the last message
     for _ in range(chance.randint(1, 3)):  # the machine may fail again while it recovers
         disk = disk.crash(chance.choice([Survival.RANDOM, Survival.PREFIX, Survival.LOST]))
         index = opened(disk, slots, items)
         index.truncate(safe)
         assert index.end_offset <= safe
+        assert_holds(index, [entry for entry in put if entry[0] < safe])
         index.put_many(entry for entry in put if entry[0] >= index.end_offset)
     assert_holds(index, put)
     index.close()
