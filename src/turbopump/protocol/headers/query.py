@@ -6,7 +6,9 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class QueryMessageRequest(Header):
-    """Code 12. `unique_key_query` is `_UNIQUE_KEY_QUERY` on the wire: the key is a unique key, not one of KEYS."""
+    """Code 12. `unique_key_query`, `_UNIQUE_KEY_QUERY` on the wire: the key is a unique key, not one of
+    KEYS.
+    """
 
     topic: str
     key: str
