@@ -1,0 +1,114 @@
+"""The key-value table: namespace -> key -> value, kept as Apache's kvConfig.json, rewritten on each change.
+
+A change that cannot be kept is refused and undone, so that memory and file say the same.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from turbopump.protocol import dialect
+from turbopump.protocol.errors import BrokenBody, SystemFailure
+from turbopump.runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Namespace of order topics: topic -> `broker:queues;broker:queues`."""
+
+MAX_BYTES = 32 << 20  # keys and values together, far beyond any use of the table
+
+
+class KeyValues:
+    def __init__(self, disk: Disk, path: str) -> None:
+        """An empty `path` keeps the table in memory."""
+        self._disk = disk
+        self._path = path
+        self._table: dict[str, dict[str, str]] = {}
+        self._bytes = 0
+
+    def load(self) -> None:
+        """Reads the file, or its backup when the file cannot be read. Neither is no error."""
+        for path in (self._path, self._path + ".bak"):
+            if self._path and self._disk.exists(path):
+                try:
+                    self._table = _parse(self._disk.read(path))
+                except (OSError, BrokenBody) as error:
+                    log.error("The key-value table %s cannot be read: %s", path, error)
+                    continue
+                break
+        self._bytes = sum(
+            len(key) + len(value) for table in self._table.values() for key, value in table.items()
+        )
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def all_of(self, namespace: str) -> dict[str, str] | None:
+        """None when the namespace was never used."""
+        return self._table.get(namespace)
+
+    def put(self, namespace: str, key: str, value: str | None) -> None:
+        """A missing value leaves the key without one, as in Apache's table."""
+        with self._change(namespace) as table:
+            self._bytes -= _size(key, table.pop(key, None))
+            if value is not None:
+                table[key] = value
+                self._bytes += _size(key, value)
+            if self._bytes > MAX_BYTES:
+                raise SystemFailure(f"the key-value table would be larger than {MAX_BYTES} bytes")
+
+    def delete(self, namespace: str, key: str) -> None:
+        if self.get(namespace, key) is not None:
+            with self._change(namespace) as table:
+                self._bytes -= _size(key, table.pop(key))
+
+    @contextmanager
+    def _change(self, namespace: str) -> Iterator[dict[str, str]]:
+        before, bytes_before = self._table, self._bytes
+        table = dict(before.get(namespace, {}))
+        try:
+            yield table
+            self._table = {**before, namespace: table}
+            self._save()
+        except BaseException:
+            self._table, self._bytes = before, bytes_before
+            raise
+
+    def _save(self) -> None:
+        if not self._path:
+            return
+        content = json.dumps({"configTable": self._table}, ensure_ascii=False, separators=(",", ":"))
+        try:
+            replace_file(self._disk, self._path, content.encode())
+        except OSError as error:
+            raise SystemFailure(f"the key-value table cannot be kept: {error}") from error
+
+
+def replace_file(disk: Disk, path: str, content: bytes) -> None:
+    """A small file is replaced at one go; what it held before stays as `.bak`."""
+    directory = os.path.dirname(path) or "."
+    disk.make_dirs(directory)
+    disk.write(path + ".tmp", content)
+    if disk.exists(path):
+        disk.write(path + ".bak", disk.read(path))
+    disk.rename(path + ".tmp", path)
+    disk.sync_dir(directory)
+
+
+def _parse(data: bytes) -> dict[str, dict[str, str]]:
+    document = dialect.loads(data)
+    table = document.get("configTable") if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise BrokenBody("no configTable")
+    return {
+        namespace: {key: str(value) for key, value in values.items() if value is not None}
+        for namespace, values in table.items()
+        if isinstance(values, dict)
+    }
+
+
+def _size(key: str, value: str | None) -> int:
+    return 0 if value is None else len(key) + len(value)

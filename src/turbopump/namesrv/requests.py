@@ -1,0 +1,328 @@
+"""The requests a name server answers, one small handler each, worded as Apache 5.5 words its answers.
+
+Comes in: a typed request. Goes out: an answer, or `Refused`. What is known lives in `Routes` and `KeyValues`.
+Where an operation has a response header, Apache sends an empty one even with an error: hence the `{}`.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Callable
+
+import msgspec
+
+from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys
+from turbopump.namesrv.kv import ORDER_TOPIC_CONFIG, KeyValues, replace_file
+from turbopump.namesrv.routes import MinIdChanged, Registration, Removed, Routes, in_zone
+from turbopump.protocol.bodies import (
+    BrokerMemberGroup,
+    DataVersion,
+    GetBrokerMemberGroupResponseBody,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicRouteData,
+)
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.conf import ConfigError, pack_properties
+from turbopump.protocol.errors import NoPermission, QueryNotFound, SystemFailure, TopicNotFound
+from turbopump.protocol.headers import namesrv as headers
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Answer, Request, Route
+from turbopump.remoting.router import Routes as RouteTable
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+
+STANDARD_JSON_VERSION = 401  # V4_9_4: from here on clients ask for JSON with quoted keys
+BARE_WRAPPER_VERSION = 37  # V3_0_11: older brokers send the topic table without its wrapping
+ZONE_NAME = "__ZONE_NAME"
+ZONE_MODE = "__ZONE_MODE"
+NO_ROUTE = (
+    "No topic route info in name server for the topic: {}\n"
+    "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+)
+
+
+class Requests:
+    def __init__(
+        self,
+        config: NamesrvConfig,
+        routes: Routes,
+        values: KeyValues,
+        clock: Clock,
+        disk: Disk,
+        removed: Callable[[Removed], None],
+        notify: Callable[[MinIdChanged], None],
+    ) -> None:
+        self.config = config
+        self._routes = routes
+        self._values = values
+        self._clock = clock
+        self._disk = disk
+        self._removed = removed
+        self._notify = notify
+        self._started = clock.monotonic()
+        self._has_served = False
+
+    def table(self) -> RouteTable:
+        code = RequestCode
+        return {
+            code.PUT_KV_CONFIG: Route(headers.PutKVConfigRequest, self.put_value),
+            code.GET_KV_CONFIG: Route(headers.GetKVConfigRequest, self.get_value),
+            code.DELETE_KV_CONFIG: Route(headers.DeleteKVConfigRequest, self.delete_value),
+            code.GET_KVLIST_BY_NAMESPACE: Route(headers.GetKVListByNamespaceRequest, self.list_values),
+            code.REGISTER_BROKER: Route(headers.RegisterBrokerRequest, self.register_broker),
+            code.UNREGISTER_BROKER: Route(headers.UnregisterBrokerRequest, self.unregister_broker),
+            code.BROKER_HEARTBEAT: Route(headers.BrokerHeartbeatRequest, self.heartbeat),
+            code.QUERY_DATA_VERSION: Route(headers.QueryDataVersionRequest, self.query_version),
+            code.GET_BROKER_MEMBER_GROUP: Route(headers.GetBrokerMemberGroupRequest, self.member_group),
+            code.GET_BROKER_CLUSTER_INFO: Route(None, self.cluster_info),
+            code.GET_ROUTEINFO_BY_TOPIC: Route(headers.GetRouteInfoRequest, self.route),
+            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Route(None, self.all_topics),
+            code.GET_TOPICS_BY_CLUSTER: Route(headers.GetTopicsByClusterRequest, self.topics_of_cluster),
+            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: Route(None, self.system_topics),
+            code.GET_UNIT_TOPIC_LIST: Route(None, self.unit_topics),
+            code.GET_HAS_UNIT_SUB_TOPIC_LIST: Route(None, self.unit_sub_topics),
+            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Route(None, self.unit_sub_ununit_topics),
+            code.DELETE_TOPIC_IN_NAMESRV: Route(headers.DeleteTopicFromNamesrvRequest, self.delete_topic),
+            code.REGISTER_TOPIC_IN_NAMESRV: Route(headers.RegisterTopicRequest, self.register_topic),
+            code.WIPE_WRITE_PERM_OF_BROKER: Route(headers.WipeWritePermOfBrokerRequest, self.wipe_write_perm),
+            code.ADD_WRITE_PERM_OF_BROKER: Route(headers.AddWritePermOfBrokerRequest, self.add_write_perm),
+            code.UPDATE_NAMESRV_CONFIG: Route(None, self.update_config),
+            code.GET_NAMESRV_CONFIG: Route(None, self.get_config),
+        }
+
+    # Keys and values
+
+    def put_value(self, request: Request[headers.PutKVConfigRequest]) -> Answer:
+        header = request.header
+        self._values.put(header.namespace, header.key, header.value)
+        return Answer()
+
+    def get_value(self, request: Request[headers.GetKVConfigRequest]) -> Answer:
+        header = request.header
+        value = self._values.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return Answer(headers.GetKVConfigResponse(value=value))
+
+    def delete_value(self, request: Request[headers.DeleteKVConfigRequest]) -> Answer:
+        self._values.delete(request.header.namespace, request.header.key)
+        return Answer()
+
+    def list_values(self, request: Request[headers.GetKVListByNamespaceRequest]) -> Answer:
+        table = self._values.all_of(request.header.namespace)
+        if table is None:
+            raise QueryNotFound(f"No config item, Namespace: {request.header.namespace}")
+        return Answer(body=KVTable(table=table).encode())
+
+    # Brokers
+
+    def register_broker(self, request: Request[headers.RegisterBrokerRequest]) -> Answer:
+        header = request.header
+        if header.bodyCrc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.bodyCrc32:
+            return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        registration = _registration(request)
+        is_new = registration.broker_id not in self._routes.members(registration.broker_name)
+        try:
+            registered = self._routes.register(registration, request.connection, self._clock.now_ms())
+        except SystemFailure as failure:
+            return Answer({}, code=failure.code, remark=failure.remark)
+        self._watch(request.connection)
+        place = (registration.broker_name, registration.broker_id, registration.address)
+        if registered.ignored:
+            log.warning("Broker %s (id %d) at %s ignored: another address holds the id, newer", *place)
+        elif is_new:
+            log.info("Broker %s (id %d) at %s registered", *place)
+        if registered.notice is not None:
+            self._notify(registered.notice)
+        order = self._values.all_of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config else None
+        return Answer(
+            headers.RegisterBrokerResponse(
+                haServerAddr=registered.ha_address, masterAddr=registered.master_address
+            ),
+            KVTable(table=order).encode() if order is not None else b"",
+        )
+
+    def unregister_broker(self, request: Request[headers.UnregisterBrokerRequest]) -> Answer:
+        header = request.header
+        self._removed(self._routes.unregister(header.clusterName, header.brokerName, header.brokerAddr))
+        return Answer()
+
+    def heartbeat(self, request: Request[headers.BrokerHeartbeatRequest]) -> Answer:
+        header = request.header
+        self._routes.alive(header.clusterName, header.brokerAddr, self._clock.now_ms())
+        return Answer()
+
+    def query_version(self, request: Request[headers.QueryDataVersionRequest]) -> Answer:
+        header = request.header
+        known = self._routes.version_of(header.clusterName, header.brokerAddr)
+        asked = DataVersion.decode(request.body) if request.body else None
+        self._routes.alive(header.clusterName, header.brokerAddr, self._clock.now_ms())
+        return Answer(
+            headers.QueryDataVersionResponse(changed=known is None or known != asked),
+            known.encode() if known is not None else b"",
+        )
+
+    def member_group(self, request: Request[headers.GetBrokerMemberGroupRequest]) -> Answer:
+        header = request.header
+        group = BrokerMemberGroup(
+            brokerAddrs=self._routes.members(header.brokerName),
+            brokerName=header.brokerName,
+            cluster=header.clusterName,
+        )
+        body = GetBrokerMemberGroupResponseBody(brokerMemberGroup=group).encode()
+        return Answer(body=body, remark="not set any response code")  # Apache says so, with code 0
+
+    def cluster_info(self, request: Request[None]) -> Answer:
+        return Answer(body=self._routes.clusters().encode())
+
+    # Topics
+
+    def route(self, request: Request[headers.GetRouteInfoRequest]) -> Answer:
+        self._check_ready()
+        topic = request.header.topic
+        route = self._routes.route(topic) if topic is not None else None
+        if route is None or topic is None:
+            raise TopicNotFound(NO_ROUTE.format("null" if topic is None else topic))
+        self._has_served = True
+        if self.config.order_message_enable:
+            route.orderTopicConf = self._values.get(ORDER_TOPIC_CONFIG, topic)
+        ext = request.command.ext or {}
+        if ext.get(ZONE_MODE, "").lower() == "true" and ext.get(ZONE_NAME):
+            route = in_zone(route, ext[ZONE_NAME])
+        standard = request.command.version >= STANDARD_JSON_VERSION or request.header.acceptStandardJsonOnly
+        return Answer(body=encode_standard(route) if standard else route.encode())
+
+    def all_topics(self, request: Request[None]) -> Answer:
+        return self._topic_list(self._routes.topics, self.config.all_topic_list_enable)
+
+    def topics_of_cluster(self, request: Request[headers.GetTopicsByClusterRequest]) -> Answer:
+        cluster = request.header.cluster
+        return self._topic_list(lambda: self._routes.topics_of(cluster), self.config.topic_list_enable)
+
+    def system_topics(self, request: Request[None]) -> Answer:
+        topics, address = self._routes.system_topics()
+        return Answer(body=TopicList(brokerAddr=address, topicList=topics).encode())
+
+    def unit_topics(self, request: Request[None]) -> Answer:
+        return self._topic_list(self._routes.unit_topics, self.config.topic_list_enable)
+
+    def unit_sub_topics(self, request: Request[None]) -> Answer:
+        return self._topic_list(self._routes.unit_sub_topics, self.config.topic_list_enable)
+
+    def unit_sub_ununit_topics(self, request: Request[None]) -> Answer:
+        return self._topic_list(self._routes.unit_sub_ununit_topics, self.config.topic_list_enable)
+
+    def delete_topic(self, request: Request[headers.DeleteTopicFromNamesrvRequest]) -> Answer:
+        self._routes.delete_topic(request.header.topic, request.header.clusterName)
+        return Answer()
+
+    def register_topic(self, request: Request[headers.RegisterTopicRequest]) -> Answer:
+        route = TopicRouteData.decode(request.body)
+        self._routes.add_topic(request.header.topic, route.queueDatas)
+        return Answer()
+
+    def wipe_write_perm(self, request: Request[headers.WipeWritePermOfBrokerRequest]) -> Answer:
+        count = self._routes.wipe_write_perm(request.header.brokerName)
+        return Answer(headers.WipeWritePermOfBrokerResponse(wipeTopicCount=count))
+
+    def add_write_perm(self, request: Request[headers.AddWritePermOfBrokerRequest]) -> Answer:
+        count = self._routes.add_write_perm(request.header.brokerName)
+        return Answer(headers.AddWritePermOfBrokerResponse(addTopicCount=count))
+
+    # Configuration
+
+    def update_config(self, request: Request[None]) -> Answer:
+        """Unknown keys are not refused, as in Apache; a value that makes no sense is."""
+        try:
+            if protected_keys(self.config, request.body):
+                raise NoPermission("Can not update config in black list.")
+            changed, unknown = configure(self.config, request.body)
+        except ConfigError as error:
+            raise SystemFailure(str(error)) from None
+        if unknown:
+            log.warning(
+                "%s asks to change configuration keys that do not exist: %s", request.connection, unknown
+            )
+        if changed != self.config:
+            self._keep(changed)
+            log.info("Configuration changed by %s", request.connection)
+        return Answer()
+
+    def get_config(self, request: Request[None]) -> Answer:
+        return Answer(body=pack_properties(properties(self.config)))
+
+    # Inside
+
+    def _keep(self, changed: NamesrvConfig) -> None:
+        if changed.config_store_path:
+            try:
+                replace_file(self._disk, changed.config_store_path, pack_properties(properties(changed)))
+            except OSError as error:
+                raise SystemFailure(f"the configuration cannot be kept: {error}") from error
+        self.config = changed
+        self._routes.support_acting_master = changed.support_acting_master
+        self._routes.delete_topic_with_registration = changed.delete_topic_with_registration
+
+    def _watch(self, connection: Connection) -> None:
+        """The brokers that registered on a connection end with it."""
+        if self._connection_lost not in connection.on_closed:
+            connection.on_closed.append(self._connection_lost)
+
+    def _connection_lost(self, connection: Connection) -> None:
+        self._removed(self._routes.disconnected(connection))
+
+    def _check_ready(self) -> None:
+        if not self.config.wait_for_service or self._has_served:
+            return
+        if self._clock.monotonic() - self._started < self.config.wait_s:
+            raise SystemFailure("name server not ready")
+
+    def _topic_list(self, topics: Callable[[], list[str]], enabled: bool) -> Answer:
+        if not enabled:
+            raise SystemFailure("disable")
+        return Answer(body=TopicList(topicList=topics()).encode())
+
+
+def _registration(request: Request[headers.RegisterBrokerRequest]) -> Registration:
+    header, command = request.header, request.command
+    body = _table_of(request)
+    wrapper = body.topicConfigSerializeWrapper
+    return Registration(
+        cluster=header.clusterName,
+        broker_name=header.brokerName,
+        broker_id=header.brokerId,
+        address=header.brokerAddr,
+        ha_address=header.haServerAddr,
+        version=wrapper.dataVersion,
+        topics=wrapper.topicConfigTable,
+        mappings=wrapper.topicQueueMappingInfoMap or {},
+        filter_servers=tuple(body.filterServerList),
+        timeout_ms=header.heartbeatTimeoutMillis,
+        acting_master=header.enableActingMaster,
+        zone=(command.ext or {}).get(ZONE_NAME),
+    )
+
+
+def _table_of(request: Request[headers.RegisterBrokerRequest]) -> RegisterBrokerBody:
+    if not request.body:
+        return RegisterBrokerBody()
+    if request.command.version < BARE_WRAPPER_VERSION:
+        return RegisterBrokerBody(
+            topicConfigSerializeWrapper=TopicConfigSerializeWrapper.decode(request.body)
+        )
+    if request.header.compressed:
+        return RegisterBrokerBody.decode_compressed(request.body, request.command.version)
+    return RegisterBrokerBody.decode(request.body)
+
+
+def encode_standard(route: TopicRouteData) -> bytes:
+    """JSON that any parser reads, as newer clients ask for it: keys quoted and sorted, nothing but ASCII."""
+    text = json.dumps(msgspec.to_builtins(route, str_keys=True), sort_keys=True, separators=(",", ":"))
+    return text.replace("/", "\\/").encode()

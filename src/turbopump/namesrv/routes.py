@@ -1,0 +1,454 @@
+"""The route table: which brokers live, where they are, which topics they hold. Values in, values out.
+
+A broker is a name with an address per id (0 is the master). It is kept alive by registrations and
+heartbeats, and ends by unregistering, by its connection breaking, or by silence; with the last address of a
+name go its topics. Topics are merged, never dropped because a registration lacks them. No clock and no
+socket is known here: the time is passed in, and a connection is any object that means the same one each
+time.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from turbopump.protocol.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRouteData,
+)
+from turbopump.protocol.errors import SystemFailure
+
+MASTER_ID = 0
+DEFAULT_TIMEOUT_MS = 120_000
+MAX_TIMEOUT_MS = 24 * 3600 * 1000
+MAX_BROKERS = 10_000  # addresses
+MAX_ROUTES = 5_000_000  # pairs of topic and broker name
+
+PERM_READ = 4
+PERM_WRITE = 2
+UNIT = 1
+UNIT_SUB = 2
+MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str
+    version: DataVersion
+    topics: Mapping[str, TopicConfig]
+    mappings: Mapping[str, Any] = field(default_factory=dict)
+    """Static topics: what the broker sent, handed on unread."""
+
+    filter_servers: tuple[str, ...] | None = None
+    timeout_ms: int | None = None
+    acting_master: bool | None = None
+    """None from brokers that do not know the mode (4.x)."""
+
+    zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MinIdChanged:
+    """The smallest id of a broker group changed: `tell` are the addresses that should hear of it."""
+
+    broker_name: str
+    min_id: int
+    min_address: str
+    offline_address: str | None
+    ha_address: str | None
+    tell: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    master_address: str | None = None
+    ha_address: str | None = None
+    notice: MinIdChanged | None = None
+    ignored: bool = False
+    """Another address holds this id, with a newer state of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Brokers that ended, the connections to close for it, and whom to tell."""
+
+    brokers: tuple[str, ...] = ()
+    connections: tuple[Hashable, ...] = ()
+    notices: tuple[MinIdChanged, ...] = ()
+
+
+@dataclass(slots=True)
+class _Broker:
+    cluster: str
+    name: str
+    addresses: dict[int, str] = field(default_factory=dict)
+    acting_master: bool = False
+    zone: str | None = None
+
+
+@dataclass(slots=True)
+class _Live:
+    broker_name: str
+    updated_ms: int
+    timeout_ms: int
+    version: DataVersion
+    connection: Hashable
+    ha_address: str
+
+
+_Place = tuple[str, str]  # cluster, address
+
+
+class Routes:
+    def __init__(
+        self,
+        support_acting_master: bool = False,
+        delete_topic_with_registration: bool = False,
+        max_brokers: int = MAX_BROKERS,
+        max_routes: int = MAX_ROUTES,
+    ) -> None:
+        self.support_acting_master = support_acting_master
+        self.delete_topic_with_registration = delete_topic_with_registration
+        self._max_brokers = max_brokers
+        self._max_routes = max_routes
+        self._clusters: dict[str, dict[str, None]] = {}  # broker names, in the order they came
+        self._brokers: dict[str, _Broker] = {}
+        self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name
+        self._mappings: dict[str, dict[str, Any]] = {}  # topic -> broker name
+        self._filter_servers: dict[_Place, tuple[str, ...]] = {}
+        self._live: dict[_Place, _Live] = {}
+        self._route_count = 0
+
+    # Brokers
+
+    def register(self, registration: Registration, connection: Hashable, now_ms: int) -> Registered:
+        """Raises SystemFailure when the broker has to send its full table first, or the table is full."""
+        self._check(registration)
+        place = (registration.cluster, registration.address)
+        broker = self._brokers.get(registration.broker_name)
+        if broker is not None and self._is_outdated(broker, registration):
+            self._live.pop(place, None)
+            return Registered(ignored=True)
+        first = broker is None or registration.broker_id not in broker.addresses
+        if broker is None:
+            broker = _Broker(registration.cluster, registration.broker_name)
+            self._brokers[broker.name] = broker
+        self._clusters.setdefault(registration.cluster, {})[broker.name] = None
+        notice_due = self._place(broker, registration)
+        self._take_topics(broker, registration, first)
+        self._live[place] = _Live(
+            broker.name,
+            now_ms,
+            _timeout_ms(registration.timeout_ms),
+            registration.version,
+            connection,
+            registration.ha_address,
+        )
+        if registration.filter_servers is not None:
+            self._filter_servers[place] = registration.filter_servers
+            if not registration.filter_servers:
+                del self._filter_servers[place]
+        master, ha_address = self._master_of(broker) if registration.broker_id != MASTER_ID else (None, None)
+        notice = _notice(broker, None, registration.ha_address) if notice_due else None
+        return Registered(master, ha_address, notice)
+
+    def unregister(self, cluster: str, broker_name: str, address: str) -> Removed:
+        """The address leaves; nothing happens when it is unknown."""
+        live = self._live.pop((cluster, address), None)
+        self._filter_servers.pop((cluster, address), None)
+        broker = self._brokers.get(broker_name)
+        if broker is None:
+            return Removed()
+        min_id = min(broker.addresses)
+        gone = [number for number, known in broker.addresses.items() if known == address]
+        for number in gone:
+            del broker.addresses[number]
+        if not broker.addresses:
+            self._forget(broker)
+            return Removed(brokers=(broker_name,))
+        if not gone:
+            return Removed()
+        if broker.acting_master and MASTER_ID not in broker.addresses:
+            self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE)
+        notice = _notice(broker, address, live.ha_address if live else None) if min_id in gone else None
+        return Removed(brokers=(broker_name,), notices=(notice,) if notice else ())
+
+    def alive(self, cluster: str, address: str, now_ms: int) -> None:
+        """A heartbeat: the broker lives, nothing else changed."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.updated_ms = now_ms
+
+    def version_of(self, cluster: str, address: str) -> DataVersion | None:
+        live = self._live.get((cluster, address))
+        return live.version if live else None
+
+    def expire(self, now_ms: int) -> Removed:
+        """Removes brokers that were silent for longer than they promised."""
+        late = [place for place, live in self._live.items() if live.updated_ms + live.timeout_ms < now_ms]
+        connections = tuple(dict.fromkeys(self._live[place].connection for place in late))
+        return self._end(late, connections)
+
+    def disconnected(self, connection: Hashable) -> Removed:
+        """Removes the brokers that last registered on this connection."""
+        return self._end([place for place, live in self._live.items() if live.connection == connection], ())
+
+    def members(self, broker_name: str) -> dict[int, str]:
+        broker = self._brokers.get(broker_name)
+        return dict(broker.addresses) if broker else {}
+
+    def clusters(self) -> ClusterInfo:
+        return ClusterInfo(
+            brokerAddrTable={name: _broker_data(broker) for name, broker in self._brokers.items()},
+            clusterAddrTable={cluster: list(names) for cluster, names in self._clusters.items()},
+        )
+
+    # Topics
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Queues and brokers of a topic; None when nobody has it."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        return TopicRouteData(
+            brokerDatas=[self._shown(broker, topic, queues[broker.name]) for broker in brokers],
+            filterServerTable=self._filter_servers_of(brokers),
+            queueDatas=list(queues.values()),
+            topicQueueMappingByBroker=dict(self._mappings[topic]) if topic in self._mappings else None,
+        )
+
+    def topics(self) -> list[str]:
+        return list(self._topics)
+
+    def topics_of(self, cluster: str) -> list[str]:
+        names = self._clusters.get(cluster, {})
+        return [topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """Names of clusters and brokers, which are topics too, and the address of some broker."""
+        names = dict.fromkeys(self._clusters)
+        for brokers in self._clusters.values():
+            names.update(brokers)
+        addresses = (address for broker in self._brokers.values() for address in broker.addresses.values())
+        return list(names), next(addresses, None)
+
+    def unit_topics(self) -> list[str]:
+        return self._topics_with(lambda flag: flag & UNIT != 0)
+
+    def unit_sub_topics(self) -> list[str]:
+        return self._topics_with(lambda flag: flag & UNIT_SUB != 0)
+
+    def unit_sub_ununit_topics(self) -> list[str]:
+        return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUB != 0)
+
+    def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
+        """One topic on some brokers; nothing when one of them is unknown, as Apache has it."""
+        queues = list(queues)
+        if all(queue.brokerName in self._brokers for queue in queues):
+            for queue in queues:
+                self._set_queues(topic, queue)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Everywhere, or on the brokers of one cluster."""
+        names = list(self._clusters.get(cluster, {}) if cluster else self._topics.get(topic, {}))
+        for name in names:
+            self._drop_queues(topic, name)
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """How many topics it touched, as does the next one."""
+        return self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Sets read and write and nothing else: TBW102 loses its third bit, in Apache too."""
+        return self._change_perms(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+
+    # Inside
+
+    def _check(self, registration: Registration) -> None:
+        """What must hold before anything is changed."""
+        broker = self._brokers.get(registration.broker_name)
+        known = broker is not None and registration.broker_id in broker.addresses
+        if not known and len(registration.topics) == 1:
+            # A change of one topic, sent to a name server that has not seen the others: Apache's answer,
+            # which makes the broker send its whole table.
+            raise SystemFailure("register broker failed")
+        place = (registration.cluster, registration.address)
+        if place not in self._live and len(self._live) >= self._max_brokers:
+            raise SystemFailure(f"register broker failed: {self._max_brokers} brokers are registered")
+        if self._route_count + len(registration.topics) > self._max_routes:
+            raise SystemFailure(f"register broker failed: more than {self._max_routes} routes")
+
+    def _is_outdated(self, broker: _Broker, registration: Registration) -> bool:
+        """Does another address hold this id, with a newer state of its group?"""
+        holder = broker.addresses.get(registration.broker_id)
+        if holder is None or holder == registration.address:
+            return False
+        live = self._live.get((registration.cluster, holder))
+        return live is not None and live.version.stateVersion > registration.version.stateVersion
+
+    def _place(self, broker: _Broker, registration: Registration) -> bool:
+        """Notes the address under its id. Is that id now the smallest of a group that had another?"""
+        broker.acting_master = bool(registration.acting_master)
+        broker.zone = registration.zone
+        min_id = min(broker.addresses, default=MASTER_ID)
+        moved = [
+            number
+            for number, address in broker.addresses.items()
+            if address == registration.address and number != registration.broker_id
+        ]
+        for number in moved:  # a slave that became master, say: one address has one id
+            del broker.addresses[number]
+        broker.addresses[registration.broker_id] = registration.address
+        return registration.broker_id < min_id
+
+    def _take_topics(self, broker: _Broker, registration: Registration, first: bool) -> None:
+        """Only the master tells the topics; where a slave may act for it, the slave with the smallest id."""
+        is_master = registration.broker_id == MASTER_ID
+        may_act = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
+        if not is_master and not may_act:
+            return
+        is_full = len(registration.topics) != 1
+        if self.delete_topic_with_registration and is_full and not registration.mappings:
+            gone = [topic for topic, queues in self._topics.items() if broker.name in queues]
+            for topic in gone:
+                if topic not in registration.topics:
+                    self._drop_queues(topic, broker.name)
+        known = self.version_of(registration.cluster, registration.address)
+        changed = first or known != registration.version
+        mask = ~PERM_WRITE if not is_master and broker.acting_master else ~0
+        for name, topic in registration.topics.items():
+            if changed or broker.name not in self._topics.get(name, ()):
+                self._set_queues(name, _queue_data(broker.name, topic, mask))
+        if changed:
+            for name, mapping in registration.mappings.items():
+                self._mappings.setdefault(name, {})[broker.name] = mapping
+
+    def _master_of(self, broker: _Broker) -> tuple[str | None, str | None]:
+        master = broker.addresses.get(MASTER_ID)
+        live = self._live.get((broker.cluster, master)) if master else None
+        return (master, live.ha_address) if live else (None, None)
+
+    def _end(self, places: Iterable[_Place], connections: tuple[Hashable, ...]) -> Removed:
+        ended = [self.unregister(cluster, self._live[cluster, at].broker_name, at) for cluster, at in places]
+        return Removed(
+            tuple(name for removed in ended for name in removed.brokers),
+            connections,
+            tuple(notice for removed in ended for notice in removed.notices),
+        )
+
+    def _forget(self, broker: _Broker) -> None:
+        del self._brokers[broker.name]
+        for cluster in [name for name, brokers in self._clusters.items() if broker.name in brokers]:
+            del self._clusters[cluster][broker.name]
+            if not self._clusters[cluster]:
+                del self._clusters[cluster]
+        for topic in [name for name, queues in self._topics.items() if broker.name in queues]:
+            self._drop_queues(topic, broker.name)
+
+    def _set_queues(self, topic: str, queues: QueueData) -> None:
+        of_topic = self._topics.setdefault(topic, {})
+        self._route_count += queues.brokerName not in of_topic
+        of_topic[queues.brokerName] = queues
+
+    def _drop_queues(self, topic: str, broker_name: str) -> None:
+        queues = self._topics.get(topic, {})
+        if queues.pop(broker_name, None) is not None:
+            self._route_count -= 1
+        if not queues:
+            self._topics.pop(topic, None)
+        mappings = self._mappings.get(topic, {})
+        mappings.pop(broker_name, None)
+        if not mappings:
+            self._mappings.pop(topic, None)
+
+    def _change_perms(self, broker_name: str, change: Callable[[int], int]) -> int:
+        touched = 0
+        for queues in self._topics.values():
+            if broker_name in queues:
+                queue = queues[broker_name]
+                queues[broker_name] = msgspec.structs.replace(queue, perm=change(queue.perm))
+                touched += 1
+        return touched
+
+    def _topics_with(self, wanted: Callable[[int], bool]) -> list[str]:
+        return [
+            topic
+            for topic, queues in self._topics.items()
+            if wanted(next(iter(queues.values())).topicSysFlag)
+        ]
+
+    def _shown(self, broker: _Broker, topic: str, queues: QueueData) -> BrokerData:
+        shown = _broker_data(broker)
+        acts = (
+            self.support_acting_master and broker.acting_master and not topic.startswith(MEMBER_SYNC_PREFIX)
+        )
+        if acts and MASTER_ID not in broker.addresses and not queues.perm & PERM_WRITE:
+            shown.brokerAddrs[MASTER_ID] = shown.brokerAddrs.pop(min(shown.brokerAddrs))
+        return shown
+
+    def _filter_servers_of(self, brokers: list[_Broker]) -> dict[str, list[str]]:
+        return {
+            address: list(self._filter_servers[broker.cluster, address])
+            for broker in brokers
+            for address in broker.addresses.values()
+            if (broker.cluster, address) in self._filter_servers
+        }
+
+
+def in_zone(route: TopicRouteData, zone: str) -> TopicRouteData:
+    """What a client that keeps to its zone sees: brokers of that zone, and those without a master."""
+    brokers = [
+        broker
+        for broker in route.brokerDatas
+        if MASTER_ID not in broker.brokerAddrs or (broker.zoneName or "").lower() == zone.lower()
+    ]
+    removed = {broker.brokerName for broker in route.brokerDatas} - {broker.brokerName for broker in brokers}
+    queues = [queue for queue in route.queueDatas if queue.brokerName not in removed]
+    return msgspec.structs.replace(route, brokerDatas=brokers, queueDatas=queues)
+
+
+def _timeout_ms(asked_ms: int | None) -> int:
+    if asked_ms is None:
+        return DEFAULT_TIMEOUT_MS
+    return max(0, min(asked_ms, MAX_TIMEOUT_MS))
+
+
+def _notice(broker: _Broker, offline_address: str | None, ha_address: str | None) -> MinIdChanged:
+    min_id = min(broker.addresses)
+    if offline_address is not None or len(broker.addresses) == 1:
+        tell = tuple(broker.addresses.values())
+    else:
+        tell = tuple(address for number, address in broker.addresses.items() if number != min_id)
+    return MinIdChanged(broker.name, min_id, broker.addresses[min_id], offline_address, ha_address, tell)
+
+
+def _broker_data(broker: _Broker) -> BrokerData:
+    return BrokerData(
+        brokerAddrs=dict(broker.addresses),
+        brokerName=broker.name,
+        cluster=broker.cluster,
+        enableActingMaster=broker.acting_master,
+        zoneName=broker.zone,
+    )
+
+
+def _queue_data(broker_name: str, topic: TopicConfig, mask: int) -> QueueData:
+    return QueueData(
+        brokerName=broker_name,
+        perm=topic.perm & mask,
+        readQueueNums=topic.readQueueNums,
+        topicSysFlag=topic.topicSysFlag,
+        writeQueueNums=topic.writeQueueNums,
+    )

@@ -1,0 +1,403 @@
+"""Name servers over the wire in virtual time: brokers come, change, fall silent and leave."""
+
+import asyncio
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.namesrv.kit import Peer, World, in_world
+
+from turbopump.protocol.command import Command, encode
+from turbopump.remoting.http import TEXT
+from turbopump.remoting.router import Answer, Request, Route, Router
+from turbopump.remoting.server import Server
+from turbopump.testing.loop import run_virtual
+
+ADDRESS = "10.0.0.5:10911"
+
+
+def registration(
+    *topics: str, broker: str = "a", number: int = 0, address: str = ADDRESS, counter: int = 1, **fields: str
+) -> Command:
+    table = {
+        name: {"topicName": name, "perm": 6, "readQueueNums": 4, "writeQueueNums": 4, "topicSysFlag": 0}
+        for name in topics
+    }
+    wrapper = {"dataVersion": {"counter": counter, "timestamp": 1}, "topicConfigTable": table}
+    body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": wrapper}).encode()
+    return Command(103, ext=broker_fields(broker, number, address, **fields), body=body)
+
+
+def broker_fields(
+    broker: str = "a", number: int = 0, address: str = ADDRESS, **fields: str
+) -> dict[str, str]:
+    return {
+        "brokerName": broker,
+        "brokerAddr": address,
+        "clusterName": "C",
+        "haServerAddr": address + "1",
+        "brokerId": str(number),
+        **fields,
+    }
+
+
+async def route(peer: Peer, topic: str = "T", **fields: str) -> Any:
+    answer = await peer.ask(Command(105, ext={"topic": topic, **fields}))
+    return json.loads(answer.body) if answer.code == 0 else None
+
+
+@in_world
+async def test_two_name_servers_know_nothing_of_one_another(world: World) -> None:
+    _, one = await world.name_server("10.0.0.1")
+    _, two = await world.name_server("10.0.0.2")
+    broker_at_one, client_at_one = await world.peer(one), await world.peer(one)
+    client_at_two = await world.peer(two)
+    await broker_at_one.ask(registration("T", "U"))
+    assert await route(client_at_one) is not None
+    assert await route(client_at_two) is None
+    broker_at_two = await world.peer(two)
+    await broker_at_two.ask(registration("T", "U"))
+    await broker_at_one.ask(Command(104, ext=broker_fields()))
+    assert await route(client_at_one) is None
+    assert await route(client_at_two) is not None
+
+
+@in_world
+async def test_one_name_server_stops_and_the_other_goes_on(world: World) -> None:
+    first, one = await world.name_server("10.0.0.1")
+    _, two = await world.name_server("10.0.0.2")
+    peers = [await world.peer(address) for address in (one, two)]
+    for peer in peers:
+        await peer.ask(registration("T", "U"))
+    await first.stop()
+    assert peers[0].closed
+    assert await route(peers[1]) is not None
+    _, again = await world.name_server("10.0.0.1")
+    assert again == one
+
+
+@in_world
+async def test_a_silent_broker_is_dropped_after_two_minutes_and_its_connection_closed(world: World) -> None:
+    _, address = await world.name_server(idle_s=1000)
+    broker, client = await world.peer(address), await world.peer(address)
+    await broker.ask(registration("T", "U"))
+    await asyncio.sleep(118)
+    assert await route(client) is not None
+    await asyncio.sleep(8)
+    assert await route(client) is None
+    assert broker.closed
+    assert json.loads((await client.ask(Command(106))).body) == {
+        "brokerAddrTable": {},
+        "clusterAddrTable": {},
+    }
+
+
+@in_world
+async def test_heartbeats_and_version_queries_keep_a_broker_alive(world: World) -> None:
+    _, address = await world.name_server()
+    broker, client = await world.peer(address), await world.peer(address)
+    await broker.ask(registration("T", "U"))
+    for code, flag in ((904, 2), (322, 0), (904, 0)) * 2:
+        await asyncio.sleep(100)
+        answer = await broker.exchange(encode(Command(code, flag=flag, ext=broker_fields())))
+        assert bool(answer) is not bool(flag)
+        assert await route(client) is not None
+
+
+@in_world
+async def test_a_broker_may_promise_to_be_heard_sooner(world: World) -> None:
+    _, address = await world.name_server()
+    broker, client = await world.peer(address), await world.peer(address)
+    await broker.ask(registration("T", "U", heartbeatTimeoutMillis="10000"))
+    await asyncio.sleep(7)
+    assert await route(client) is not None
+    await asyncio.sleep(8)
+    assert await route(client) is None
+
+
+@in_world
+async def test_a_broken_connection_drops_its_broker_at_once(world: World) -> None:
+    _, address = await world.name_server()
+    broker, client = await world.peer(address, "10.0.0.5"), await world.peer(address)
+    await broker.ask(registration("T", "U"))
+    world.network.break_connections("10.0.0.5")
+    assert await route(client) is None
+
+
+@in_world
+async def test_a_broker_that_came_back_on_a_new_connection_survives_the_end_of_the_old_one(
+    world: World,
+) -> None:
+    _, address = await world.name_server()
+    old, new, client = [await world.peer(address) for _ in range(3)]
+    await old.ask(registration("T", "U"))
+    await new.ask(registration("T", "U"))
+    old.close()
+    assert await route(client) is not None
+    new.close()
+    assert await route(client) is None
+
+
+@in_world
+async def test_one_topic_before_the_full_table_is_refused(world: World) -> None:
+    _, address = await world.name_server()
+    broker = await world.peer(address)
+    answer = await broker.ask(registration("T"))
+    assert (answer.code, answer.remark, answer.ext) == (1, "register broker failed", {})
+    assert (await broker.ask(registration("T", "U"))).code == 0
+    assert (await broker.ask(registration("V", counter=2))).code == 0
+    topics = json.loads((await broker.ask(Command(206))).body)["topicList"]
+    assert sorted(topics) == ["T", "U", "V"]
+
+
+@in_world
+async def test_a_compressed_registration(world: World) -> None:
+    _, address = await world.name_server()
+    broker = await world.peer(address)
+
+    def sized(data: bytes) -> bytes:
+        return struct.pack(">i", len(data)) + data
+
+    parts = [
+        sized(b'{"counter":1,"timestamp":1}'),
+        struct.pack(">i", 2),
+        sized(b"T 8 8 6 SINGLE_TAG"),
+        sized(b'U 4 2 6 SINGLE_TAG {"message.type":"FIFO"}'),
+        sized(b"[]"),
+    ]
+    body = zlib.compress(b"".join(parts), 9)
+    fields = broker_fields(compressed="true", bodyCrc32=str(zlib.crc32(body) & 0x7FFFFFFF))
+    assert (await broker.ask(Command(103, version=407, ext=fields, body=body))).code == 0
+    assert (await route(broker, "T"))["queueDatas"][0]["readQueueNums"] == 8
+    assert (await route(broker, "U"))["queueDatas"][0]["writeQueueNums"] == 2
+    newer = zlib.compress(b"".join((*parts, struct.pack(">i", 0))), 9)
+    assert (await broker.ask(Command(103, ext=broker_fields(compressed="true"), body=newer))).code == 0
+    broken = await broker.ask(Command(103, ext=broker_fields(compressed="true"), body=body[:-9]))
+    assert broken.code == 1
+
+
+@in_world
+async def test_a_slave_learns_where_its_master_is(world: World) -> None:
+    _, address = await world.name_server()
+    master, slave = await world.peer(address), await world.peer(address)
+    await master.ask(registration("T", "U"))
+    answer = await slave.ask(registration("T", "U", number=1, address="10.0.0.6:10911"))
+    assert answer.ext == {"haServerAddr": ADDRESS + "1", "masterAddr": ADDRESS}
+    group = await slave.ask(Command(901, ext={"clusterName": "C", "brokerName": "a"}))
+    assert group.body == (
+        b'{"brokerMemberGroup":{"brokerAddrs":{0:"10.0.0.5:10911",1:"10.0.0.6:10911"},'
+        b'"brokerName":"a","cluster":"C"}}'
+    )
+
+
+@in_world
+async def test_write_perm_by_wire(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    await peer.ask(registration("T", "U"))
+    assert (await peer.ask(Command(205, ext={"brokerName": "a"}))).ext == {"wipeTopicCount": "2"}
+    assert (await route(peer))["queueDatas"][0]["perm"] == 4
+    assert (await peer.ask(Command(327, ext={"brokerName": "a"}))).ext == {"addTopicCount": "2"}
+    assert (await route(peer))["queueDatas"][0]["perm"] == 6
+
+
+@in_world
+async def test_order_topics_reach_brokers_and_where_enabled_clients(world: World) -> None:
+    _, address = await world.name_server(order_message_enable=True)
+    peer = await world.peer(address)
+    await peer.ask(Command(100, ext={"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "a:4"}))
+    answer = await peer.ask(registration("T", "U"))
+    assert json.loads(answer.body) == {"table": {"T": "a:4"}}
+    assert (await route(peer, "T"))["orderTopicConf"] == "a:4"
+    assert "orderTopicConf" not in await route(peer, "U")
+
+
+@in_world
+async def test_order_topics_may_be_kept_from_brokers(world: World) -> None:
+    _, address = await world.name_server(return_order_topic_config=False)
+    peer = await world.peer(address)
+    await peer.ask(Command(100, ext={"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "a:4"}))
+    assert (await peer.ask(registration("T", "U"))).body == b""
+    assert "orderTopicConf" not in await route(peer, "T")
+
+
+def test_keys_and_values_survive_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        world = World()
+        path = str(tmp_path / "kvConfig.json")
+        server, address = await world.name_server(kv_config_path=path)
+        peer = await world.peer(address)
+        await peer.ask(Command(100, ext={"namespace": "N", "key": "k", "value": "v"}))
+        await server.stop()
+        _, address = await world.name_server(kv_config_path=path)
+        peer = await world.peer(address)
+        assert (await peer.ask(Command(101, ext={"namespace": "N", "key": "k"}))).ext == {"value": "v"}
+
+    run_virtual(main())
+
+
+def test_configuration_is_changed_shown_kept_and_protected(tmp_path: Path) -> None:
+    async def main() -> None:
+        world = World()
+        path = tmp_path / "namesrv.properties"
+        _, address = await world.name_server(config_store_path=str(path))
+        peer = await world.peer(address)
+        assert (await peer.ask(Command(318, body=b"orderMessageEnable=true\nabc=1\n"))).code == 0
+        shown = (await peer.ask(Command(319))).body
+        assert b"orderMessageEnable=true\n" in shown
+        assert path.read_bytes() == shown
+        for body in (
+            b"kvConfigPath=/x\n",
+            b"configBlackList=\n",
+            b"orderMessageEnable=false\nconfigStorePath=/x\n",
+        ):
+            answer = await peer.ask(Command(318, body=body))
+            assert (answer.code, answer.remark) == (16, "Can not update config in black list.")
+        refused = await peer.ask(Command(318, body=b"orderMessageEnable=perhaps\n"))
+        assert refused.code == 1
+        assert "orderMessageEnable" in (refused.remark or "")
+        assert (await peer.ask(Command(319))).body == shown
+
+    run_virtual(main())
+
+
+@in_world
+async def test_lists_can_be_disabled(world: World) -> None:
+    _, address = await world.name_server(all_topic_list_enable=False, topic_list_enable=False)
+    peer = await world.peer(address)
+    for command in (
+        Command(206),
+        Command(224, ext={"cluster": "C"}),
+        Command(311),
+        Command(312),
+        Command(313),
+    ):
+        answer = await peer.ask(command)
+        assert (answer.code, answer.remark) == (1, "disable")
+    assert (await peer.ask(Command(304))).code == 0
+
+
+@in_world
+async def test_a_name_server_may_wait_for_its_brokers(world: World) -> None:
+    _, address = await world.name_server(wait_for_service=True, wait_s=45)
+    peer = await world.peer(address)
+    answer = await peer.ask(Command(105, ext={"topic": "T"}))
+    assert (answer.code, answer.remark) == (1, "name server not ready")
+    await asyncio.sleep(45)
+    assert (await peer.ask(Command(105, ext={"topic": "T"}))).code == 17
+
+
+@in_world
+async def test_a_static_topic_of_a_newer_broker_is_handed_on(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    command = registration("T", "U")
+    body = json.loads(command.body)
+    mapping = {
+        "bname": "a",
+        "currIdMap": {"0": 0},
+        "dirty": False,
+        "epoch": 1,
+        "topic": "T",
+        "totalQueues": 4,
+    }
+    body["topicConfigSerializeWrapper"]["topicQueueMappingInfoMap"] = {"T": mapping}
+    command.body = json.dumps(body).encode().replace(b'{"0": 0}', b"{0:0}")
+    assert (await peer.ask(command)).code == 0
+    shown = (await route(peer, "T"))["topicQueueMappingByBroker"]["a"]
+    assert (shown["totalQueues"], shown["currIdMap"]) == (4, {"0": 0})
+    assert "topicQueueMappingByBroker" not in await route(peer, "U")
+
+
+@in_world
+async def test_a_topic_may_be_registered_alone_and_deleted(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    await peer.ask(registration("T", "U"))
+    queue = {"brokerName": "a", "perm": 6, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 2}
+    body = json.dumps({"brokerDatas": [], "filterServerTable": {}, "queueDatas": [queue]}).encode()
+    assert (await peer.ask(Command(217, ext={"topic": "S"}, body=body))).code == 0
+    assert (await route(peer, "S"))["queueDatas"] == [queue]
+    assert (await peer.ask(Command(217, ext={"topic": "S"}, body=b"{"))).code == 1
+    assert (await peer.ask(Command(216, ext={"topic": "S"}))).code == 0
+    assert await route(peer, "S") is None
+
+
+@in_world
+async def test_zones_see_their_own_brokers(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    for number, zone in enumerate(("z1", "z2")):
+        fields = {"__ZONE_NAME": zone}
+        await peer.ask(registration("T", "U", broker=zone, address=f"10.0.1.{number}:1", **fields))
+    near = await route(peer, "T", __ZONE_NAME="z1", __ZONE_MODE="true")
+    assert [data["brokerName"] for data in near["brokerDatas"]] == ["z1"]
+    assert len((await route(peer, "T", __ZONE_NAME="z1", __ZONE_MODE="false"))["brokerDatas"]) == 2
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_group_is_told_of_its_new_smallest_id_only_when_asked_for(enabled: bool) -> None:
+    async def main() -> None:
+        world = World()
+        told: list[dict[str, str] | None] = []
+
+        def hear(request: Request[None]) -> Answer:
+            told.append(request.command.ext)
+            return Answer()
+
+        slave_server = Server(
+            Router({905: Route(None, hear)}).serve, world.network.at("10.0.0.6"), world.clock
+        )
+        slave_port = await slave_server.start("10.0.0.6", 10911)
+        _, address = await world.name_server(notify_min_broker_id_changed=enabled)
+        master, slave = await world.peer(address), await world.peer(address)
+        await master.ask(registration("T", "U", enableActingMaster="true"))
+        slave_address = f"10.0.0.6:{slave_port}"
+        await slave.ask(registration("T", "U", number=1, address=slave_address, enableActingMaster="true"))
+        master.close()
+        await asyncio.sleep(1)
+        expected = {
+            "minBrokerId": "1",
+            "brokerName": "a",
+            "minBrokerAddr": slave_address,
+            "offlineBrokerAddr": ADDRESS,
+            "haBrokerAddr": ADDRESS + "1",
+        }
+        assert told == ([expected] if enabled else [])
+
+    run_virtual(main())
+
+
+@in_world
+async def test_the_address_list_and_health_are_served_over_http(world: World) -> None:
+    server, address = await world.name_server(http_port=0, name_servers="10.0.0.1:9876;10.0.0.2:9876")
+    assert server.http_port > 0
+    browser = await world.peer(f"10.0.0.1:{server.http_port}")
+    got = await browser.exchange(b"GET /rocketmq/nsaddr HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 200 OK")
+    assert got.endswith(b"\r\n\r\n10.0.0.1:9876;10.0.0.2:9876")
+    assert TEXT.encode() in got
+    browser = await world.peer(f"10.0.0.1:{server.http_port}")
+    assert (await browser.exchange(b"GET /health HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+    await server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await world.peer(f"10.0.0.1:{server.http_port}")
+    with pytest.raises(ConnectionRefusedError):
+        await world.peer(address)
+
+
+@in_world
+async def test_requests_without_their_fields_are_answered_and_harm_nothing(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    for code in (100, 101, 102, 103, 104, 205, 216, 217, 219, 224, 322, 327, 901, 904):
+        answer = await peer.ask(Command(code))
+        assert answer.code == 1, code
+    for code in (105, 106, 206, 304, 311, 312, 313, 318, 319):
+        assert (await peer.ask(Command(code))).code in (0, 17)
+    for code in (103, 217, 322):
+        answer = await peer.ask(Command(code, ext=broker_fields(topic="T"), body=b"\xff garbage"))
+        assert answer.code == 1, code

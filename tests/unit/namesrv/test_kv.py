@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from turbopump.namesrv import kv
+from turbopump.namesrv.kv import KeyValues
+from turbopump.protocol.errors import SystemFailure
+from turbopump.runtime.disk import SystemDisk
+
+
+def table(path: Path | str) -> KeyValues:
+    values = KeyValues(SystemDisk(), str(path))
+    values.load()
+    return values
+
+
+def test_values_survive_a_restart_in_apaches_file(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv" / "kvConfig.json"
+    values = table(path)
+    values.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4;broker-b:4")
+    values.put("ns", "k", "größer")
+    values.put("ns", "gone", "x")
+    values.delete("ns", "gone")
+    assert json.loads(path.read_bytes()) == {
+        "configTable": {"ORDER_TOPIC_CONFIG": {"T": "broker-a:4;broker-b:4"}, "ns": {"k": "größer"}}
+    }
+    again = table(path)
+    assert again.get("ns", "k") == "größer"
+    assert again.all_of("ORDER_TOPIC_CONFIG") == {"T": "broker-a:4;broker-b:4"}
+    assert again.all_of("other") is None
+
+
+def test_a_missing_value_leaves_a_used_namespace_without_the_key() -> None:
+    values = table("")
+    values.put("ns", "k", "v")
+    values.put("ns", "k", None)
+    assert values.get("ns", "k") is None
+    assert values.all_of("ns") == {}
+
+
+def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    values = table(path)
+    values.put("ns", "k", "old")
+    values.put("ns", "k", "new")
+    path.write_bytes(b'{"configTable":{"ns"')
+    assert table(path).get("ns", "k") == "old"
+    (tmp_path / "kvConfig.json.bak").write_bytes(b"[]")
+    assert table(path).all_of("ns") is None
+
+
+def test_a_change_that_cannot_be_kept_is_refused_and_undone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    values = KeyValues(SystemDisk(), str(tmp_path / "file" / "kvConfig.json"))
+    with pytest.raises(SystemFailure, match="cannot be kept"):
+        values.put("ns", "k", "v")
+    assert values.all_of("ns") is None
+
+
+def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kv, "MAX_BYTES", 10)
+    values = table("")
+    values.put("ns", "k", "x" * 9)
+    values.put("ns", "k", "y" * 9)
+    with pytest.raises(SystemFailure, match="larger"):
+        values.put("ns", "l", "")
+    assert values.all_of("ns") == {"k": "y" * 9}
