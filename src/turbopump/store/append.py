@@ -102,8 +102,12 @@ class Appender:
         sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
         if max(sizes) > MAX_PROPERTIES:  # no smaller record can break a rule
             self._check(drafts)
-        if self._log.position + sum(sizes) + HOSTS_V6 * len(sizes) > self._log.limit:
+        log = self._log
+        end = log.position + sum(sizes) + HOSTS_V6 * len(sizes)
+        if end > log.limit:
             return self._across_files(drafts, together)
+        if end > log.touched:
+            log.touch(end)
         return self._write(drafts, sizes)
 
     def _write(self, drafts: Sequence[Draft], sizes: list[int]) -> list[Appended]:

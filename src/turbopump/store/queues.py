@@ -5,10 +5,12 @@ A queue is opened when it is first asked for; an unused one costs nothing. Direc
     consumequeue/<topic>/<queue id>/<20 digits>
 """
 
+import contextlib
 import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from turbopump.runtime.disk import Disk, Entry, PlainFile
 from turbopump.store.config import StoreConfig
@@ -16,6 +18,25 @@ from turbopump.store.consume_queue import UNIT, ConsumeQueue, check_topic_size
 from turbopump.store.errors import UnusableStore
 from turbopump.store.queue_ext import Extension
 from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
+
+
+@dataclass(frozen=True, slots=True)
+class ToSync:
+    files: set[str]
+    directories: set[str]
+
+    def sync(self, disk: Disk) -> None:
+        """Blocking. What was deleted in the meantime is passed over."""
+        for path in self.files:
+            with contextlib.suppress(FileNotFoundError):
+                file = disk.open_plain(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+        for directory in self.directories:
+            with contextlib.suppress(FileNotFoundError):
+                disk.sync_dir(directory)
 
 
 class ConsumeQueues:
@@ -30,6 +51,8 @@ class ConsumeQueues:
         self._disk = disk
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.count = 0  # of queues that have a directory
+        self.heals = False  # after a crash: unfinished and missing files are no reason to complain
+        self._changed_dirs: set[str] = set()  # with files made since they were last synced
         self._open: OrderedDict[str, PlainFile] = OrderedDict()
         self._open_limit = max(2, config.open_queue_files)
 
@@ -91,6 +114,8 @@ class ConsumeQueues:
             self.dirty.pop(queue, None)
         self._forget_files(os.path.join(self._root, topic) + os.sep)
         self._disk.remove_tree(os.path.join(self._root, topic))
+        if self._disk.exists(self._root):
+            self._disk.sync_dir(self._root)
         self._disk.remove_tree(os.path.join(self._ext_root, topic))
 
     def clear(self) -> None:
@@ -111,10 +136,18 @@ class ConsumeQueues:
             file.close()
         self._open.clear()
 
-    def take_to_sync(self) -> set[str]:
-        """The files written since the last call."""
-        taken, self.to_sync = self.to_sync, set()
+    def take_to_sync(self) -> "ToSync":
+        """What has to be synced so that everything written until now survives a crash."""
+        topics = {os.path.dirname(directory) for directory in self._changed_dirs}
+        roots = {self._root, os.path.dirname(self._root)} if topics else set()
+        taken = ToSync(self.to_sync, self._changed_dirs | topics | roots)
+        self.to_sync, self._changed_dirs = set(), set()
         return taken
+
+    def put_back(self, untaken: "ToSync") -> None:
+        """The sync failed."""
+        self.to_sync |= untaken.files
+        self._changed_dirs |= {os.path.dirname(path) for path in untaken.files}
 
     # files of one queue
 
@@ -129,13 +162,19 @@ class ConsumeQueues:
 
     def file_starts(self, topic: str, queue_id: int) -> list[int]:
         directory = self._directory(topic, queue_id)
-        starts = [
-            self._checked_start(os.path.join(directory, entry.name), entry.size)
-            for entry in self._disk.entries(directory)
-            if not entry.name.startswith(".") and entry.name not in IGNORED
-        ]
+        starts = []
+        for entry in self._disk.entries(directory):
+            path = os.path.join(directory, entry.name)
+            if entry.name.startswith(".") or entry.name in IGNORED:
+                continue
+            if self.heals and not entry.size:
+                self._disk.remove(path)
+            else:
+                starts.append(self._checked_start(path, entry.size))
         for before, after in itertools.pairwise(starts):
             if after != before + self.file_size:
+                if self.heals:
+                    return self._heal(topic, queue_id, starts)
                 missing = os.path.join(directory, file_name(before + self.file_size))
                 raise UnusableStore(
                     f"{missing} is missing between two others. Consume queues are made from the commit log: "
@@ -150,6 +189,8 @@ class ConsumeQueues:
             self._open.move_to_end(path)
             return file
         try:
+            if create and not self._disk.exists(path):
+                self._changed_dirs.add(os.path.dirname(path))
             file = self._disk.open_plain(path, create, self.file_size if create else 0)
         except FileNotFoundError:
             return None
@@ -162,6 +203,7 @@ class ConsumeQueues:
         path = os.path.join(self._directory(topic, queue_id), file_name(start))
         self._forget_files(path)
         self._disk.remove(path)
+        self._disk.sync_dir(os.path.dirname(path))
 
     def remove_files(self, topic: str, queue_id: int) -> None:
         directory = self._directory(topic, queue_id)
@@ -170,10 +212,20 @@ class ConsumeQueues:
             self.count -= 1
             self._disk.remove_tree(directory)
 
+    def _heal(self, topic: str, queue_id: int, starts: list[int]) -> list[int]:
+        """Keeps the files before the first that is missing: a crash took it, so it was newer than a
+        checkpoint.
+        """
+        kept = [start for number, start in enumerate(starts) if start == starts[0] + number * self.file_size]
+        for start in starts[len(kept) :]:
+            self.remove_file(topic, queue_id, start)
+        return kept
+
     def _forget_files(self, prefix: str) -> None:
         for path in [path for path in self._open if path.startswith(prefix)]:
             self._open.pop(path).close()
         self.to_sync = {path for path in self.to_sync if not path.startswith(prefix)}
+        self._changed_dirs = {path for path in self._changed_dirs if not f"{path}{os.sep}".startswith(prefix)}
 
     def _directory(self, topic: str, queue_id: int) -> str:
         return os.path.join(self._root, topic, str(queue_id))

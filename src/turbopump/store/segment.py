@@ -7,14 +7,17 @@ have bytes to be synced stay mapped. What a file holds is not known here.
 import itertools
 import mmap
 import os
+import sys
 import threading
 from collections import OrderedDict
 
-from turbopump.runtime.disk import Buffer, Disk, MappedFile
+from turbopump.runtime.disk import Buffer, Disk, Entry, MappedFile
 from turbopump.store.errors import UnusableStore
 
 NAME_DIGITS = 20
 IGNORED = ("lost+found",)
+SLICE = 1 << 20
+MADV_POPULATE_WRITE = 23  # not named in the mmap module of Python 3.11
 
 
 def file_name(start: int) -> str:
@@ -35,11 +38,14 @@ class LogFiles:
 
     def load(self) -> None:
         """Finds the files. Raises UnusableStore for anything that cannot be a part of this log."""
-        self.starts = [
-            self._checked_start(entry.name, entry.size, entry.is_dir)
+        found = [
+            entry
             for entry in self._disk.entries(self.directory)
             if not entry.name.startswith(".") and entry.name not in IGNORED
         ]
+        if found and _is_name(found[-1]) and self._is_unfinished(found[-1]):
+            self._disk.remove(os.path.join(self.directory, found.pop().name))
+        self.starts = [self._checked_start(entry) for entry in found]
         for before, after in itertools.pairwise(self.starts):
             if after != before + self.file_size:
                 raise UnusableStore(
@@ -144,20 +150,51 @@ class LogFiles:
                     break
         return mapped
 
-    def _checked_start(self, name: str, size: int, is_dir: bool) -> int:
-        path = os.path.join(self.directory, name)
-        if is_dir or len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
+    def _is_unfinished(self, entry: Entry) -> bool:
+        """Whether the process ended while it was making this file: too short, and nothing but zeros."""
+        if entry.size >= self.file_size:
+            return False
+        path = os.path.join(self.directory, entry.name)
+        file = self._disk.open_plain(path)
+        try:
+            return not any(any(file.read_at(at, SLICE)) for at in range(0, file.size(), SLICE))
+        finally:
+            file.close()
+
+    def _checked_start(self, entry: Entry) -> int:
+        path = os.path.join(self.directory, entry.name)
+        if not _is_name(entry):
             raise UnusableStore(f"{path} is no commit log file (names have 20 digits). Move it elsewhere")
-        if size != self.file_size:
+        if entry.size != self.file_size:
             raise UnusableStore(
-                f"{path} has {size} bytes, but the configured file size is {self.file_size}. Set "
+                f"{path} has {entry.size} bytes, but the configured file size is {self.file_size}. Set "
                 f"mappedFileSizeCommitLog to the size this store was written with; if only this file is "
                 f"wrong, it was cut off: restore it, or move it elsewhere if it is the last one"
             )
-        start = int(name)
+        start = int(entry.name)
         if start % self.file_size:
             raise UnusableStore(f"{path} does not start at a multiple of the file size {self.file_size}")
         return start
+
+
+def _is_name(entry: Entry) -> bool:
+    name = entry.name
+    return not entry.is_dir and len(name) == NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def touch(buffer: Buffer, begin: int, end: int) -> bool:
+    """Makes pages present and writable: 4 us each, against 10 us when the append loop meets them one by one.
+
+    The contents stay. The call holds the interpreter lock, so only small parts are asked for. False: it
+    cannot be done here.
+    """
+    if not isinstance(buffer, mmap.mmap) or sys.platform != "linux":
+        return False
+    try:
+        buffer.madvise(MADV_POPULATE_WRITE, begin, end - begin)
+    except OSError:  # a kernel before 5.14
+        return False
+    return True
 
 
 def _advise(buffer: Buffer, advice: str) -> None:

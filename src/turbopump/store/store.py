@@ -87,7 +87,7 @@ class Store:
         self._disk = disk
         self._lock = lock
         self._abort = os.path.join(config.root_dir, "abort")
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     def open(
@@ -115,13 +115,15 @@ class Store:
         crashed = self._disk.exists(self._abort)
         self.log.files.load()
         self.queues.load()
+        self.queues.heals = crashed
         saved = self._upkeep.load_checkpoint()
         recovery = Recovery(
             self.log, self.queues, self.index, self._dispatcher, self.config, saved, crashed, progress
         )
         found = recovery.run()
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
-        if saved.note is None or saved.note.complete != found.end:
+        self.queues.heals = False
+        if crashed or saved.note is None or saved.note.complete != found.end:
             self._upkeep.take_checkpoint_now()
         if crashed:
             log_line.warning(
@@ -130,6 +132,7 @@ class Store:
                 found.end,
             )
         self._disk.write(self._abort, str(os.getpid()).encode())
+        self._disk.sync_dir(self.config.root_dir)
 
     # what there is
 
@@ -253,7 +256,9 @@ class Store:
         self.log.delete_first()
 
     def min_offset_changed(self) -> None:
-        self._tasks.append(asyncio.ensure_future(self._upkeep.follow_log()))
+        task = asyncio.ensure_future(self._upkeep.follow_log())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def set_disk_full(self, full: bool, ratio: float) -> None:
         if full:
@@ -266,7 +271,7 @@ class Store:
     async def start(self) -> None:
         self._dispatcher.loop = asyncio.get_running_loop()
         self.flusher.start()
-        self._tasks = [*self._upkeep.start(), asyncio.create_task(self.retention.run())]
+        self._tasks = {*self._upkeep.start(), asyncio.create_task(self.retention.run())}
 
     async def close(self) -> None:
         """Refuses what comes, brings everything to the medium, and removes `abort` when that went well."""

@@ -21,7 +21,7 @@ from turbopump.store.dispatch import Dispatcher
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Durability, Flusher
 from turbopump.store.index import Index
-from turbopump.store.queues import ConsumeQueues
+from turbopump.store.queues import ConsumeQueues, ToSync
 
 QUEUES_PER_SLICE = 64
 KEYS_PER_SLICE = 1024
@@ -131,14 +131,14 @@ class Upkeep:
             return
         if self._index is not None:
             self._index.publish()
-        paths = self._queues.take_to_sync()
+        to_sync = self._queues.take_to_sync()
         try:
-            index_state = await self._workers.run(self._sync_derived, paths)
+            index_state = await self._workers.run(self._sync_derived, to_sync)
             queues = self._queues.count
             saved = self._checkpoint(complete, last_record, timestamp, index_state, queues)
             await self._workers.run(checkpoints.save, self._disk, self._path, saved)
         except OSError as error:
-            self._queues.to_sync |= paths
+            self._queues.put_back(to_sync)
             log_line.error("no checkpoint could be taken, will try again: %s", error)
             return
         self._saved = saved
@@ -180,16 +180,8 @@ class Upkeep:
             self._saved = replace(self._saved, note=replace(self._saved.note, queues=count))
             checkpoints.save(self._disk, self._path, self._saved)
 
-    def _sync_derived(self, paths: set[str]) -> tuple[int, int]:
-        for path in paths:
-            try:
-                file = self._disk.open_plain(path)
-            except FileNotFoundError:  # deleted in the meantime
-                continue
-            try:
-                file.sync()
-            finally:
-                file.close()
+    def _sync_derived(self, to_sync: ToSync) -> tuple[int, int]:
+        to_sync.sync(self._disk)
         return self._index.sync() if self._index is not None else (0, 0)
 
     def _checkpoint(
