@@ -4,6 +4,7 @@ Requests that the other side sends on such a connection go to the router given h
 """
 
 import asyncio
+import contextlib
 import logging
 
 from turbopump.protocol.command import Command
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
+CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
 
 
 class Client:
@@ -38,6 +40,7 @@ class Client:
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self._closed = False
+        self._all_closed = asyncio.Event()
 
     async def call(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
         """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
@@ -79,6 +82,13 @@ class Client:
         await asyncio.gather(*dials, return_exceptions=True)
         for connection in list(self._connections.values()):
             connection.close()
+        if self._connections:
+            self._all_closed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._all_closed.wait()
+        for connection in list(self._connections.values()):
+            connection.abort()
         await self._router.close()
 
     async def _dial(self, address: str) -> Connection:
@@ -96,6 +106,8 @@ class Client:
     def _forget(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:
             del self._connections[address]
+        if not self._connections:
+            self._all_closed.set()
 
 
 def split_address(address: str) -> tuple[str, int]:

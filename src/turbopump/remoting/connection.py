@@ -175,10 +175,9 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Ends the connection after what is written has been sent."""
-        if not self.is_closing:
-            self.is_closing = True
-            if self._transport is not None:
-                self._transport.close()
+        self.is_closing = True
+        if self._collected is None and self._transport is not None:  # else at the end of the event
+            self._transport.close()
 
     def abort(self) -> None:
         """Ends the connection at once, unsent output and all."""
@@ -282,7 +281,7 @@ class Connection(asyncio.Protocol):
                 self._send(b"".join(collected) if len(collected) > 1 else collected[0])
             if self.saturated or self._deferred or not self._reading:
                 self._settle()
-            if self._draining and not self.in_flight:
+            if self.is_closing or (self._draining and not self.in_flight):
                 self.close()
 
     def _send(self, data: bytes) -> None:

@@ -90,9 +90,7 @@ def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
         return _bad_request()
     method = words[0]
     if method not in (b"GET", b"HEAD"):
-        return _pack(
-            HTTPStatus.METHOD_NOT_ALLOWED, TEXT, b"GET or HEAD\n", extra="Allow: GET, HEAD\r\n"
-        )
+        return _pack(HTTPStatus.METHOD_NOT_ALLOWED, TEXT, b"GET or HEAD\n", extra="Allow: GET, HEAD\r\n")
     page = pages.get(words[1].split(b"?", 1)[0].decode("latin-1"))
     if page is None:
         status, kind, body = int(HTTPStatus.NOT_FOUND), TEXT, b"not found\n"

@@ -112,8 +112,10 @@ class _Accepted(Connection):
         self._server.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        super().connection_lost(error)
-        self._server._lost(self)
+        try:
+            super().connection_lost(error)
+        finally:
+            self._server._lost(self)
 
 
 class _Refusal(asyncio.Protocol):

@@ -30,6 +30,7 @@ class RecordingTransport(asyncio.Transport):
         self.protocol: Connection | None = None
 
     def write(self, data: Any) -> None:
+        assert not self.is_closing(), "written after the end"
         self.writes.append(bytes(data))
         if self.reader_is_stuck:
             was_full = self.buffered > self.high

@@ -118,12 +118,15 @@ def test_tls_is_named_in_the_log_and_closed(caplog: pytest.LogCaptureFixture) ->
 
 
 @virtual
-async def test_an_unreadable_header_closes_the_connection() -> None:
+async def test_an_unreadable_header_closes_the_connection_after_the_answers_before_it() -> None:
     def serve(connection: Connection, frames: list[Frame]) -> None:
+        connection.write(b"answer")
+        assert not transport.closed
         raise BrokenFrame("no JSON")
 
     connection, transport = connected(serve)
     connection.data_received(asked(1))
+    assert transport.writes == [b"answer"]
     assert transport.closed
 
 
