@@ -1,0 +1,162 @@
+"""Apache's jars and the Go client, fetched by Maven and Go as configured on this machine.
+
+Everything is kept below one cache directory and made once: `jars` by `mvn dependency:copy-dependencies`, our Java programs
+by `javac` against the jars of one client version, our Go program by `go build`. What cannot be had is `Missing`, with a reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CACHE = Path(os.environ.get("TURBOPUMP_INTEROP_CACHE") or HERE.parents[1] / ".cache" / "interop")
+
+SERVERS = ("4.9.7", "5.5.0")
+JAVA_CLIENTS = ("4.5.1", "4.9.8", "5.5.0")
+TOOLS = ("4.9.8", "5.5.0")
+
+# Programs of ours that need what a client version does not have yet.
+LATER_THAN = {"4.5.1": ("LitePulling.java",)}
+
+FETCH_TIMEOUT_S = 600
+
+# Netty 4.0 and the memory-mapped store of the servers reach into these packages; later Java versions must be told.
+OPEN_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
+JAVA_OPTIONS = (
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPEN_PACKAGES),
+    *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch")),
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",  # the programs live for seconds: the second compiler would only heat the machine
+)
+
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>interop</groupId>
+  <artifactId>classpath</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+DEPENDENCY = """
+    <dependency>
+      <groupId>org.apache.rocketmq</groupId>
+      <artifactId>rocketmq-{name}</artifactId>
+      <version>{version}</version>
+    </dependency>
+"""
+
+
+class Missing(Exception):
+    """A tool or an artifact that this machine does not give us."""
+
+
+def server_jars(version: str) -> str:
+    return _jars("server", version, ("namesrv", "broker"))
+
+
+def client_jars(version: str) -> str:
+    return _jars("client", version, ("client",))
+
+
+def tools_jars(version: str) -> str:
+    return _jars("tools", version, ("tools",))
+
+
+@cache
+def java_programs(version: str) -> str:
+    """The class path that runs `Scenarios` and `Census` with the Java client of that version."""
+    what = f"Java client {version}"
+    jars = client_jars(version)
+    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in LATER_THAN.get(version, ())]
+    compiler = tool("javac", what)
+
+    def compile_into(directory: Path) -> None:
+        options = ["-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(directory)]
+        _run([compiler, *options, *map(str, sources)])
+
+    classes = _made_once(f"classes-{version}-{_fingerprint(sources)}", compile_into)
+    return f"{classes}{os.pathsep}{jars}"
+
+
+@cache
+def go_program() -> Path:
+    what = "Go client"
+    go = tool("go", what)
+    source = HERE / "go"
+    files = sorted(path for path in source.iterdir() if path.is_file())
+
+    def build_into(directory: Path) -> None:
+        _fetch([go, "mod", "download"], what, cwd=source)
+        _run([go, "build", "-mod=readonly", "-o", str(directory / "scenarios"), "."], cwd=source)
+
+    return _made_once(f"go-{_fingerprint(files)}", build_into) / "scenarios"
+
+
+def tool(name: str, what: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise Missing(f"{what}: {name} not found")
+    return path
+
+
+@cache
+def _jars(kind: str, version: str, names: tuple[str, ...]) -> str:
+    what = f"Java {kind} {version}"
+    maven = tool("mvn", what)
+
+    def copy_into(directory: Path) -> None:
+        dependencies = "".join(DEPENDENCY.format(name=name, version=version) for name in names)
+        pom = directory / "pom.xml"
+        pom.write_text(POM.format(dependencies=dependencies))
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory / 'lib'}"]
+        _fetch([maven, "-B", "-q", "-f", str(pom), *goal], what)
+
+    return str(_made_once(f"{kind}-{version}", copy_into) / "lib" / "*")
+
+
+def _made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A directory of the cache; it appears whole or not at all, also when two runs want it at once."""
+    target = CACHE / name
+    if target.is_dir():
+        return target
+    CACHE.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=CACHE))
+    try:
+        make(draft)
+        try:
+            draft.rename(target)
+        except OSError:
+            if not target.is_dir():  # otherwise another run was faster
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def _fingerprint(files: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _fetch(command: list[str], what: str, cwd: Path | None = None) -> None:
+    try:
+        _run(command, cwd)
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        raise Missing(f"{what}: {error}") from None
+
+
+def _run(command: list[str], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{Path(command[0]).name} failed:\n{(done.stdout + done.stderr)[-4000:]}")

@@ -1,0 +1,53 @@
+"""Runs the scenario programs: one process per client version, all scenarios in it, answers as a JSON file."""
+
+from __future__ import annotations
+
+import json
+import random
+import string
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from . import artifacts, processes
+from .peers import Cluster
+
+Answers = dict[str, dict[str, Any]]
+
+TIMEOUT_S = 300
+GO = "go"
+CLIENTS = (*(f"java-{version}" for version in artifacts.JAVA_CLIENTS), GO)
+
+# The 4.5.1 client is the one whose users still send through the VIP channel, two ports below.
+VIP_CHANNEL = {"4.5.1": ("-Dcom.rocketmq.sendMessageWithVIPChannel=true",)}
+
+
+def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str] = ()) -> Answers:
+    """What the client (`java-<version>` or `go`) saw on that cluster, by scenario and step."""
+    output = work / f"{client}-on-{cluster.kind}.json"
+    arguments = [cluster.namesrv, cluster.broker_addr, prefix(), str(output), *only]
+    log = output.with_suffix(".log")
+    processes.run([*_program(client, "Scenarios", work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    answers: Answers = json.loads(output.read_text())
+    return answers
+
+
+def run_java(client: str, program: str, arguments: Sequence[str], work: Path) -> str:
+    """Another program of ours in Java; what it printed."""
+    log = work / f"{program}-{prefix()}.log"
+    processes.run([*_program(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    return log.read_text()
+
+
+def prefix() -> str:
+    """Sets the topics of this run apart; always equally long, because lengths are compared."""
+    return "R" + "".join(random.choices(string.ascii_lowercase + string.digits, k=7))
+
+
+def _program(client: str, program: str, work: Path) -> list[str]:
+    if client == GO:
+        return [str(artifacts.go_program())]
+    version = client.removeprefix("java-")
+    java = artifacts.tool("java", f"Java client {version}")
+    options = ["-Xmx512m", f"-Duser.home={work}", f"-Drocketmq.client.logRoot={work}", *VIP_CHANNEL.get(version, ())]
+    return [java, *artifacts.JAVA_OPTIONS, *options, "-cp", artifacts.java_programs(version), program]

@@ -1,0 +1,185 @@
+"""A name server and a broker, Apache's or ours, behind one face: `Cluster`.
+
+Both kinds get the same `broker.conf`, so a store directory written by one can be opened by the other. A `Place` holds what must
+stay equal over restarts on one store: the ports (records name the broker's address) and the directories.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import artifacts, processes
+
+HOST = "127.0.0.1"
+OURS = "ours"
+HEAP = ("-Xms512m", "-Xmx512m")
+
+LOGBACK = """\
+<configuration>
+  <appender name="FILE" class="ch.qos.logback.core.FileAppender">
+    <file>{log}</file>
+    <encoder><pattern>%d %p %t %logger{{0}} %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="FILE"/></root>
+</configuration>
+"""
+
+# On a busy machine these limits would answer SYSTEM_BUSY where the test wants to see the real answer.
+PATIENCE = {
+    "waitTimeMillsInSendQueue": "20000",
+    "waitTimeMillsInPullQueue": "20000",
+    "osPageCacheBusyTimeOutMills": "20000",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a cluster lives: directory and ports."""
+
+    home: Path
+    namesrv_port: int
+    broker_port: int
+
+    @property
+    def store_dir(self) -> Path:
+        return self.home / "store"
+
+    @property
+    def namesrv(self) -> str:
+        return f"{HOST}:{self.namesrv_port}"
+
+    @property
+    def broker_addr(self) -> str:
+        return f"{HOST}:{self.broker_port}"
+
+
+@dataclass
+class Cluster:
+    kind: str
+    place: Place
+    servers: list[processes.Server] = field(default_factory=list)
+
+    @property
+    def namesrv(self) -> str:
+        return self.place.namesrv
+
+    @property
+    def broker_addr(self) -> str:
+        return self.place.broker_addr
+
+    @property
+    def store_dir(self) -> Path:
+        return self.place.store_dir
+
+    def stop(self) -> None:
+        """An orderly stop, broker first."""
+        with ExitStack() as stack:
+            for server in self.servers:
+                stack.callback(server.stop)
+        self.servers.clear()
+
+    def kill(self) -> None:
+        """As kill -9."""
+        for server in reversed(self.servers):
+            server.kill()
+        self.servers.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        self.kill() if failed else self.stop()
+
+
+def place(home: Path) -> Place:
+    home.mkdir(parents=True, exist_ok=True)
+    broker_port = free_port(also=(-2, 1))
+    return Place(home, free_port(avoid=range(broker_port - 2, broker_port + 2)), broker_port)
+
+
+def start(kind: str, where: Place, conf: Mapping[str, str] | None = None) -> Cluster:
+    """`kind` is an Apache version, or OURS."""
+    cluster = Cluster(kind, where)
+    commands = _our_commands(where) if kind == OURS else _apache_commands(kind, where)
+    _write_configuration(where, conf or {})
+    env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
+    try:
+        for name, command in commands.items():
+            server = processes.Server(command, where.home / f"{name}-{kind}.log", env)
+            cluster.servers.append(server)
+            server.wait_ready()
+    except BaseException:
+        cluster.kill()
+        raise
+    return cluster
+
+
+def free_port(also: tuple[int, ...] = (), avoid: range = range(0)) -> int:
+    """A port below the ephemeral range, free together with its neighbours."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        wanted = [port + step for step in (0, *also)]
+        if not set(wanted) & set(avoid) and all(map(_is_free, wanted)):
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _write_configuration(where: Place, conf: Mapping[str, str]) -> None:
+    broker = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-a",
+        "brokerId": "0",
+        "brokerIP1": HOST,
+        "brokerIP2": HOST,
+        "listenPort": str(where.broker_port),
+        "namesrvAddr": where.namesrv,
+        "autoCreateTopicEnable": "true",
+        "enablePropertyFilter": "true",
+        "storePathRootDir": str(where.store_dir),
+        "storePathCommitLog": str(where.store_dir / "commitlog"),
+        **PATIENCE,
+        **conf,
+    }
+    _write_properties(where.home / "broker.conf", broker)
+    _write_properties(where.home / "namesrv.conf", {"listenPort": str(where.namesrv_port), "bindAddress": HOST})
+    (where.home / "conf").mkdir(exist_ok=True)
+    for name in ("namesrv", "broker", "tools"):
+        text = LOGBACK.format(log=where.home / f"{name}-logback.log")
+        (where.home / "conf" / f"logback_{name}.xml").write_text(text)
+
+
+def _write_properties(path: Path, values: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+
+
+def _apache_commands(version: str, where: Place) -> dict[str, list[str]]:
+    java = artifacts.tool("java", f"Java server {version}")
+    options = [*artifacts.JAVA_OPTIONS, *HEAP, f"-Drocketmq.home.dir={where.home}", f"-Duser.home={where.home}"]
+    run = [java, *options, "-cp", artifacts.server_jars(version)]
+    return {
+        "namesrv": [*run, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(where.home / "namesrv.conf")],
+        "broker": [*run, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(where.home / "broker.conf")],
+    }
+
+
+def _our_commands(where: Place) -> dict[str, list[str]]:
+    run = [sys.executable, "-m", "turbopump.cli.main"]
+    return {
+        "namesrv": [*run, "namesrv", "-c", str(where.home / "namesrv.conf")],
+        "broker": [*run, "broker", "-n", where.namesrv, "-c", str(where.home / "broker.conf")],
+    }

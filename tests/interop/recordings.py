@@ -1,0 +1,49 @@
+"""The answers of Apache's servers, kept in tests/compat/recorded: one file per client and server, one line per step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .artifacts import HERE
+from .clients import GO, Answers
+
+FOLDER = HERE.parent / "compat" / "recorded"
+REFERENCE = "5.5.0"  # where Apache's versions differ, we answer as this one
+
+# What `record` runs. The Go client has one recording: it looks no different to the two servers.
+PAIRS = (
+    *((client, server) for server in ("4.9.7", "5.5.0") for client in ("java-4.5.1", "java-4.9.8", "java-5.5.0")),
+    (GO, REFERENCE),
+)
+# Run again against the real server each time, so that a stale recording shows.
+LIVE_PAIRS = (("java-4.9.8", "4.9.7"), ("java-5.5.0", "5.5.0"), (GO, REFERENCE))
+
+
+def path(client: str, server: str) -> Path:
+    return FOLDER / f"{client}-on-{server}.json"
+
+
+def load(client: str, server: str) -> Answers:
+    answers: Answers = json.loads(path(client, server).read_text())
+    return answers
+
+
+def save(client: str, server: str, answers: Answers) -> Path:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    target = path(client, server)
+    target.write_text(pretty(answers))
+    return target
+
+
+def pretty(answers: Answers) -> str:
+    """A changed answer is a changed line."""
+    scenarios = []
+    for scenario, steps in answers.items():
+        lines = [f"  {_line(step)}: {_line(answer)}" for step, answer in steps.items()]
+        scenarios.append(f" {_line(scenario)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(scenarios) + "\n}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(", ", ": "))
