@@ -1,0 +1,101 @@
+"""The promises, checked against a store that has just been opened."""
+
+from collections import defaultdict
+
+from tests.simulation.model import Model, Sent
+
+from turbopump.protocol.record import BLANK, BLANK_HEAD, Record, decode, measure
+from turbopump.store.store import Store
+
+QUERY_LIMIT = 64
+
+
+def check_recovered(store: Store, model: Model, least_end: int, why: str) -> None:
+    """`least_end`: the log must not end before; `why` in words."""
+    records = read_log(store)
+    check_log(store, model, records, least_end, why)
+    model.forget_from(store.max_offset)
+    model.forget_before(store.min_offset)
+    model.synced = max(model.synced, store.flushed_offset)
+    check_queues(store, model, {record.physical_offset: record for record in records})
+    check_index(store, model)
+
+
+def read_log(store: Store) -> list[Record]:
+    """Every record from the first to the end, by the files' bytes."""
+    records = []
+    offset = store.min_offset
+    while offset < store.max_offset:
+        at = offset % store.log.file_size
+        buffer = store.log.files.mapped(offset - at).buffer
+        size = measure(buffer, at, store.log.file_size, True)
+        assert size >= 0, f"no record at {offset}, but the log ends at {store.max_offset}"
+        if size == 0:
+            assert BLANK_HEAD.unpack_from(buffer, at) == (store.log.file_size - at, BLANK), (
+                f"blank at {offset}"
+            )
+            offset += store.log.file_size - at
+            continue
+        records.append(decode(buffer, at))
+        offset += size
+    assert offset == store.max_offset, f"the last record ends at {offset}, the log at {store.max_offset}"
+    return records
+
+
+def check_log(store: Store, model: Model, records: list[Record], least_end: int, why: str) -> None:
+    first, end = store.min_offset, store.max_offset
+    assert end >= least_end, f"the log ends at {end}, but should reach {least_end} ({why})"
+    for lost in model.sent:
+        if lost.end > end and lost.on_disk:
+            raise AssertionError(
+                f"message at {lost.offset} was promised to be on disk; the log ends at {end}"
+            )
+    expected = [sent for sent in model.sent if first <= sent.offset < end]
+    found = {record.physical_offset: record for record in records}
+    for sent in expected:
+        record = found.pop(sent.offset, None)
+        assert record is not None, (
+            f"message at {sent.offset} is gone from the middle of the log ({first}..{end})"
+        )
+        assert sent.is_in(record), f"another message is at {sent.offset}: {record} instead of {sent}"
+    assert not found, f"records that were never appended, or were forgotten: {sorted(found)[:5]}"
+
+
+def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None:
+    by_queue: dict[tuple[str, int], list[Sent]] = defaultdict(list)
+    for sent in model.sent:
+        if sent.in_queue:
+            by_queue[sent.topic, sent.queue_id].append(sent)
+    for (topic, queue_id), sent in by_queue.items():
+        queue = store.find_queue(topic, queue_id)
+        assert queue is not None, f"no queue {topic}/{queue_id}"
+        name = f"{topic}/{queue_id}"
+        assert queue.max_offset == sent[-1].queue_offset + 1, (
+            f"{name} ends at {queue.max_offset}, its last message is {sent[-1].queue_offset}"
+        )
+        kept = [one for one in sent if one.offset >= model.deleted_below]
+        first = kept[0].queue_offset if kept else queue.max_offset
+        assert queue.min_offset <= first, f"{name} begins at {queue.min_offset}, should at {first}"
+        for one in sent:
+            if one.queue_offset < queue.min_offset:
+                continue
+            record = records[one.offset]
+            expected = (one.offset, one.size, one.tags_code(record.store_timestamp))
+            entry = queue.entry(one.queue_offset)
+            assert entry == expected, f"{name}[{one.queue_offset}] is {entry}, should be {expected}"
+        assert queue.next_offset == queue.max_offset, f"{name} goes on at {queue.next_offset}"
+
+
+def check_index(store: Store, model: Model) -> None:
+    expected: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for sent in model.sent:
+        if sent.offset >= model.deleted_below:
+            for key in sent.keys:
+                expected[sent.topic, key].add(sent.offset)
+    for (topic, key), offsets in expected.items():
+        result = store.query(topic, key, 0, 1 << 62, QUERY_LIMIT)
+        found = [decode(record).physical_offset for record in result.records]
+        newest = sorted(offsets)[-QUERY_LIMIT:]
+        assert [offset for offset in found if offset >= model.deleted_below] == newest, (
+            f"{topic}#{key} is found at {found}, should be at {newest}"
+        )

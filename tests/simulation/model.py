@@ -1,0 +1,76 @@
+"""What the outside knows: every message it handed over, where it was told that is, and what was promised."""
+
+from dataclasses import dataclass, field
+
+from turbopump.protocol import properties as props
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
+
+
+@dataclass(slots=True)
+class Sent:
+    offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    body: bytes
+    properties: bytes
+    sys_flag: int
+    delay_ms: int = -1
+    on_disk: bool = False  # the store said so
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
+
+    @property
+    def in_queue(self) -> bool:
+        return self.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
+
+    @property
+    def keys(self) -> list[str]:
+        if self.sys_flag & TRANSACTION_MASK == ROLLBACK:
+            return []
+        found = [props.find(self.properties, props.UNIQUE_KEY) or ""]
+        found += (props.find(self.properties, props.KEYS) or "").split(" ")
+        return [key for key in found if key]
+
+    def tags_code(self, store_timestamp: int) -> int:
+        if self.delay_ms >= 0:
+            return store_timestamp + self.delay_ms
+        tag = props.find(self.properties, props.TAGS)
+        return java_hash(tag) if tag else 0
+
+    def is_in(self, record: Record) -> bool:
+        return (
+            record.physical_offset == self.offset
+            and record.size == self.size
+            and record.topic == self.topic
+            and record.queue_id == self.queue_id
+            and record.queue_offset == self.queue_offset
+            and record.body == self.body
+            and record.properties == self.properties
+            and record.sys_flag & ~0x30 == self.sys_flag
+        )
+
+
+@dataclass(slots=True)
+class Model:
+    """`sent` is in log order. What a recovery did not find is forgotten, and must never come back."""
+
+    sent: list[Sent] = field(default_factory=list)
+    synced: int = 0  # the store said that everything below is on the medium
+    deleted_below: int = 0  # files before this were deleted; a crash may bring some of them back
+    disk_failures: int = 0
+
+    def end(self) -> int:
+        return self.sent[-1].end if self.sent else 0
+
+    def forget_from(self, offset: int) -> None:
+        while self.sent and self.sent[-1].offset >= offset:
+            self.sent.pop()
+
+    def forget_before(self, offset: int) -> None:
+        self.sent = [sent for sent in self.sent if sent.offset >= offset]

@@ -1,0 +1,317 @@
+"""One seed's world: a machine with a disk, a clock and a store, a sender, and misfortune."""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+from tests.simulation.checks import check_recovered
+from tests.simulation.model import Model, Sent
+
+from turbopump.protocol import properties as props
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.sysflag import COMMIT, PREPARED, ROLLBACK
+from turbopump.store.config import StoreConfig
+from turbopump.store.store import ConsumeQueue, Draft, Durability, Store
+from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+ROOT = "/store"
+TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
+ANSWER_S = 30.0  # nobody waits longer for a word about his message
+PATIENCE_S = 20.0  # so long after the last fault the store accepts messages again
+
+log = logging.getLogger(__name__)
+
+
+class JumpingClock(VirtualClock):
+    """The wall clock may be set; the monotonic one goes on."""
+
+    jump_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.jump_ms
+
+
+def run(seed: int) -> None:
+    """Raises AssertionError when a promise was broken."""
+    run_virtual(World(seed).run())
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.config = self._any_config()
+        self.model = Model()
+        self.lives = self.chance.randint(2, 6)
+        self.serial = 0
+        self.waiting: dict[int, float] = {}  # who waits for a word about his message, since when
+        self.surprises: list[BaseException] = []
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._note_surprise)
+        self.clock = JumpingClock()
+        self.disk = SimulatedDisk(self.chance, self.clock)
+        log.info("%s", self.config)
+        least_end, why = 0, "nothing was promised"
+        for _ in range(self.lives):
+            store = await self._open(least_end, why)
+            least_end, why = await self._live(store)
+        self.disk.cut_power_after(None)
+        store = await self._open(least_end, why)
+        await store.close()
+        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+
+    async def _open(self, least_end: int, why: str) -> Store:
+        """Starts the store, perhaps after the machine failed during some starts before."""
+        for attempt in range(10):
+            if attempt < 5 and self.chance.random() < 0.3:
+                self.disk.cut_power_after(self.chance.randint(0, 200))
+            workers = SimulatedWorkers(self.disk)
+            self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+            try:
+                store = Store.open(self.config, self.disk, self.clock, workers)
+            except PowerCut:
+                survival = self._any_survival()
+                log.info("crash during the start: %s", survival.name)
+                self.disk = self.disk.crash(survival)
+                continue
+            self.disk.cut_power_after(None)
+            log.info("opened: %d..%d", store.min_offset, store.max_offset)
+            check_recovered(store, self.model, least_end, why)
+            self.workers = workers
+            if self.chance.random() < 0.5:
+                store.flusher.inline, store.flusher._typical_s = False, 1.0
+            return store
+        raise AssertionError("the store does not come up")
+
+    async def _live(self, store: Store) -> tuple[int, str]:
+        """One life of the process. Returns where the log must reach at least after it, and why."""
+        await store.start()
+        if self.chance.random() < 0.3:
+            self.disk.cut_power_after(self.chance.randint(0, 500))
+        actions = self._any_mood()
+        for _ in range(self.chance.randint(0, 60)):
+            with contextlib.suppress(PowerCut):
+                await self.chance.choices(*actions)[0](store)
+            self._check_waiting()
+            if self.disk.is_off:
+                return await self._power_fails(store)
+        if self.chance.random() < 0.6:
+            return await self._power_fails(store)
+        return await self._stop(store)
+
+    def _any_mood(self) -> tuple[list[Callable[[Store], Any]], list[int]]:
+        """What may happen in this life, and how often."""
+        usual = {self.append: 10, self.wait: 6}
+        unusual = {
+            self.wait_long: 1,
+            self.set_clock: 1,
+            self.fail_a_sync: 1,
+            self.stall: 1,
+            self.fill_disk: 1,
+            self.delete_files: 2,
+            self.query: 1,
+        }
+        weights = usual | {what: often for what, often in unusual.items() if self.chance.random() < 0.4}
+        return list(weights), list(weights.values())
+
+    # --- ends of a life ---
+
+    async def _power_fails(self, store: Store) -> tuple[int, str]:
+        survival = self._any_survival()
+        end, committed, synced = store.max_offset, store.committed_offset, store.flushed_offset
+        log.info("crash: %s, log %d..%d synced %d", survival.name, store.min_offset, end, synced)
+        was_off = self.disk.is_off
+        self.disk = self.disk.crash(survival)
+        await _end_tasks()
+        self.waiting.clear()
+        if survival is Survival.KEPT and not was_off:
+            return committed, "the process was killed, the machine was not"
+        return max(synced, self.model.synced), "this was synced"
+
+    async def _stop(self, store: Store) -> tuple[int, str]:
+        failures = self.model.disk_failures
+        await self._recover_from_faults(store)
+        self.disk.cut_power_after(self.chance.randint(0, 60) if self.chance.random() < 0.3 else None)
+        end = store.max_offset
+        with contextlib.suppress(PowerCut):
+            await store.close()
+        if self.disk.is_off:
+            return await self._power_fails(store)
+        self.disk.cut_power_after(None)
+        log.info("closed at %d", end)
+        assert self.disk.exists(f"{ROOT}/abort") is False or failures, "a clean stop left its abort file"
+        if self.chance.random() < 0.5:
+            self.disk = self.disk.crash(self._any_survival())
+        self.waiting.clear()
+        return end, "the store was closed"
+
+    async def _recover_from_faults(self, store: Store) -> None:
+        """No new misfortune: all who wait get a word, and messages are accepted again."""
+        self.disk._syncs_to_fail.clear()
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        await asyncio.sleep(ANSWER_S + PATIENCE_S)
+        if self.disk.is_off:
+            return
+        self._check_waiting()
+        assert not self.waiting, "some were never told what became of their messages"
+        assert store.writable is None, f"still refused long after the last fault: {store.writable}"
+
+    # --- what may happen ---
+
+    async def append(self, store: Store) -> None:
+        drafts = [self._any_draft(store) for _ in range(self.chance.choice([1, 1, 2, 5, 20]))]
+        try:
+            appended = store.append(drafts, together=len(drafts) > 1 and self.chance.random() < 0.3)
+        except Refused as refused:
+            log.info("refused: %s", refused)
+            return
+        sent = [
+            Sent(
+                offset, size, draft.queue.topic, draft.queue.queue_id, queue_offset, draft.body,
+                draft.properties, draft.sys_flag, draft.delay_ms,
+            )
+            for draft, (offset, queue_offset, size) in zip(drafts, appended, strict=True)
+        ]  # fmt: skip
+        log.info("appended %d: %d..%d", len(sent), sent[0].offset, sent[-1].end)
+        self.model.sent += sent
+        if self.chance.random() < 0.7:
+            self._await_disk(store, sent)
+
+    def _await_disk(self, store: Store, sent: list[Sent]) -> None:
+        self.serial += 1
+        number = self.serial
+        self.waiting[number] = self.clock.monotonic()
+
+        def done(durability: Durability) -> None:
+            log.info("%d..%d: %s", sent[0].offset, sent[-1].end, durability.value)
+            if store.flusher._log is not store.log or self.disk.is_off:
+                return
+            assert number in self.waiting, "told twice what became of a message"
+            del self.waiting[number]
+            if durability is Durability.DISK:
+                for one in sent:
+                    one.on_disk = True
+
+        store.durable(sent[-1].end, done)
+
+    async def wait(self, store: Store) -> None:
+        await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01, 0.3, 2]))
+
+    async def wait_long(self, store: Store) -> None:
+        await asyncio.sleep(self.chance.uniform(5, 100))
+
+    async def set_clock(self, store: Store) -> None:
+        self.clock.jump_ms += round(self.chance.choice([-1, 1]) * 10 ** self.chance.uniform(1, 8))
+        log.info("clock set by %d ms in all", self.clock.jump_ms)
+
+    async def fail_a_sync(self, store: Store) -> None:
+        part = self.chance.choice(["", "commitlog", "commitlog", "consumequeue", "index", "checkpoint"])
+        self.model.disk_failures += 1
+        self.disk.fail_sync(self.chance.randint(0, 3), part)
+        log.info("a sync will fail: %s", part or "any")
+
+    async def stall(self, store: Store) -> None:
+        self.workers.stall(self.chance.choice([0.5, 3, 20]))
+
+    async def fill_disk(self, store: Store) -> None:
+        if self.chance.random() < 0.5:
+            self.disk.used_ratio = self.chance.choice([0.5, 0.8, 0.95])
+        else:
+            self.disk.capacity = self.disk._used() + self.chance.choice([0, 1000, 100_000])
+        self.model.disk_failures += 1
+        log.info("disk: %s used, %d bytes left", self.disk.used_ratio, self.disk.capacity - self.disk._used())
+
+    async def delete_files(self, store: Store) -> None:
+        self.disk.used_ratio = 0.88
+        try:
+            await store.retention.round()
+        finally:
+            self.disk.used_ratio = 0.5
+            self.model.deleted_below = max(self.model.deleted_below, store.min_offset)
+        log.info("deleted: the log begins at %d", store.min_offset)
+
+    async def query(self, store: Store) -> None:
+        if self.model.sent:
+            sent = self.chance.choice(self.model.sent)
+            for key in sent.keys[:1]:
+                store.query(sent.topic, key, 0, 1 << 62, 32)
+
+    # --- chance ---
+
+    def _any_config(self) -> StoreConfig:
+        chance = self.chance
+        slots, items = chance.choice([(20, 15), (50, 60), (300, 500)])
+        return StoreConfig(
+            root_dir=ROOT,
+            commit_log_file_size=chance.choice([4096, 10_000, 32_768]),
+            consume_queue_file_size=chance.choice([100, 400, 2_000]),
+            index_slots=slots,
+            index_items=items,
+            index_enabled=chance.random() < 0.9,
+            flush_disk_type=chance.choice(["SYNC_FLUSH", "ASYNC_FLUSH"]),
+            transient_pool=chance.random() < 0.3,
+            flush_least_pages=chance.choice([0, 4]),
+            checkpoint_interval_ms=chance.choice([500, 2_000, 10_000]),
+            open_log_files=chance.choice([2, 64]),
+            open_queue_files=chance.choice([2, 512]),
+        )
+
+    def _any_draft(self, store: Store) -> Draft:
+        chance = self.chance
+        self.serial += 1
+        pairs = {props.UNIQUE_KEY: f"ID{self.serial:06d}"} if chance.random() < 0.9 else {}
+        if chance.random() < 0.4:
+            pairs[props.KEYS] = " ".join(f"k{chance.randint(0, 20)}" for _ in range(chance.randint(1, 3)))
+        if chance.random() < 0.4:
+            pairs[props.TAGS] = chance.choice(["a", "b", "größe"])
+        queue, delay_ms = self._any_queue(store, pairs)
+        body = chance.randbytes(chance.choice([0, 10, 100, 1000, 3000]))
+        return Draft(
+            queue=queue,
+            body=body,
+            properties=props.pack(pairs).encode(),
+            flag=chance.randint(0, 3),
+            sys_flag=chance.choice([0] * 12 + [PREPARED, ROLLBACK, COMMIT]) if delay_ms < 0 else 0,
+            born_timestamp=self.clock.now_ms(),
+            born_host=bytes(chance.choice([8, 8, 8, 20])),
+            tags_code=java_hash(pairs.get(props.TAGS, "")),
+            unique_key=pairs.get(props.UNIQUE_KEY, ""),
+            keys=pairs.get(props.KEYS, ""),
+            delay_ms=delay_ms,
+        )
+
+    def _any_queue(self, store: Store, pairs: dict[str, str]) -> tuple[ConsumeQueue, int]:
+        if self.chance.random() < 0.05:
+            level = self.chance.randint(1, 18)
+            pairs[props.DELAY] = str(level)
+            return store.queue(SCHEDULE_TOPIC, level - 1), store.delays.delay_ms(level)
+        return store.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2)), -1
+
+    def _any_survival(self) -> Survival:
+        return self.chance.choice(list(Survival))
+
+    # --- watching ---
+
+    def _check_waiting(self) -> None:
+        now = self.clock.monotonic()
+        late = [number for number, since in self.waiting.items() if now - since > ANSWER_S + PATIENCE_S]
+        assert not late or self.disk.is_off, f"no word about {len(late)} messages for {ANSWER_S:.0f} s"
+
+    def _note_surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        exception = context.get("exception")
+        if not isinstance(exception, PowerCut):
+            self.surprises.append(exception or RuntimeError(context["message"]))
+
+
+async def _end_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
