@@ -321,10 +321,10 @@ class Routes:
             return
         is_full = len(registration.topics) != 1
         if self.delete_topic_with_registration and is_full and not registration.mappings:
-            gone = [topic for topic, queues in self._topics.items() if broker.name in queues]
-            for topic in gone:
-                if topic not in registration.topics:
-                    self._drop_queues(topic, broker.name)
+            held = [topic for topic, queues in self._topics.items() if broker.name in queues]
+            for gone in held:
+                if gone not in registration.topics:
+                    self._drop_queues(gone, broker.name)
         known = self.version_of(registration.cluster, registration.address)
         changed = first or known != registration.version
         mask = ~PERM_WRITE if not is_master and broker.acting_master else ~0
