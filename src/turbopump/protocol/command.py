@@ -197,7 +197,12 @@ def _ext(value: Any) -> dict[str, str] | None:
 
 
 def _plain_text(value: Any) -> str:
-    return value if isinstance(value, str) else _JSON_ENCODER.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    try:
+        return _JSON_ENCODER.encode(value).decode()
+    except (OverflowError, RecursionError) as error:
+        raise BrokenFrame(f"unreadable value in a header: {error}") from None
 
 
 # --- binary ---------------------------------------------------------------------------------------

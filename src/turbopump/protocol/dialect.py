@@ -31,6 +31,15 @@ _OBJECT_KEY = re.compile(rb"(\{[^{}]*\})(?=\s*:)")
 _to_json = msgspec.json.Encoder().encode
 
 
+class AsObject:
+    """A value that is no struct but is written as an object, and may be a key."""
+
+    __slots__ = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
 def loads(data: bytes, limit: int = MAX_TEXT) -> Any:
     """The value, with every key a str."""
     try:
@@ -105,7 +114,7 @@ def _with_object_keys_as_strings(pieces: list[bytes], strings: list[bytes]) -> t
 def _key_as_string(key: bytes) -> bytes:
     try:
         return _to_json(_to_json(msgspec.json.decode(key)).decode())
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise BrokenBody(f"unreadable object key: {error}") from None
 
 
@@ -161,6 +170,8 @@ def _pairs(value: Any) -> Iterable[tuple[str, Any]] | None:
             for wire_name, name in names
             if (item := getattr(value, name)) is not None
         ]
+    if isinstance(value, AsObject):
+        value = value.to_wire()
     if isinstance(value, dict):
         return [(_key(key), item) for key, item in value.items() if item is not None]
     return None
