@@ -1,7 +1,8 @@
 """Apache's jars and the Go client, fetched by Maven and Go as configured on this machine.
 
-Everything is kept below one cache directory and made once: `jars` by `mvn dependency:copy-dependencies`, our Java programs
-by `javac` against the jars of one client version, our Go program by `go build`. What cannot be had is `Missing`, with a reason.
+Everything is kept below one cache directory and made once: jars by `mvn dependency:copy-dependencies`, our
+Java programs by `javac` against the jars of one client version, our Go program by `go build`. What cannot
+be had is `Missing`, with a reason.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ LATER_THAN = {"4.5.1": ("LitePulling.java",)}
 
 FETCH_TIMEOUT_S = 600
 
-# Netty 4.0 and the memory-mapped store of the servers reach into these packages; later Java versions must be told.
+# Netty and the memory-mapped store of the servers reach into these packages; Java since 16 must be told.
 OPEN_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
 JAVA_OPTIONS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPEN_PACKAGES),
     *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch")),
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # the programs live for seconds: the second compiler would only heat the machine
+    "-XX:TieredStopAtLevel=1",  # the programs live for seconds: a second compiler would only heat the machine
 )
 
 POM = """\
@@ -76,7 +77,8 @@ def java_programs(version: str) -> str:
     """The class path that runs `Scenarios` and `Census` with the Java client of that version."""
     what = f"Java client {version}"
     jars = client_jars(version)
-    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in LATER_THAN.get(version, ())]
+    later = LATER_THAN.get(version, ())
+    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in later]
     compiler = tool("javac", what)
 
     def compile_into(directory: Path) -> None:
@@ -117,8 +119,8 @@ def _jars(kind: str, version: str, names: tuple[str, ...]) -> str:
         dependencies = "".join(DEPENDENCY.format(name=name, version=version) for name in names)
         pom = directory / "pom.xml"
         pom.write_text(POM.format(dependencies=dependencies))
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory / 'lib'}"]
-        _fetch([maven, "-B", "-q", "-f", str(pom), *goal], what)
+        options = ["-DincludeScope=runtime", f"-DoutputDirectory={directory / 'lib'}"]
+        _fetch([maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", *options], what)
 
     return str(_made_once(f"{kind}-{version}", copy_into) / "lib" / "*")
 
@@ -157,6 +159,6 @@ def _fetch(command: list[str], what: str, cwd: Path | None = None) -> None:
 
 
 def _run(command: list[str], cwd: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
     if done.returncode != 0:
         raise RuntimeError(f"{Path(command[0]).name} failed:\n{(done.stdout + done.stderr)[-4000:]}")

@@ -49,5 +49,6 @@ def _program(client: str, program: str, work: Path) -> list[str]:
         return [str(artifacts.go_program())]
     version = client.removeprefix("java-")
     java = artifacts.tool("java", f"Java client {version}")
-    options = ["-Xmx512m", f"-Duser.home={work}", f"-Drocketmq.client.logRoot={work}", *VIP_CHANNEL.get(version, ())]
-    return [java, *artifacts.JAVA_OPTIONS, *options, "-cp", artifacts.java_programs(version), program]
+    options = ["-Xmx512m", *VIP_CHANNEL.get(version, ())]
+    homes = [f"-Duser.home={work}", f"-Drocketmq.client.logRoot={work}"]
+    return [java, *artifacts.JAVA_OPTIONS, *options, *homes, "-cp", artifacts.java_programs(version), program]

@@ -1,6 +1,7 @@
 """Two sets of answers, difference by difference.
 
-A broker that answered with the text of a Java exception was recorded as `<exception>`: any words are as good, the code counts.
+A broker that answered with the text of a Java exception was recorded as `<exception>`: any words are as
+good, the code counts.
 """
 
 from __future__ import annotations

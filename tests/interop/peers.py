@@ -1,7 +1,8 @@
 """A name server and a broker, Apache's or ours, behind one face: `Cluster`.
 
-Both kinds get the same `broker.conf`, so a store directory written by one can be opened by the other. A `Place` holds what must
-stay equal over restarts on one store: the ports (records name the broker's address) and the directories.
+Both kinds get the same `broker.conf`, so a store directory written by one can be opened by the other. A
+`Place` holds what must stay equal over restarts on one store: the directories, and the ports, because
+records name the broker's address.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ def _write_configuration(where: Place, conf: Mapping[str, str]) -> None:
         **conf,
     }
     _write_properties(where.home / "broker.conf", broker)
-    _write_properties(where.home / "namesrv.conf", {"listenPort": str(where.namesrv_port), "bindAddress": HOST})
+    namesrv = {"listenPort": str(where.namesrv_port), "bindAddress": HOST}
+    _write_properties(where.home / "namesrv.conf", namesrv)
     (where.home / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker", "tools"):
         text = LOGBACK.format(log=where.home / f"{name}-logback.log")
@@ -169,11 +171,12 @@ def _write_properties(path: Path, values: Mapping[str, str]) -> None:
 
 def _apache_commands(version: str, where: Place) -> dict[str, list[str]]:
     java = artifacts.tool("java", f"Java server {version}")
-    options = [*artifacts.JAVA_OPTIONS, *HEAP, f"-Drocketmq.home.dir={where.home}", f"-Duser.home={where.home}"]
-    run = [java, *options, "-cp", artifacts.server_jars(version)]
+    homes = [f"-Drocketmq.home.dir={where.home}", f"-Duser.home={where.home}"]
+    run = [java, *artifacts.JAVA_OPTIONS, *HEAP, *homes, "-cp", artifacts.server_jars(version)]
+    package = "org.apache.rocketmq"
     return {
-        "namesrv": [*run, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(where.home / "namesrv.conf")],
-        "broker": [*run, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(where.home / "broker.conf")],
+        "namesrv": [*run, f"{package}.namesrv.NamesrvStartup", "-c", str(where.home / "namesrv.conf")],
+        "broker": [*run, f"{package}.broker.BrokerStartup", "-c", str(where.home / "broker.conf")],
     }
 
 

@@ -1,4 +1,4 @@
-"""Child processes that never outlive us: each has its own session and log, and is killed with all it started."""
+"""Child processes that never outlive us: each has its own session and log, and dies with all it started."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ class Server:
         deadline = time.monotonic() + READY_TIMEOUT_S
         while text not in self._said():
             if self._process.poll() is not None:
-                raise RuntimeError(f"the server ended ({self._process.returncode}) before it was ready:\n{self.tail()}")
+                raise RuntimeError(
+                    f"ended with {self._process.returncode} before it was ready:\n{self.tail()}"
+                )
             if time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(f"the server was not ready after {READY_TIMEOUT_S} s:\n{self.tail()}")
+                raise RuntimeError(f"not ready after {READY_TIMEOUT_S} s:\n{self.tail()}")
             time.sleep(POLL_S)
 
     def stop(self) -> None:
@@ -47,7 +49,7 @@ class Server:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise RuntimeError(f"the server did not stop within {STOP_TIMEOUT_S} s:\n{self.tail()}") from None
+            raise RuntimeError(f"did not stop within {STOP_TIMEOUT_S} s:\n{self.tail()}") from None
         self.kill()
 
     def kill(self) -> None:

@@ -1,4 +1,7 @@
-"""`python -m tests.interop.record [CLIENT-on-SERVER ...]`: asks Apache's servers again and rewrites tests/compat/recorded."""
+"""Asks Apache's servers again and rewrites tests/compat/recorded.
+
+Usage: python -m tests.interop.record [CLIENT-on-SERVER ...]
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The answers of Apache's servers, kept in tests/compat/recorded: one file per client and server, one line per step."""
+"""The answers of Apache's servers in tests/compat/recorded: a file per client and server, a line per step."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from .artifacts import HERE
+from .artifacts import HERE, JAVA_CLIENTS, SERVERS
 from .clients import GO, Answers
 
 FOLDER = HERE.parent / "compat" / "recorded"
@@ -13,7 +13,7 @@ REFERENCE = "5.5.0"  # where Apache's versions differ, we answer as this one
 
 # What `record` runs. The Go client has one recording: it looks no different to the two servers.
 PAIRS = (
-    *((client, server) for server in ("4.9.7", "5.5.0") for client in ("java-4.5.1", "java-4.9.8", "java-5.5.0")),
+    *((f"java-{client}", server) for server in SERVERS for client in JAVA_CLIENTS),
     (GO, REFERENCE),
 )
 # Run again against the real server each time, so that a stale recording shows.
