@@ -1,0 +1,141 @@
+"""What the broker's unit tests share: a clock to set by hand, and a bench of handlers that one can ask."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from tests.unit.remoting.kit import RecordingTransport, commands, connected, turn
+
+from turbopump.broker.admin.configuration import ConfigurationRequests
+from turbopump.broker.admin.connections import ConnectionRequests
+from turbopump.broker.admin.groups import GroupRequests
+from turbopump.broker.admin.runtime import RuntimeRequests
+from turbopump.broker.admin.topics import TopicRequests
+from turbopump.broker.clients import Clients
+from turbopump.broker.config import BrokerConfig, load
+from turbopump.broker.groups import Groups
+from turbopump.broker.members import Members
+from turbopump.broker.offsets import OffsetRequests, Offsets
+from turbopump.broker.query import Queries
+from turbopump.broker.topics import Topics
+from turbopump.broker.traffic import Traffic
+from turbopump.protocol import properties
+from turbopump.protocol.command import Command, encode
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.ids import pack_host
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Router
+from turbopump.runtime.chance import Chance
+from turbopump.store.config import StoreConfig
+from turbopump.store.store import Draft, Store
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock
+
+LOG = logging.getLogger("turbopump.broker.test")
+HOST = pack_host("127.0.0.1", 30911)
+
+SMALL_STORE = StoreConfig(
+    root_dir="/store",
+    commit_log_file_size=1 << 20,
+    consume_queue_file_size=2000,
+    index_slots=100,
+    index_items=1000,
+)
+
+
+class HandClock:
+    """Stands still until it is set."""
+
+    def __init__(self, now_ms: int = 1_794_732_388_000) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic(self) -> float:
+        return self.ms / 1000
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError("nobody sleeps here")
+
+
+class Bench:
+    """Tables, handlers and a small store in memory, behind a router. Lives in a virtual loop."""
+
+    def __init__(self, conf: str = "") -> None:
+        self.config: BrokerConfig = load("brokerName=broker-a\n" + conf).config
+        self.clock = VirtualClock(start_ms=1_794_732_388_000)
+        self.disk = SimulatedDisk(Chance(7), self.clock)
+        self.store = Store.open(SMALL_STORE, self.disk, self.clock, SimulatedWorkers(self.disk))
+        self.store.store_host = HOST
+        self.topics = Topics(self.config.topics, self.config.identity, self.clock)
+        self.groups = Groups(self.config.groups, self.clock)
+        self.offsets = Offsets(self.config.offsets, self.clock)
+        self.members: Members[Connection] = Members()
+        self.traffic = Traffic(self.clock)
+        self.settled = 0
+        self.applied: list[BrokerConfig] = []
+        self.clients = Clients(self.members, self.topics, self.groups, self.clock, self.config.groups)
+        parts = (
+            self.clients,
+            OffsetRequests(self.offsets, self.topics, self.groups, self._starts_at_zero),
+            Queries(self.store, self.topics),
+            TopicRequests(self.topics, self.offsets, self.store, "broker-a", self._settle),
+            GroupRequests(self.groups, self.topics, self.offsets, self.store, "broker-a", self._settle),
+            ConnectionRequests(self.members, self.offsets),
+            ConfigurationRequests(self.config, self.clock, self.applied.append),
+            RuntimeRequests(self.store, self.traffic, self.clock, self.disk.usage),
+        )
+        self.router = Router({code: route for part in parts for code, route in part.routes().items()})
+
+    def connect(self, port: int = 4711) -> "Peer":
+        return Peer(*connected(self.router.serve, peer=("127.0.0.1", port)))
+
+    def put(self, topic: str, queue_id: int, count: int = 1, **pairs: str) -> list[int]:
+        """Stores messages and returns their log offsets."""
+        tag = pairs.get("TAGS")
+        draft = Draft(
+            queue=self.store.queue(topic, queue_id),
+            body=b"hello",
+            properties=properties.pack(pairs).encode(),
+            flag=0,
+            sys_flag=0,
+            born_timestamp=self.clock.now_ms(),
+            born_host=HOST,
+            tags_code=java_hash(tag) if tag else 0,
+            unique_key=pairs.get("UNIQ_KEY", ""),
+            keys=pairs.get("KEYS", ""),
+        )
+        return [self.store.append([draft])[0][0] for _ in range(count)]
+
+    async def _settle(self) -> None:
+        self.settled += 1
+
+    def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
+        queue = self.store.find_queue(topic, queue_id)
+        return queue is not None and queue.min_offset == 0 < queue.max_offset
+
+
+class Peer:
+    """A client's end of a connection to the bench."""
+
+    def __init__(self, connection: Connection, transport: RecordingTransport) -> None:
+        self.connection = connection
+        self.transport = transport
+
+    async def ask(self, code: int, body: bytes = b"", **ext: Any) -> Command:
+        """The answer; notices that came before it stay in `transport.writes`."""
+        fields = {name: str(value) for name, value in ext.items()}
+        return (await self.exchange([encode(Command(code, 1, ext=fields or None, body=body))]))[-1]
+
+    async def exchange(self, frames: Iterable[bytes]) -> list[Command]:
+        self.transport.writes.clear()
+        self.connection.data_received(b"".join(frames))
+        await turn()
+        return self.heard()
+
+    def heard(self) -> list[Command]:
+        return commands(b"".join(self.transport.writes))
+
+    def leave(self) -> None:
+        self.connection.connection_lost(None)

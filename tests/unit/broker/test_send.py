@@ -1,0 +1,219 @@
+"""What a producer is told, and what is stored."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.broker.kit import CONFIG, Desk, letters, records
+from tests.unit.broker.test_pull import with_broker
+
+from turbopump.broker.config import Identity
+from turbopump.protocol import batch, properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.ids import parse_offset_id
+
+UNIQUE = "7F000001000100000000000000000001"
+
+
+def test_the_answer_has_what_clients_unbox_and_the_receipt() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T", queue_id=2)
+        assert answer.code == ResponseCode.SUCCESS
+        ext = answer.ext or {}
+        assert parse_offset_id(ext.pop("msgId")) == ("127.0.0.1", 10911, 0)
+        assert ext == {
+            "queueId": "2",
+            "queueOffset": "0",
+            "transactionId": UNIQUE,
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+            "durability": "memory",
+            "replicas": "1",
+        }
+
+    with_broker(scenario)
+
+
+def test_the_broker_adds_its_properties_and_keeps_the_producers() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.send("T", pairs={"TAGS": "A", "own": "wert", "CLUSTER": "forged", "POP_CK": "x"})
+        (record,) = records(await desk.pull("T", 0))
+        assert record.property_map() == {
+            "UNIQ_KEY": UNIQUE,
+            "WAIT": "true",
+            "TAGS": "A",
+            "own": "wert",
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+            "CLUSTER": "DefaultCluster",
+        }
+
+    with_broker(scenario)
+
+
+def test_a_message_without_a_unique_key_gets_one() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T", i="TAGS\x01A")
+        (record,) = records(await desk.pull("T", 0))
+        assert record.unique_key == (answer.ext or {})["transactionId"]
+        assert record.tags == "A"
+
+    with_broker(scenario)
+
+
+def test_an_unknown_topic_is_created_by_the_rules_of_its_default_topic() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("New", queue_id=3)).code == ResponseCode.SUCCESS
+        assert (await desk.send("New", queue_id=4)).code == ResponseCode.INVALID_PARAMETER
+        answer = await desk.send("Other", c="NoSuchDefault")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert answer.ext == {"TRACE_ON": "true", "MSG_REGION": "DefaultRegion"}
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code", "remark"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", 16, "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden."),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 16, "Sending message to topic[RMQ_SYS_TRANS_HALF_TOPIC] is forbidden."),
+        ("bad topic!", 29, "The specified topic: bad topic!, contains illegal characters"),
+        ("y" * 128, 29, f"The specified topic: {'y' * 128}, is longer than topic max length: 127"),
+        ("", 29, "The specified topic is blank."),
+    ],
+)
+def test_names_that_are_refused(topic: str, code: int, remark: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send(topic)
+        assert answer.code == code
+        assert (answer.remark or "").startswith(remark)
+
+    with_broker(scenario)
+
+
+def test_the_longest_topic_is_accepted() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("y" * 127)).code == ResponseCode.SUCCESS
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(("size", "code"), [(0, 13), (1, 0), (4095, 0), (4096, 0), (4097, 13)])
+def test_bodies_up_to_the_limit(size: int, code: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("T", b"x" * size)).code == code
+
+    with_broker(scenario, max_message_size=4096)
+
+
+def test_properties_up_to_the_limit() -> None:
+    async def scenario(desk: Desk) -> None:
+        added = len("MSG_REGION DefaultRegion TRACE_ON true CLUSTER DefaultCluster ")
+        room = properties.MAX_BYTES - added - len(properties.pack({"UNIQ_KEY": UNIQUE, "p": ""}) + "p..")
+        for more, code in ((0, ResponseCode.SUCCESS), (1, ResponseCode.MESSAGE_ILLEGAL)):
+            answer = await desk.send("T", i=properties.pack({"UNIQ_KEY": UNIQUE, "p": "v" * (room + more)}))
+            assert answer.code == code
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code"),
+    [
+        ({"DELAY": "3"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TIMER_DELAY_SEC": "3"}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"TRAN_MSG": "true", "PGROUP": "PG"}, ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_a_kind_that_is_not_served_is_refused_not_stored_as_a_plain_message(
+    pairs: dict[str, str], code: ResponseCode
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("T", pairs=pairs)).code == code
+        assert (await desk.pull("T", 0)).remark == "NO_MESSAGE_IN_QUEUE"
+
+    with_broker(scenario)
+
+
+def messages(*bodies: bytes) -> bytes:
+    pairs = [properties.pack({"UNIQ_KEY": f"key{number}", "TAGS": "A"}) for number in range(len(bodies))]
+    rows = zip(bodies, pairs, strict=True)
+    return batch.join([(0, body, text.encode()) for body, text in rows])
+
+
+def test_a_batch_is_stored_as_messages_of_their_own() -> None:
+    async def scenario(desk: Desk) -> None:
+        ext: dict[str, Any] = letters("T", m="true", i="WAIT\x01true\x02")
+        answer = await desk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, messages(b"a", b"bb", b"ccc"))
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        assert len((answer.ext or {})["msgId"].split(",")) == 3
+        assert "transactionId" not in (answer.ext or {})
+        found = records(await desk.pull("T", 0))
+        assert [record.body for record in found] == [b"a", b"bb", b"ccc"]
+        assert [record.unique_key for record in found] == ["key0", "key1", "key2"]
+        assert found[0].property_map() == {"UNIQ_KEY": "key0", "TAGS": "A"}
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("topic", "body", "code"),
+    [("T", b"\0\0\0\7garbage", 1), ("%RETRY%G", messages(b"a"), 13), ("T", b"", 13)],
+)
+def test_a_batch_that_cannot_be_stored(topic: str, body: bytes, code: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.ask(RequestCode.SEND_BATCH_MESSAGE, letters(topic, m="true"), body)
+        assert answer.code == code
+
+    with_broker(scenario)
+
+
+def test_a_retry_beyond_the_maximum_becomes_a_dead_letter() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("%RETRY%G", b"again", j=3, l=3)).code == ResponseCode.SUCCESS
+        assert (await desk.send("%RETRY%G", b"enough", j=4, l=3)).code == ResponseCode.SUCCESS
+        assert [r.body for r in records(await desk.pull("%RETRY%G", 0))] == [b"again"]
+        (dead,) = records(await desk.pull("%DLQ%G", 0))
+        assert (dead.body, dead.reconsume_times) == (b"enough", 4)
+
+    with_broker(scenario)
+
+
+def test_a_sync_master_without_a_slave_says_so() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T")
+        assert answer.code == ResponseCode.SLAVE_NOT_AVAILABLE
+        assert (answer.ext or {})["queueOffset"] == "0"
+        assert (await desk.send("T", pairs={"WAIT": "false"})).code == ResponseCode.SUCCESS
+
+    identity = Identity(broker_name="broker-a", role="SYNC_MASTER")
+    with_broker(scenario, config=replace(CONFIG, identity=identity))
+
+
+def test_with_sync_flush_the_answer_comes_from_the_disk() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T")
+        assert (answer.code, (answer.ext or {})["durability"]) == (ResponseCode.SUCCESS, "disk")
+        hurried = await desk.send("T", pairs={"WAIT": "false"})
+        assert (hurried.ext or {})["durability"] == "memory"
+
+    with_broker(scenario, flush_disk_type="SYNC_FLUSH")
+
+
+def test_a_sync_that_fails_is_not_called_a_success() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.send("T")
+        desk.disk.fail_sync(path_part="commitlog")
+        answer = await desk.send("T")
+        assert answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert (answer.ext or {})["durability"] == "memory"
+
+    with_broker(scenario, flush_disk_type="SYNC_FLUSH")
+
+
+def test_with_the_transient_pool_the_receipt_says_buffer() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T")
+        assert (answer.ext or {})["durability"] == "buffer"
+
+    with_broker(scenario, transient_pool=True)
