@@ -137,7 +137,7 @@ class Index:
     def sync(self) -> tuple[int, int]:
         """Makes what was published durable and returns its `last_update`; may run beside the loop.
 
-        Once a sync failed, each later one raises too: the system forgot what it did not write.
+        Once a sync failed, each later one raises too, until `publish` has written everything again.
         """
         published = (0, 0)
         for file in list(self._files):
@@ -177,12 +177,11 @@ class Index:
         self._remember_end()
 
     def close(self) -> None:
-        try:
-            self.flush()
-        finally:
-            for file in self._files:
-                file.close()
-            self._files.clear()
+        """Syncs nothing: `flush` before, when the files shall be whole without a recovery."""
+        for file in self._files:
+            file.publish()
+            file.close()
+        self._files.clear()
 
     def _roll(self) -> IndexFile:
         last = self._files[-1] if self._files else None

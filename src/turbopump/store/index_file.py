@@ -48,8 +48,12 @@ class IndexFile:
 
     def _read_header(self) -> None:
         header = HEADER.unpack_from(self._buffer)
-        self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
-        self.used, count = header[4:]
+        self.begin_timestamp: int = header[0]
+        self.end_timestamp: int = header[1]
+        self.begin_offset: int = header[2]
+        self.end_offset: int = header[3]
+        self.used: int = header[4]
+        count: int = header[5]
         self.count = self._published_count = max(1, min(count, self.item_count) if self.is_ours else count)
         self.published = (self.end_timestamp, self.end_offset)
 
@@ -122,6 +126,8 @@ class IndexFile:
         return steps
 
     def publish(self) -> None:
+        if self._failure:
+            self._write_again()
         if self._slots is not None and self.count != self._published_count:
             self._publish_slots(self._slots)
         self._published_count = self.count
@@ -147,9 +153,16 @@ class IndexFile:
             slot = self.item(number)[0] % self.slot_count
             SLOT.pack_into(self._buffer, HEADER.size + slot * SLOT.size, slots[slot])
 
+    def _write_again(self) -> None:
+        """The system takes the pages of a failed sync for clean: only bytes written again reach the disk."""
+        for at in range(0, self._items_at + self.count * ITEM.size, _CHUNK):
+            end = min(at + _CHUNK, self._mapped.size)
+            self._buffer[at:end] = self._buffer[at:end]
+        self._failure, self._dirty = None, True
+
     def sync(self) -> None:
         if self._failure:
-            raise self._failure
+            raise self._failure  # until `publish` has written everything again
         if not self._dirty:
             return
         self._dirty = False

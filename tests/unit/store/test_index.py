@@ -278,14 +278,19 @@ def test_files_go_when_their_messages_left_the_log_but_never_the_last() -> None:
     assert len(disk.entries("/index")) == 1
 
 
-def test_a_failed_sync_is_never_forgotten() -> None:
-    disk = simulated()
-    index = opened(disk)
-    index.put_many(entries(3))
-    disk.fail_sync()
-    for _ in range(2):
+def test_what_a_failed_sync_left_unwritten_is_written_by_the_next() -> None:
+    for seed in range(20):
+        disk = simulated(seed)
+        index = opened(disk, 300, 400)
+        put = entries(100, keys=3)
+        index.put_many(put)
+        disk.fail_sync()
         with pytest.raises(OSError):
             index.flush()
+        with pytest.raises(OSError):  # nothing was published since
+            index.sync()
+        index.flush()
+        assert_holds(opened(disk.crash(Survival.LOST), 300, 400), put)
 
 
 def test_on_a_full_disk_nothing_is_lost_that_was_put_and_it_goes_on_later() -> None:
