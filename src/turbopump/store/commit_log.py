@@ -222,7 +222,8 @@ class CommitLog:
     # old files
 
     def file_list(self) -> list[LogFile]:
-        paths = [(start, self.files.path(start)) for start in self.files.starts]
+        """The files whose bytes are on the medium, and the one after them, which is not to be deleted."""
+        paths = [(start, self.files.path(start)) for start in self.files.starts if start <= self.synced]
         return [LogFile(start, path, self._disk.modified_ms(path)) for start, path in paths]
 
     def delete_first(self) -> None:

@@ -92,7 +92,7 @@ class Retention:
         self._config = config
         self._disk = disk
         self._clock = clock
-        self._is_full = False
+        self._is_full = self._is_deleting = False
         self._asked = 0
 
     def ask(self) -> None:
@@ -111,7 +111,16 @@ class Retention:
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:
-        """Looks once, and returns how many files were deleted."""
+        """Looks once, and returns how many files were deleted; one round at a time."""
+        if self._is_deleting:
+            return 0
+        self._is_deleting = True
+        try:
+            return await self._look(may_delete)
+        finally:
+            self._is_deleting = False
+
+    async def _look(self, may_delete: bool) -> int:
         files = self._store.log_files()
         now_ms = self._clock.now_ms()
         hour = time.localtime(now_ms // 1000).tm_hour
