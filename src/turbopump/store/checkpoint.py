@@ -9,7 +9,7 @@ behind the fields we keep a note, ignored by Apache, with the offset below which
 complete. It is sealed with a checksum over the fields too, so that it counts only as long as nobody else has
 written the checkpoint since.
 
-    1024  "TURBOPMP" | i64 complete below | i64 last record below that | i64 index end | i32 queues | u32
+    256   "TURBOPMP" | i64 complete below | i64 last record below that | i64 index end | i32 queues | u32
     checksum
 """
 
@@ -21,7 +21,7 @@ from turbopump.runtime.disk import Disk
 
 SIZE = 4096
 FIELDS = struct.Struct(">qqqqqq")
-NOTE_AT = 1024
+NOTE_AT = 256  # in the sector of the fields: a crash leaves both old or both new
 NOTE = struct.Struct(">8sqqqi")
 SEAL = struct.Struct(">I")
 MARK = b"TURBOPMP"
