@@ -134,9 +134,11 @@ class Routes:
         """Raises SystemFailure when the broker has to send its full table first, or the table is full."""
         self._check(registration)
         place = (registration.cluster, registration.address)
+        self._end_former(place, registration.broker_name)
         broker = self._brokers.get(registration.broker_name)
         if broker is not None and self._is_outdated(broker, registration):
             self._live.pop(place, None)
+            _drop_address(broker, registration.address, keep=None)
             return Registered(ignored=True)
         first = broker is None or registration.broker_id not in broker.addresses
         if broker is None:
@@ -163,15 +165,15 @@ class Routes:
 
     def unregister(self, cluster: str, broker_name: str, address: str) -> Removed:
         """The address leaves; nothing happens when it is unknown."""
-        live = self._live.pop((cluster, address), None)
-        self._filter_servers.pop((cluster, address), None)
+        live = self._live.get((cluster, address))
+        if live is not None and live.broker_name == broker_name:
+            del self._live[cluster, address]
+            self._filter_servers.pop((cluster, address), None)
         broker = self._brokers.get(broker_name)
         if broker is None:
             return Removed()
         min_id = min(broker.addresses)
-        gone = [number for number, known in broker.addresses.items() if known == address]
-        for number in gone:
-            del broker.addresses[number]
+        gone = _drop_address(broker, address, keep=None)
         if not broker.addresses:
             self._forget(broker)
             return Removed(brokers=(broker_name,))
@@ -290,6 +292,18 @@ class Routes:
         if self._route_count + len(registration.topics) > self._max_routes:
             raise SystemFailure(f"register broker failed: more than {self._max_routes} routes")
 
+    def _end_former(self, place: _Place, broker_name: str) -> None:
+        """What an address was before: a broker of another name ends, another cluster forgets it."""
+        cluster, address = place
+        former = self._live.get(place)
+        if former is None:
+            others = [other for other, live in self._live.items() if live.broker_name == broker_name]
+            for other in others:
+                if other[1] == address:
+                    del self._live[other]
+        elif former.broker_name != broker_name:
+            self.unregister(cluster, former.broker_name, address)
+
     def _is_outdated(self, broker: _Broker, registration: Registration) -> bool:
         """Does another address hold this id, with a newer state of its group?"""
         holder = broker.addresses.get(registration.broker_id)
@@ -303,13 +317,7 @@ class Routes:
         broker.acting_master = bool(registration.acting_master)
         broker.zone = registration.zone
         min_id = min(broker.addresses, default=MASTER_ID)
-        moved = [
-            number
-            for number, address in broker.addresses.items()
-            if address == registration.address and number != registration.broker_id
-        ]
-        for number in moved:  # a slave that became master, say: one address has one id
-            del broker.addresses[number]
+        _drop_address(broker, registration.address, keep=registration.broker_id)
         broker.addresses[registration.broker_id] = registration.address
         return registration.broker_id < min_id
 
@@ -423,6 +431,14 @@ def _timeout_ms(asked_ms: int | None) -> int:
     if asked_ms is None:
         return DEFAULT_TIMEOUT_MS
     return max(0, min(asked_ms, MAX_TIMEOUT_MS))
+
+
+def _drop_address(broker: _Broker, address: str, keep: int | None) -> list[int]:
+    """An address has one id: it leaves all others, as when a slave became the master. Which it left."""
+    left = [number for number, known in broker.addresses.items() if known == address and number != keep]
+    for number in left:
+        del broker.addresses[number]
+    return left
 
 
 def _notice(broker: _Broker, offline_address: str | None, ha_address: str | None) -> MinIdChanged:
