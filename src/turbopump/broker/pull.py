@@ -16,6 +16,7 @@ from turbopump.broker.members import Members
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.parked import ParkedPulls
 from turbopump.broker.topics import READ, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply
 from turbopump.protocol.errors import Refused
@@ -71,6 +72,7 @@ class Pulling:
         offsets: Offsets,
         clock: Clock,
         polling: Polling,
+        traffic: Traffic,
         broker_readable: Callable[[], bool] = lambda: True,
         broker_ip: str = "",
     ) -> None:
@@ -81,6 +83,7 @@ class Pulling:
         self._offsets = offsets
         self._clock = clock
         self._polling = polling
+        self._traffic = traffic
         self._broker_readable = broker_readable
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
@@ -165,7 +168,7 @@ class Pulling:
             if subscription.subVersion < header.subVersion:
                 remark = "the consumer's subscription not latest"
                 raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
-            kind, expression = subscription.expressionType, subscription.subString
+            kind, expression = subscription.expressionType, subscription.subString or ""
         if kind not in (None, "", "TAG"):
             remark = f"The broker does not support consumer to filter message by {kind}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
@@ -213,6 +216,11 @@ class Pulling:
         self._answer(pull, result, _code(result, pull.offset))
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
+        if result.count:
+            self._traffic.pulls_found += 1
+            self._traffic.got_messages += result.count
+        else:
+            self._traffic.pulls_missed += 1
         ext = {
             "suggestWhichBrokerId": "0",
             "nextBeginOffset": str(result.next_offset),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -65,6 +66,7 @@ class Sending:
         clock: Clock,
         chance: Chance,
         next_unique_key: Callable[[], str],
+        traffic: Traffic,
         writable: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
@@ -75,6 +77,7 @@ class Sending:
         self._clock = clock
         self._chance = chance
         self._next_unique_key = next_unique_key
+        self._traffic = traffic
         self._writable = writable
         self.added = _added_properties(rules)
 
@@ -90,7 +93,7 @@ class Sending:
     def send(self, request: Request[SendMessageRequest]) -> Command | None:
         try:
             prepared = self.prepare(request.header, request.command.body, request)
-            appended = self._store.append(prepared.drafts, together=True)
+            appended = self.append(prepared.drafts, together=True)
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, self._receipts.refused())
         if not prepared.waits or not self._store.syncs_each:
@@ -102,6 +105,20 @@ class Sending:
         offset, _, size = appended[-1]
         self._store.durable(offset + size, answer_later)
         return None
+
+    def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
+        """Into the store, and into the statistics."""
+        traffic, monotonic = self._traffic, self._clock.monotonic
+        began = monotonic()
+        try:
+            appended = self._store.append(drafts, together)
+        except Refused:
+            traffic.put_failures += len(drafts)
+            raise
+        traffic.put_messages += len(appended)
+        traffic.put_bytes += appended[-1][0] + appended[-1][2] - appended[0][0]
+        traffic.took(int((monotonic() - began) * 1000))
+        return appended
 
     def prepare(
         self, header: SendMessageRequest, body: bytes, request: Request[SendMessageRequest]

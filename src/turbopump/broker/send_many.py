@@ -69,6 +69,7 @@ class SendMany:
         self._store = store
         self._topics = topics
         self._added = sending.added
+        self._append = sending.append
         self._receipts = receipts
         self._router = router
         self._max_message_size = max_message_size
@@ -184,7 +185,7 @@ class SendMany:
 
     def _write(self, connection: Connection, drafts: list[Draft], asked: list[Asked]) -> None:
         try:
-            appended = self._store.append(drafts)
+            appended = self._append(drafts)
         except Refused as refused:
             self._refuse(connection, asked, refused)
             return

@@ -9,9 +9,14 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
 from turbopump.broker.address import advertised, primary_local_address
+from turbopump.broker.admin.configuration import ConfigurationRequests
+from turbopump.broker.admin.connections import ConnectionRequests
+from turbopump.broker.admin.groups import GroupRequests
+from turbopump.broker.admin.runtime import RuntimeRequests
+from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups import Groups
@@ -25,12 +30,13 @@ from turbopump.broker.registration import Endpoint, Registration
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection, Serve
 from turbopump.remoting.limits import Limits
-from turbopump.remoting.router import Router
+from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -78,6 +84,7 @@ class Broker:
         self._workers = workers
         self._chance = chance
         self._primary_address = primary_address
+        self._store: Store | None = None
         self._stack = contextlib.AsyncExitStack()
 
     @property
@@ -88,12 +95,18 @@ class Broker:
             return PROMISES[Durability.DISK]
         return PROMISES[Durability.BUFFER if store.uses_pool else Durability.MEMORY]
 
+    @property
+    def trouble(self) -> str | None:
+        """Why messages are refused at the moment; None when all is well."""
+        return "it is not running" if self._store is None else self._store.writable
+
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
 
     async def stop(self) -> None:
+        self._store = None
         await self._stack.aclose()
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
@@ -101,6 +114,7 @@ class Broker:
         store = Store.open(config.store, self._disk, clock, self._workers, log.info)
         stack.push_async_callback(store.close)
         await store.start()
+        self._store = store
         files = ConfigFiles(config.store.config_dir, self._disk)
         tables = _Tables(config, clock)
         tables.load(files)
@@ -122,7 +136,8 @@ class Broker:
         requests = OffsetRequests(
             tables.offsets, tables.topics, tables.groups, lambda t, q: _starts_at_zero(store, t, q)
         )
-        parts = (sending, clients, requests, Queries(store, tables.topics))
+        tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
+        parts: list[_Part] = [sending, clients, requests, Queries(store, tables.topics), *tools]
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
         for router in (main_router, fast_router):
@@ -141,6 +156,7 @@ class Broker:
         main_door.open(fast_paths[0].serve)
         fast_door.open(fast_paths[1].serve)
         self._keep_running(clients.watch(), stack)
+        self._keep_running(tables.traffic.watch(), stack)
         self._keep_running(self._save_offsets(tables.offsets, files), stack)
         registration.start()
         stack.push_async_callback(registration.stop)
@@ -179,6 +195,7 @@ class Broker:
             tables.offsets,
             self._clock,
             self.config.polling,
+            tables.traffic,
             broker_readable=lambda: self._may(PERM_READ),
             broker_ip=_split(self.address)[0],
         )
@@ -206,6 +223,7 @@ class Broker:
             self._clock,
             self._chance,
             ids.next,
+            tables.traffic,
             writable=lambda: self._may(PERM_WRITE),
         )
         return sending, receipts
@@ -222,6 +240,38 @@ class Broker:
             self.config.store.max_message_size,
             writable=lambda: self._may(PERM_WRITE),
         )
+
+    def _tools(
+        self,
+        store: Store,
+        tables: "_Tables",
+        clients: Clients,
+        registration: Registration,
+        topics_file: Persisted,
+        groups_file: Persisted,
+    ) -> list["_Part"]:
+        """What administrators ask: each class answers for one subject."""
+        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        name = self.config.identity.broker_name
+
+        async def topics_settled() -> None:
+            await topics_file.settled()
+            await registration.settled()
+
+        def apply(config: BrokerConfig) -> None:
+            self.config = config
+            topics.configure(config.topics)
+            groups.configure(config.groups)
+            clients.configure(config.groups)
+
+        accept_from_ms = self.config.sending.accept_from_ms
+        return [
+            TopicRequests(topics, offsets, store, name, topics_settled),
+            GroupRequests(groups, topics, offsets, store, name, groups_file.settled),
+            ConnectionRequests(tables.members, offsets),
+            ConfigurationRequests(self.config, self._clock, apply),
+            RuntimeRequests(store, tables.traffic, self._clock, self._disk.usage, accept_from_ms),
+        ]
 
     def _may(self, permission: int) -> bool:
         return self.config.topics.permission & permission != 0
@@ -255,6 +305,10 @@ class Broker:
         stack.push_async_callback(end)
 
 
+class _Part(Protocol):
+    def routes(self) -> Routes: ...
+
+
 class _Tables:
     """What the broker remembers beside its messages."""
 
@@ -263,6 +317,7 @@ class _Tables:
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)
         self.members: Members[Connection] = Members()
+        self.traffic = Traffic(clock)
 
     def load(self, files: ConfigFiles) -> None:
         _load(files, "topics.json", self.topics.load)

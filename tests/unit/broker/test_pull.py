@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.kit import CONFIG, Desk, records, running
+from tests.unit.broker.desk import CONFIG, Desk, records, running
 
 from turbopump.broker.pull import tag_filter
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.broker.kit import CONFIG, Desk, letters, records
+from tests.unit.broker.desk import CONFIG, Desk, letters, records
 from tests.unit.broker.test_pull import with_broker
 
 from turbopump.broker.config import Identity

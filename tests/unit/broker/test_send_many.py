@@ -5,13 +5,14 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.broker.kit import CONFIG, SMALL_STORE, letters
+from tests.unit.broker.desk import CONFIG, SMALL_STORE, letters
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
 from turbopump.protocol.frame import JSON, Frame
 from turbopump.remoting.connection import Connection
@@ -66,6 +67,7 @@ class Bench:
             clock,
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
+            Traffic(clock),
         )
         self.router = Router(sending.routes())
         self.many = SendMany(self.store, topics, sending, receipts, self.router, 4 << 20)
