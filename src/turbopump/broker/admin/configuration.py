@@ -1,0 +1,87 @@
+"""The configuration over the wire: show it (26), change the few values that can change while running (25).
+
+Apache sets any field of a running broker and rewrites its file. Here a change that would take no effect is
+refused with what to do instead, and a change that does take effect lasts until the broker stops: the file
+is the operator's.
+"""
+
+import logging
+from collections.abc import Callable
+
+from turbopump.broker import settings
+from turbopump.broker.config import BrokerConfig, change, show
+from turbopump.protocol.bodies import DataVersion
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
+from turbopump.protocol.errors import NoPermission, SystemFailure
+from turbopump.protocol.headers.admin import GetBrokerConfigResponse
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+NEVER = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+
+
+class ConfigurationRequests:
+    """`apply` gets the whole configuration after a change."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, apply: Callable[[BrokerConfig], None]) -> None:
+        self.config = config
+        self._clock = clock
+        self._apply = apply
+        self._version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.UPDATE_BROKER_CONFIG: Route(None, self.update),
+            RequestCode.GET_BROKER_CONFIG: Route(None, self.show),
+        }
+
+    def show(self, request: Request[None]) -> Answer:
+        version = self._version.encode().decode()
+        return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config)))
+
+    def update(self, request: Request[None]) -> Answer:
+        """All or nothing. Keys that nobody knows are skipped, as Apache does."""
+        after = self.config
+        try:
+            for entry in parse_properties(request.body):
+                after = _changed(after, entry.key, entry.value.strip())
+        except ConfigError as error:
+            raise SystemFailure(str(error)) from None
+        if after != self.config:
+            self._put(after, request)
+        return Answer()
+
+    def _put(self, after: BrokerConfig, request: Request[None]) -> None:
+        before = show(self.config)
+        differences = {key: text for key, text in show(after).items() if text != before[key]}
+        log.warning("Configuration changed by %s until the next start: %s", request.connection, differences)
+        self.config = after
+        self._version = DataVersion(
+            counter=self._version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
+        )
+        self._apply(after)
+
+
+def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
+    if key in NEVER:
+        raise NoPermission("Can not update config in black list.")
+    key = settings.ALIASES.get(key, key)
+    row = settings.SETTINGS.get(key)
+    if row is None:
+        _check_without_field(key, text)
+        return config
+    after = change(config, key, text)
+    if after != config and not row.hot:
+        raise SystemFailure(f"{key} cannot change while the broker runs: set it in broker.conf and restart")
+    return after
+
+
+def _check_without_field(key: str, text: str) -> None:
+    """What has no effect in the file has none here; what belongs to a feature to come is refused."""
+    fixed = settings.FIXED.get(key)
+    is_off = fixed is not None and text.lower() in fixed.accepted
+    if key in settings.LATER or (fixed is not None and not is_off):
+        raise SystemFailure(f"{key}={text} is not supported yet")

@@ -1,0 +1,146 @@
+"""The state of the broker as a table of texts (28), with every key that Apache's tools read.
+
+Values are measured or zero, never invented: there are no queues between threads here, so their sizes and
+waits are 0.
+"""
+
+from collections.abc import Callable
+
+from turbopump.broker.traffic import BUCKETS, Traffic
+from turbopump.protocol.bodies import KVTable
+from turbopump.protocol.codes import VERSION, RequestCode, version_name
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Usage
+from turbopump.store.store import Store
+
+NO_POOL = 2**31 - 1  # Apache's way to say that there is no transient store pool to run out of
+QUEUES = ("send", "pull", "litePull", "query", "ack")
+NOT_THERE = {
+    "EndTransactionQueueSize": "0",
+    "EndTransactionThreadPoolQueueCapacity": "0",
+    "dispatchMaxBuffer": "0",
+    "getMessageEntireTimeMax": "0",
+    "pageCacheLockTimeMills": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "timerCongestNum": "0",
+    "timerDequeueTps": "0.0",
+    "timerEnqueueTps": "0.0",
+    "timerOffsetBehind": "0",
+    "timerReadBehind": "0",
+}
+"""Of features and thread pools that this broker does not have; tools fail or print blanks without them."""
+
+
+class RuntimeRequests:
+    def __init__(
+        self,
+        store: Store,
+        traffic: Traffic,
+        clock: Clock,
+        usage: Callable[[str], Usage],
+        accept_from_ms: int = 0,
+    ) -> None:
+        self._store = store
+        self._traffic = traffic
+        self._clock = clock
+        self._usage = usage
+        self._accept_from_ms = accept_from_ms
+
+    def routes(self) -> Routes:
+        return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
+
+    def show(self, request: Request[None]) -> Answer:
+        return Answer(body=KVTable(table=self.table()).encode())
+
+    def table(self) -> dict[str, str]:
+        table = NOT_THERE | self._life() | self._puts() | self._totals() | self._rates() | self._disk()
+        for queue in QUEUES:
+            table[f"{queue}ThreadPoolQueueSize"] = "0"
+            table[f"{queue}ThreadPoolQueueCapacity"] = "0"
+            table[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        return dict(sorted(table.items()))
+
+    def _life(self) -> dict[str, str]:
+        return {
+            "bootTimestamp": str(self._traffic.booted_ms),
+            "runtime": lasted(self._clock.now_ms() - self._traffic.booted_ms),
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": version_name(VERSION),
+            "startAcceptSendRequestTimeStamp": str(self._accept_from_ms),
+        }
+
+    def _puts(self) -> dict[str, str]:
+        traffic = self._traffic
+        times = max(traffic.put_messages, 1)  # as Apache: never a division by nothing
+        buckets = zip(BUCKETS, traffic.puts_by_time, strict=True)
+        return {
+            "putMessageTimesTotal": str(times),
+            "putMessageFailedTimes": str(traffic.put_failures),
+            "putMessageSizeTotal": str(traffic.put_bytes),
+            "putMessageAverageSize": str(traffic.put_bytes / times),
+            "putMessageEntireTimeMax": str(traffic.slowest_put_ms),
+            "putMessageDistributeTime": " ".join(f"{name}:{count}" for name, count in buckets),
+        }
+
+    def _totals(self) -> dict[str, str]:
+        traffic = self._traffic
+        return {
+            "msgPutTotalYesterdayMorning": str(traffic.put_total_yesterday),
+            "msgPutTotalTodayMorning": str(traffic.put_total_this_morning),
+            "msgPutTotalTodayNow": str(traffic.put_messages),
+            "msgGetTotalYesterdayMorning": str(traffic.got_total_yesterday),
+            "msgGetTotalTodayMorning": str(traffic.got_total_this_morning),
+            "msgGetTotalTodayNow": str(traffic.got_messages),
+        }
+
+    def _rates(self) -> dict[str, str]:
+        traffic = self._traffic
+        transferred = traffic.got_rates()
+        return {
+            "putTps": traffic.put_rates(),
+            "getFoundTps": traffic.found_rates(),
+            "getMissTps": traffic.missed_rates(),
+            "getTotalTps": traffic.pull_rates(),
+            "getTransferredTps": transferred,
+            "getTransferedTps": transferred,  # 4.9's spelling
+        }
+
+    def _disk(self) -> dict[str, str]:
+        store = self._store
+        log_dir, queue_dir = store.config.log_dir, store.config.queue_dir
+        log_usage = self._usage(log_dir)
+        first = store.look_up(store.min_offset)
+        return {
+            "commitLogMinOffset": str(store.min_offset),
+            "commitLogMaxOffset": str(store.max_offset),
+            "commitLogDiskRatio": str(log_usage.used_ratio),
+            f"commitLogDiskRatio_{log_dir}": str(log_usage.used_ratio),
+            "consumeQueueDiskRatio": str(self._usage(queue_dir).used_ratio),
+            "commitLogDirCapacity": f"Total : {size(log_usage.total)}, Free : {size(log_usage.free)}.",
+            "dispatchBehindBytes": str(store.max_offset - store.committed_offset),
+            "remainHowManyDataToFlush": size(store.max_offset - store.flushed_offset),
+            "remainTransientStoreBufferNumbs": str(NO_POOL),
+            "earliestMessageTimeStamp": str(first.store_timestamp if first else -1),
+        }
+
+
+def lasted(milliseconds: int) -> str:
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def size(count: int) -> str:
+    """Bytes for people, as Apache prints them: `1.5 MiB`."""
+    if count < 1024:
+        return f"{count} B"
+    amount = float(count)
+    for unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        amount /= 1024
+        if amount < 1024 or unit == "PiB":
+            break
+    return f"{amount:.1f} {unit}"

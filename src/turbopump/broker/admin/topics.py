@@ -1,0 +1,147 @@
+"""Topics: create and change (17, 18), delete (215), show (21, 351, 305) and how full they are (202)."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from turbopump.broker.attributes import parse_changes
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.topics import Topic, Topics, from_wire
+from turbopump.protocol.bodies import (
+    CreateTopicListRequestBody,
+    DataVersion,
+    MessageQueue,
+    TopicConfigAndMappingSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import TopicNotFound
+from turbopump.protocol.headers.topics import (
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    GetAllTopicConfigRequest,
+    GetAllTopicConfigResponse,
+    GetTopicConfigRequest,
+    GetTopicStatsRequest,
+)
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.store import Store
+from turbopump.store.times import store_time
+
+NOT_SET = "not set any response code"  # what Apache says with this success
+
+
+class TopicRequests:
+    """`settled` returns when a change is where it has to be: on disk and with the name servers."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        offsets: Offsets,
+        store: Store,
+        broker_name: str,
+        settled: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._topics = topics
+        self._offsets = offsets
+        self._store = store
+        self._broker_name = broker_name
+        self._settled = settled
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: Route(CreateTopicRequest, self.create),
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Route(None, self.create_list),
+            RequestCode.DELETE_TOPIC_IN_BROKER: Route(DeleteTopicRequest, self.delete),
+            RequestCode.GET_ALL_TOPIC_CONFIG: Route(GetAllTopicConfigRequest, self.show_all),
+            RequestCode.GET_TOPIC_CONFIG: Route(GetTopicConfigRequest, self.show),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Route(None, self.system_topics),
+            RequestCode.GET_TOPIC_STATS_INFO: Route(GetTopicStatsRequest, self.statistics),
+        }
+
+    async def create(self, request: Request[CreateTopicRequest]) -> Answer:
+        header = request.header
+        topic = Topic(
+            header.topic,
+            header.readQueueNums,
+            header.writeQueueNums,
+            header.perm,
+            header.topicFilterType,
+            header.topicSysFlag or 0,
+            header.order,
+        )
+        if self._topics.update(topic, parse_changes(header.attributes)):
+            await self._settled()
+        return Answer(remark=NOT_SET)
+
+    async def create_list(self, request: Request[None]) -> Answer:
+        configs = CreateTopicListRequestBody.decode(request.body).topicConfigList
+        if self._topics.update_all((from_wire(config), config.attributes or {}) for config in configs):
+            await self._settled()
+        return Answer(remark=NOT_SET)
+
+    async def delete(self, request: Request[DeleteTopicRequest]) -> Answer:
+        """Also when there is no such topic any more: what is left of it goes."""
+        name = request.header.topic
+        existed = self._topics.delete(name)
+        self._offsets.forget_topic(name)
+        if existed:
+            self._store.delete_topic(name)
+            await self._settled()
+        return Answer()
+
+    def show_all(self, request: Request[GetAllTopicConfigRequest]) -> Answer:
+        """All of them, or a page: those from `topicSeq` on, when the asker's data version is still ours."""
+        header = request.header
+        topics = sorted(self._topics.all(), key=lambda topic: topic.name)
+        total = len(topics)
+        if header.maxTopicNum is not None:
+            first = header.topicSeq if self._is_current(header.dataVersion) else 0
+            topics = topics[max(first, 0) :][: max(header.maxTopicNum, 0)]
+        table = self._topics.to_wire(topics)
+        body = TopicConfigAndMappingSerializeWrapper(
+            dataVersion=table.dataVersion,
+            mappingDataVersion=DataVersion(counter=0, stateVersion=0, timestamp=table.dataVersion.timestamp),
+            topicConfigTable=table.topicConfigTable,
+        )
+        return Answer(GetAllTopicConfigResponse(totalTopicNum=total), body.encode())
+
+    def show(self, request: Request[GetTopicConfigRequest]) -> Answer:
+        topic = self._topics.find(request.header.topic)
+        if topic is None:
+            raise TopicNotFound(f"No topic in this broker. topic: {request.header.topic}")
+        return Answer(body=topic.to_wire().encode())
+
+    def system_topics(self, request: Request[None]) -> Answer:
+        return Answer(body=TopicList(topicList=self._topics.system_names()).encode())
+
+    def statistics(self, request: Request[GetTopicStatsRequest]) -> Answer:
+        name = request.header.topic
+        topic = self._topics.find(name)
+        if topic is None:
+            raise TopicNotFound(f"topic[{name}] not exist")
+        queues = max(topic.read_queues, topic.write_queues)
+        table = {
+            MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name): self._bounds(
+                name, queue_id
+            )
+            for queue_id in range(queues)
+        }
+        return Answer(body=TopicStatsTable(offsetTable=table, topicPutTps=0.0).encode())
+
+    def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
+        queue = self._store.find_queue(topic, queue_id)
+        if queue is None:
+            return TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)
+        newest = store_time(self._store.log, queue, queue.max_offset - 1) if queue.max_offset else 0
+        return TopicOffset(lastUpdateTimestamp=newest, maxOffset=queue.max_offset, minOffset=queue.min_offset)
+
+    def _is_current(self, version: str | None) -> bool:
+        if not version:
+            return False
+        try:
+            return msgspec.json.decode(version, type=DataVersion) == self._topics.version
+        except msgspec.MsgspecError:
+            return False

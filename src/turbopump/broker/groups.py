@@ -1,0 +1,139 @@
+"""Consumer groups as the broker is told to treat them: may they read, how often a message is tried again.
+
+In: questions and changes from the handlers. Out: groups, or a refusal in Apache's words; every change is
+told to `on_change`, which keeps it on disk. Who is in a group right now is in `members.py`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+
+from turbopump.broker.config import GroupRules
+from turbopump.protocol import names
+from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from turbopump.protocol.errors import GroupNotFound, Refused
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What this broker acts on. `config` is the whole of it, with what only others read."""
+
+    config: SubscriptionGroupConfig
+
+    @property
+    def name(self) -> str:
+        return self.config.groupName
+
+    @property
+    def consume_enable(self) -> bool:
+        return self.config.consumeEnable
+
+    @property
+    def notifies_members(self) -> bool:
+        return self.config.notifyConsumerIdsChangedEnable
+
+    @property
+    def retry_queues(self) -> int:
+        return self.config.retryQueueNums
+
+    @property
+    def retry_max_times(self) -> int:
+        return self.config.retryMaxTimes
+
+    @property
+    def sys_flag(self) -> int:
+        return self.config.groupSysFlag or 0
+
+
+class Groups:
+    def __init__(self, rules: GroupRules, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._table = {name: Group(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}
+        self._forbidden: dict[str, dict[str, int]] = {}  # kept for 5.x brokers that open this store
+        self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
+        self.on_change: Callable[[], None] = lambda: None
+
+    def configure(self, rules: GroupRules) -> None:
+        self._rules = rules
+
+    def find(self, name: str) -> Group | None:
+        return self._table.get(name)
+
+    def all(self) -> list[Group]:
+        return list(self._table.values())
+
+    def for_consume(self, name: str) -> Group:
+        """The group, created with the defaults when that is allowed, or GroupNotFound."""
+        group = self.find_or_create(name)
+        if group is None:
+            raise GroupNotFound(f"subscription group [{name}] does not exist, {FAQ}")
+        return group
+
+    def find_or_create(self, name: str) -> Group | None:
+        group = self._table.get(name)
+        if group is not None or not self._may_create(name):
+            return group
+        log.info("Consumer group %s is created", name)
+        group = self._table[name] = Group(SubscriptionGroupConfig(groupName=name))
+        self._changed()
+        return group
+
+    def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
+        """Creates or replaces groups; a bad name refuses all of them."""
+        configs = list(configs)
+        for config in configs:
+            names.check_group(config.groupName)
+        for config in configs:
+            log.info("Consumer group %s is set", config.groupName)
+            self._table[config.groupName] = Group(config)
+        if configs:
+            self._changed()
+
+    def delete(self, name: str) -> bool:
+        if self._table.pop(name, None) is None:
+            return False
+        log.info("Consumer group %s is deleted", name)
+        self._changed()
+        return True
+
+    def to_wire(self) -> SubscriptionGroupWrapper:
+        return SubscriptionGroupWrapper(
+            dataVersion=self.version,
+            forbiddenTable=self._forbidden,
+            subscriptionGroupTable={name: group.config for name, group in self._table.items()},
+        )
+
+    def load(self, data: bytes) -> int:
+        """Takes the groups of a subscriptionGroup.json, over the built-in ones; returns how many."""
+        found = SubscriptionGroupWrapper.decode(data)
+        for name, config in found.subscriptionGroupTable.items():
+            self._table[name] = Group(msgspec.structs.replace(config, groupName=name))
+        self._forbidden = found.forbiddenTable or {}
+        self.version = found.dataVersion
+        return len(found.subscriptionGroupTable)
+
+    def dump(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self.to_wire()), indent=1)
+
+    def _may_create(self, name: str) -> bool:
+        if not (self._rules.auto_create or name.startswith(names.SYSTEM_GROUP_PREFIX)):
+            return False
+        try:
+            names.check_group(name)
+        except Refused:
+            return False
+        return True
+
+    def _changed(self) -> None:
+        self.version = DataVersion(
+            counter=self.version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
+        )
+        self.on_change()

@@ -1,0 +1,99 @@
+"""Finding messages and offsets without consuming (12, 33, 29 to 32).
+
+In: a key, an offset or a time. Out: records as they are in the log, or a number. A topic or queue that does
+not exist counts as an empty one, as with Apache; only a key without a message is an answer of its own (22).
+"""
+
+from typing import Protocol
+
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.headers.offsets import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    OffsetResponse,
+    SearchOffsetRequest,
+)
+from turbopump.protocol.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Store
+from turbopump.store.times import Boundary
+
+BY_TAG = "T"
+NOTHING = "can not find message, maybe time range not correct"
+
+
+class TopicTable(Protocol):
+    def find(self, name: str) -> object | None: ...
+
+
+class Queries:
+    def __init__(self, store: Store, topics: TopicTable) -> None:
+        self._store = store
+        self._topics = topics
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.QUERY_MESSAGE: Route(QueryMessageRequest, self.by_key),
+            RequestCode.VIEW_MESSAGE_BY_ID: Route(ViewMessageRequest, self.by_offset),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: Route(SearchOffsetRequest, self.offset_by_time),
+            RequestCode.GET_MAX_OFFSET: Route(GetMaxOffsetRequest, self.max_offset),
+            RequestCode.GET_MIN_OFFSET: Route(GetMinOffsetRequest, self.min_offset),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: Route(GetEarliestMsgStoretimeRequest, self.earliest_time),
+        }
+
+    def by_key(self, request: Request[QueryMessageRequest]) -> Answer:
+        """Keys and unique keys share one index; asking by tag, as 5.5's tools can, finds nothing here."""
+        header = request.header
+        if header.indexType == BY_TAG:
+            return _not_found()
+        count = self._store.config.default_query_count if header.unique_key_query else header.maxNum
+        begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
+        found = self._store.query(header.topic, header.key, begin_ms, end_ms, count)
+        if not found.records:
+            return _not_found()
+        return Answer(
+            QueryMessageResponse(found.index_timestamp, found.index_offset), b"".join(found.records)
+        )
+
+    def by_offset(self, request: Request[ViewMessageRequest]) -> Answer:
+        offset = request.header.offset
+        record = self._store.look_up(offset)
+        data = None if record is None else self._store.record_bytes(offset, record.size)
+        if data is None:
+            raise SystemFailure(f"can not find message by the offset, {offset}")
+        return Answer(body=data)
+
+    def offset_by_time(self, request: Request[SearchOffsetRequest]) -> Answer:
+        header = request.header
+        queue = self._queue(header.topic, header.queueId)
+        if queue is None:
+            return Answer(OffsetResponse(0))
+        boundary = Boundary.UPPER if (header.boundaryType or "").upper() == "UPPER" else Boundary.LOWER
+        return Answer(OffsetResponse(self._store.offset_by_time(queue, header.timestamp, boundary)))
+
+    def max_offset(self, request: Request[GetMaxOffsetRequest]) -> Answer:
+        queue = self._queue(request.header.topic, request.header.queueId)
+        return Answer(OffsetResponse(queue.max_offset if queue else 0))
+
+    def min_offset(self, request: Request[GetMinOffsetRequest]) -> Answer:
+        queue = self._queue(request.header.topic, request.header.queueId)
+        return Answer(OffsetResponse(queue.min_offset if queue else 0), remark="")
+
+    def earliest_time(self, request: Request[GetEarliestMsgStoretimeRequest]) -> Answer:
+        queue = self._queue(request.header.topic, request.header.queueId)
+        time_ms = self._store.earliest_store_time(queue) if queue else -1
+        return Answer(GetEarliestMsgStoretimeResponse(time_ms))
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A name that is no topic is never looked for on disk."""
+        if self._topics.find(topic) is None or queue_id < 0:
+            return None
+        return self._store.find_queue(topic, queue_id)
+
+
+def _not_found() -> Answer:
+    return Answer(QueryMessageResponse(0, 0), code=ResponseCode.QUERY_NOT_FOUND, remark=NOTHING)

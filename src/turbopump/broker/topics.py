@@ -1,0 +1,282 @@
+"""The topics of this broker: which there are, how they come and go, what their file and the wire say.
+
+In: questions and changes from the handlers. Out: topics, or a refusal in Apache's words; every change is
+told to `on_change`, which keeps it on disk and in the routes. No disk and no socket is touched here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from turbopump.broker import attributes
+from turbopump.broker.config import Identity, TopicRules
+from turbopump.protocol import names
+from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+READ, WRITE, INHERIT = 4, 2, 1
+READ_WRITE = READ | WRITE
+UNIT, UNIT_SUBSCRIBED = 1, 2
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+MAX_QUEUES = 65_536
+MAX_PERM = 15
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Replaced, never changed: who holds one looks it up again after a change."""
+
+    name: str
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = READ_WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As Apache prints it in remarks."""
+        perm = "".join(
+            sign if self.perm & bit else "-" for sign, bit in (("R", READ), ("W", WRITE), ("X", INHERIT))
+        )
+        pairs = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
+        return (
+            f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
+            f"writeQueueNums={self.write_queues}, perm={perm}, topicFilterType={self.filter_type}, "
+            f"topicSysFlag={self.sys_flag}, order={str(self.order).lower()}, attributes={{{pairs}}}]"
+        )
+
+    def to_wire(self) -> TopicConfig:
+        return TopicConfig(
+            topicName=self.name,
+            readQueueNums=self.read_queues,
+            writeQueueNums=self.write_queues,
+            perm=self.perm,
+            topicFilterType=self.filter_type,
+            topicSysFlag=self.sys_flag,
+            order=self.order,
+            attributes=dict(self.attributes),
+        )
+
+
+def from_wire(config: TopicConfig) -> Topic:
+    return Topic(
+        config.topicName,
+        config.readQueueNums,
+        config.writeQueueNums,
+        config.perm,
+        config.topicFilterType,
+        config.topicSysFlag,
+        config.order,
+        dict(config.attributes or {}),
+    )
+
+
+OnChange = Callable[[list[Topic]], None]
+
+
+class Topics:
+    """`on_change` gets the topics that are new or different; an empty list when one is gone."""
+
+    def __init__(self, rules: TopicRules, identity: Identity, clock: Clock) -> None:
+        self._rules = rules
+        self._clock = clock
+        built_in = built_in_topics(rules, identity)
+        self._table: dict[str, Topic] = {topic.name: topic for topic in built_in}
+        self._system = names.SYSTEM_TOPICS | self._table.keys()
+        self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
+        self.on_change: OnChange = lambda topics: None
+
+    # Looking
+
+    def find(self, name: str) -> Topic | None:
+        return self._table.get(name)
+
+    def all(self) -> list[Topic]:
+        return list(self._table.values())
+
+    def is_system(self, name: str) -> bool:
+        return name in self._system or names.is_system_topic(name)
+
+    def system_names(self) -> list[str]:
+        return sorted(self._system)
+
+    # Changing
+
+    def configure(self, rules: TopicRules) -> None:
+        """Other rules from now on. What the broker as a whole may do shows in every route: all are told."""
+        permission_changed = rules.permission != self._rules.permission
+        self._rules = rules
+        if permission_changed:
+            self._changed(self.all())
+
+    def for_send(
+        self, name: str, default_topic: str, default_queues: int, unit_mode: bool, peer: tuple[str, int]
+    ) -> Topic:
+        """The topic, created by the rules of its default topic when there is none, or TopicNotFound."""
+        topic = self._table.get(name)
+        if topic is not None:
+            return topic
+        is_retry = name.startswith(names.RETRY_PREFIX)
+        sys_flag = (UNIT_SUBSCRIBED if is_retry else UNIT) if unit_mode else 0
+        model = self._model(default_topic)
+        if model is not None:
+            queues = max(0, min(default_queues, model.write_queues))
+            perm = model.perm & ~INHERIT
+            log.info("Topic %s is created, %d queues, by a send from %s:%d", name, queues, *peer)
+            return self._put(Topic(name, queues, queues, perm, model.filter_type, sys_flag))
+        if is_retry:
+            return self.for_group(name, 1, sys_flag=sys_flag)
+        raise TopicNotFound(f"topic[{name}] not exist, apply first please!{FAQ}")
+
+    def for_group(self, name: str, queues: int, order: bool = False, sys_flag: int = 0) -> Topic:
+        """The retry or dead-letter topic of a group, created when there is none."""
+        topic = self._table.get(name)
+        if topic is None:
+            log.info("Topic %s is created, %d queues, for a consumer group", name, queues)
+            return self._put(Topic(name, queues, queues, READ_WRITE, sys_flag=sys_flag, order=order))
+        return topic if topic.order == order else self._put(replace(topic, order=order))
+
+    def check_changeable(self, name: str) -> None:
+        if self._rules.guard_system_topics and self.is_system(name):
+            raise InvalidParameter(f"The topic[{name}] is conflict with system topic.")
+
+    def update(self, wanted: Topic, changes: Mapping[str, str]) -> bool:
+        """Creates or replaces a topic, with `changes` to its attributes. False when nothing is different."""
+        return self.update_all([(wanted, changes)])
+
+    def update_all(self, wanted: Iterable[tuple[Topic, Mapping[str, str]]]) -> bool:
+        """All or none: the first refusal leaves every topic as it was."""
+        after = [self._checked(topic, changes) for topic, changes in wanted]
+        changed = [topic for topic in after if topic != self._table.get(topic.name)]
+        for topic in changed:
+            log.info("%s: %s", "Topic changed" if topic.name in self._table else "Topic created", topic)
+            self._table[topic.name] = topic
+        if changed:
+            self._changed(changed)
+        return bool(changed)
+
+    def delete(self, name: str) -> bool:
+        if not name or name.isspace():
+            raise InvalidParameter("The specified topic is blank.")
+        self.check_changeable(name)
+        if self._table.pop(name, None) is None:
+            return False
+        log.info("Topic %s is deleted", name)
+        self._changed([])
+        return True
+
+    def mark_ordered(self, ordered: Iterable[str]) -> None:
+        """What name servers know as order topics is one here too, where it exists."""
+        found = [topic for name in ordered if (topic := self._table.get(name)) and not topic.order]
+        for topic in found:
+            self._table[topic.name] = replace(topic, order=True)
+        if found:
+            log.info(
+                "Topics marked as ordered by a name server: %s", ", ".join(topic.name for topic in found)
+            )
+            self._changed([])
+
+    # Files and routes
+
+    def load(self, data: bytes) -> int:
+        """Takes the topics of a topics.json, over the built-in ones; returns how many."""
+        table = TopicConfigSerializeWrapper.decode(data)
+        for name, config in table.topicConfigTable.items():
+            topic = from_wire(config)
+            self._table[name] = topic if topic.name == name else replace(topic, name=name)
+        self.version = table.dataVersion
+        return len(table.topicConfigTable)
+
+    def dump(self) -> bytes:
+        """A topics.json that 4.9 and 5.x brokers read."""
+        return msgspec.json.format(msgspec.json.encode(self.to_wire(self._table.values())), indent=1)
+
+    def to_wire(self, topics: Iterable[Topic]) -> TopicConfigSerializeWrapper:
+        table = {topic.name: topic.to_wire() for topic in topics}
+        return TopicConfigSerializeWrapper(dataVersion=self.version, topicConfigTable=table)
+
+    def registrations(self, names: Iterable[str] | None = None) -> TopicConfigSerializeWrapper:
+        """All topics, or those of these names that exist, as routes show them.
+
+        None has more permission than the broker as a whole.
+        """
+        found = self.all() if names is None else [topic for name in names if (topic := self.find(name))]
+        allowed = self._rules.permission
+        if allowed & READ_WRITE != READ_WRITE:
+            found = [replace(topic, perm=topic.perm & allowed) for topic in found]
+        return self.to_wire(found)
+
+    # Parts
+
+    def _model(self, default_topic: str) -> Topic | None:
+        if default_topic == names.AUTO_CREATE_TOPIC and not self._rules.auto_create:
+            return None
+        model = self._table.get(default_topic)
+        return model if model is not None and model.perm & INHERIT else None
+
+    def _checked(self, wanted: Topic, changes: Mapping[str, str]) -> Topic:
+        names.check_topic(wanted.name)
+        self.check_changeable(wanted.name)
+        if wanted.filter_type not in FILTER_TYPES:
+            raise SystemFailure(f"topicFilterType = [{wanted.filter_type}] value invalid")
+        if not 0 <= wanted.perm <= MAX_PERM:
+            raise InvalidParameter(f"perm {wanted.perm} is not one of 0 to {MAX_PERM}")
+        if not (0 <= wanted.read_queues <= MAX_QUEUES and 0 <= wanted.write_queues <= MAX_QUEUES):
+            raise InvalidParameter(f"a topic has 0 to {MAX_QUEUES} queues")
+        if changes.get(f"+{attributes.MESSAGE_TYPE}") == "MIXED" and not self._rules.mixed_types:
+            raise InvalidParameter("MIXED message type is not supported.")
+        known = self._table.get(wanted.name)
+        after = attributes.altered(known.attributes if known else None, changes)
+        return replace(wanted, attributes=after)
+
+    def _put(self, topic: Topic) -> Topic:
+        self._table[topic.name] = topic
+        self._changed([topic])
+        return topic
+
+    def _changed(self, topics: list[Topic]) -> None:
+        self.version = DataVersion(
+            counter=self.version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
+        )
+        self.on_change(topics)
+
+
+def built_in_topics(rules: TopicRules, identity: Identity) -> list[Topic]:
+    """What 5.5.0 has from the start, also for features that are not here yet.
+
+    Those are empty and closed to senders, and tools that list or look for them find what they expect.
+    """
+    cluster, broker = identity.cluster_name, identity.broker_name
+    one = [
+        names.SELF_TEST_TOPIC,
+        names.OFFSET_MOVED_TOPIC,
+        f"{cluster}_{names.REPLY_POSTFIX}",
+        names.HALF_TOPIC,
+        names.OP_HALF_TOPIC,
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        names.TIMER_TOPIC,
+    ]
+    if rules.trace_topic:
+        one.append(rules.trace_topic_name)
+    topics = [Topic(name, 1, 1) for name in one]
+    topics += [
+        Topic(names.BENCHMARK_TOPIC, 1024, 1024),
+        Topic(names.SCHEDULE_TOPIC, 18, 18),
+        Topic(cluster, 16, 16, INHERIT | (READ_WRITE if rules.cluster_topic else 0)),
+        Topic(broker, 1, 1, INHERIT | (READ_WRITE if rules.broker_topic else 0)),
+        Topic(f"{names.REVIVE_PREFIX}{cluster}", rules.revive_queues, rules.revive_queues),
+        Topic(f"{names.SYNC_MEMBER_PREFIX}{broker}", 1, 1, INHERIT),
+    ]
+    if rules.auto_create:
+        queues = rules.default_queues
+        topics.append(Topic(names.AUTO_CREATE_TOPIC, queues, queues, INHERIT | READ_WRITE))
+    return topics

@@ -1,0 +1,231 @@
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.broker.kit import Bench, Peer
+from tests.unit.remoting.kit import virtual
+
+from turbopump.broker.config import GroupRules
+from turbopump.broker.topics import Topic
+from turbopump.protocol.bodies import ConsumerListBody, SubscriptionGroupConfig
+from turbopump.protocol.command import Command
+from turbopump.remoting.router import Request
+
+HEARTBEAT, UNREGISTER, LIST, CHECK, NOTICE = 34, 35, 38, 46, 40
+
+
+def beat(client: str, *groups: str, topics: tuple[str, ...] = ("T",), **fields: Any) -> bytes:
+    consumers = [
+        {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": fields.get("model", "CLUSTERING"),
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "unitMode": False,
+            "subscriptionDataSet": [
+                {"topic": topic, "subString": "*", "subVersion": 1, "tagsSet": [], "codeSet": []}
+                for topic in topics
+            ],
+        }
+        for group in groups
+    ]
+    body = {
+        "clientID": client,
+        "consumerDataSet": consumers,
+        "producerDataSet": [{"groupName": name} for name in fields.get("producers", ())],
+    }
+    if "fingerprint" in fields:
+        body |= {"heartbeatFingerprint": fields["fingerprint"], "withoutSub": fields.get("without", False)}
+    return msgspec.json.encode(body)
+
+
+async def ids(peer: Peer, group: str) -> list[str]:
+    answer = await peer.ask(LIST, consumerGroup=group)
+    assert answer.code == 0
+    assert answer.ext == {}
+    return ConsumerListBody.decode(answer.body).consumerIdList
+
+
+def notices(heard: list[Command]) -> list[str]:
+    return [command.ext["consumerGroup"] for command in heard if command.code == NOTICE and command.ext]
+
+
+@virtual
+async def test_a_consumer_is_known_and_told_before_its_heartbeat_is_answered() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    await peer.ask(HEARTBEAT, beat("me", "G"))
+    notice, answer = peer.heard()
+    assert (notice.code, notice.flag, notice.ext) == (NOTICE, 2, {"consumerGroup": "G"})
+    assert (answer.code, answer.ext) == (0, {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
+    assert answer.version > 232
+    assert await ids(peer, "G") == ["me"]
+    assert bench.topics.find("%RETRY%G") == Topic("%RETRY%G", 1, 1)
+    assert bench.groups.find("G") is not None
+
+
+@virtual
+async def test_everyone_in_the_group_hears_of_one_who_comes_or_goes() -> None:
+    bench = Bench()
+    one, two = bench.connect(1), bench.connect(2)
+    await one.ask(HEARTBEAT, beat("one", "G"))
+    one.transport.writes.clear()
+    await two.ask(HEARTBEAT, beat("two", "G"))
+    assert notices(one.heard()) == ["G"]
+    assert notices(two.heard()) == ["G"]
+    assert await ids(one, "G") == ["one", "two"]
+    one.transport.writes.clear()
+    await two.ask(HEARTBEAT, beat("two", "G"))
+    assert notices(one.heard()) == notices(two.heard()) == []
+    answer = await two.ask(UNREGISTER, clientID="two", consumerGroup="G")
+    assert (answer.code, answer.ext) == (0, {})
+    assert notices(one.heard()) == ["G"]
+    assert await ids(one, "G") == ["one"]
+
+
+@virtual
+async def test_a_lost_connection_is_a_goodbye() -> None:
+    bench = Bench()
+    one, two = bench.connect(1), bench.connect(2)
+    await one.ask(HEARTBEAT, beat("one", "G"))
+    await two.ask(HEARTBEAT, beat("two", "G", producers=("P",)))
+    one.transport.writes.clear()
+    two.leave()
+    assert notices(one.heard()) == ["G"]
+    assert bench.members.producer_groups() == []
+    one.leave()
+    answer = await bench.connect(3).ask(LIST, consumerGroup="G")
+    assert (answer.code, answer.remark, answer.ext) == (1, "no consumer for this group, G", {})
+
+
+@virtual
+async def test_a_client_without_heartbeats_for_two_minutes_has_left() -> None:
+    bench = Bench()
+    silent, lively = bench.connect(1), bench.connect(2)
+    watch = asyncio.create_task(bench.clients.watch())
+    await silent.ask(HEARTBEAT, beat("silent", "G"))
+    await lively.ask(HEARTBEAT, beat("lively", "G"))
+    for _ in range(4):
+        await asyncio.sleep(30)
+        await lively.ask(HEARTBEAT, beat("lively", "G"))
+    assert await ids(lively, "G") == ["silent", "lively"]
+    lively.transport.writes.clear()
+    await asyncio.sleep(15)
+    assert notices(lively.heard()) == ["G"]
+    assert await ids(lively, "G") == ["lively"]
+    assert silent.transport.is_closing()
+    watch.cancel()
+
+
+@virtual
+async def test_members_of_a_broadcasting_group_are_not_told() -> None:
+    peer = Bench().connect()
+    await peer.ask(HEARTBEAT, beat("me", "G", model="BROADCASTING"))
+    assert notices(peer.heard()) == []
+
+
+@virtual
+async def test_the_notice_can_be_turned_off_for_a_group_and_for_the_broker() -> None:
+    bench = Bench()
+    bench.groups.update_all([SubscriptionGroupConfig(groupName="G", notifyConsumerIdsChangedEnable=False)])
+    peer = bench.connect(1)
+    await peer.ask(HEARTBEAT, beat("me", "G"))
+    assert notices(peer.heard()) == []
+    bench.clients.configure(GroupRules(notify_members=False))
+    await peer.ask(HEARTBEAT, beat("me", "H"))
+    assert notices(peer.heard()) == []
+
+
+@virtual
+async def test_without_auto_creation_an_unknown_group_has_no_members() -> None:
+    bench = Bench("autoCreateSubscriptionGroup=false")
+    peer = bench.connect()
+    answer = await peer.ask(HEARTBEAT, beat("me", "G", producers=("P",)))
+    assert answer.code == 0
+    assert notices(peer.heard()) == []
+    assert (await peer.ask(LIST, consumerGroup="G")).code == 1
+    assert bench.topics.find("%RETRY%G") is None
+    assert bench.members.producer_groups() == ["P"]
+
+
+@virtual
+async def test_the_retry_topic_follows_group_and_topics() -> None:
+    bench = Bench()
+    bench.groups.update_all([SubscriptionGroupConfig(groupName="G", retryQueueNums=3)])
+    bench.topics.update(Topic("Ordered", order=True), {})
+    await bench.connect().ask(HEARTBEAT, beat("me", "G", topics=("Ordered",)))
+    assert bench.topics.find("%RETRY%G") == Topic("%RETRY%G", 3, 3, order=True)
+
+
+@virtual
+async def test_a_short_heartbeat_keeps_the_subscriptions_while_its_fingerprint_does_not_change() -> None:
+    bench = Bench()
+    peer = bench.connect()
+
+    async def asks_again(fingerprint: int, without: bool) -> bool:
+        topics = () if without else ("T",)
+        body = beat("me", "G", topics=topics, fingerprint=fingerprint, without=without)
+        answer = await peer.ask(HEARTBEAT, body)
+        return answer.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+
+    assert not await asks_again(77, without=False)
+    assert not await asks_again(77, without=True)
+    assert bench.members.subscription("G", "T") is not None
+    assert await asks_again(78, without=True)
+    assert bench.members.subscription("G", "T") is not None
+
+
+@virtual
+async def test_a_short_heartbeat_to_a_broker_that_knows_no_subscriptions_asks_for_them() -> None:
+    peer = Bench().connect()
+    answer = await peer.ask(HEARTBEAT, beat("me", "G", topics=(), fingerprint=77, without=True))
+    assert answer.ext == {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
+
+
+@virtual
+async def test_heartbeats_that_cannot_be_read_are_refused_and_empty_ones_are_not() -> None:
+    peer = Bench().connect()
+    assert (await peer.ask(HEARTBEAT, b"")).code == 1
+    assert (await peer.ask(HEARTBEAT, b"nonsense")).code == 1
+    assert (await peer.ask(HEARTBEAT, b"{}")).code == 0
+    assert (await peer.ask(HEARTBEAT, beat("me", ""))).code == 0
+
+
+@virtual
+async def test_goodbyes_of_strangers_are_answered_too() -> None:
+    peer = Bench().connect()
+    for fields in (
+        {},
+        {"consumerGroup": "zz"},
+        {"producerGroup": "zz"},
+        {"consumerGroup": "z", "producerGroup": "z"},
+    ):
+        answer = await peer.ask(UNREGISTER, clientID="zz", **fields)
+        assert (answer.code, answer.ext) == (0, {})
+
+
+@virtual
+async def test_a_heartbeat_on_a_connection_that_is_closing_leaves_nothing_behind() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    peer.connection.is_closing = True
+    command = Command(HEARTBEAT, body=beat("me", "G", producers=("P",)))
+    bench.clients.heartbeat(Request(command, None, peer.connection))
+    assert not bench.members.knows("G")
+    assert bench.members.producer_groups() == []
+
+
+@pytest.mark.parametrize(("kind", "code"), [("TAG", 0), (None, 0), ("", 0), ("SQL92", 1), ("ZZ", 1)])
+def test_only_tags_can_be_subscribed_to(kind: str | None, code: int) -> None:
+    @virtual
+    async def test() -> None:
+        peer = Bench().connect()
+        body = {"clientId": "x", "group": "G", "subscriptionData": {"expressionType": kind, "topic": "T"}}
+        answer = await peer.ask(CHECK, msgspec.json.encode(body))
+        assert answer.code == code
+        if code:
+            assert answer.remark == f"The broker does not support consumer to filter message by {kind}"
+        assert (await peer.ask(CHECK)).code == 0
+
+    test()

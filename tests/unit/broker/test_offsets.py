@@ -1,0 +1,178 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.broker.kit import Bench, HandClock
+from tests.unit.remoting.kit import virtual
+from tests.unit.store.kit import apache_store
+
+from turbopump.broker.config import OffsetRules
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.topics import Topic
+from turbopump.protocol.errors import BrokenBody
+
+QUERY, UPDATE = 14, 15
+
+
+def table(step: int = 500) -> Offsets:
+    return Offsets(OffsetRules(version_step=step), HandClock())
+
+
+def test_the_last_commit_counts_also_when_it_steps_back() -> None:
+    offsets = table()
+    assert offsets.query("G", "T", 0) == -1
+    offsets.commit("G", "T", 0, 5)
+    offsets.commit("G", "T", 0, 3)
+    offsets.commit("G", "T", 1, 7)
+    assert [offsets.query("G", "T", queue) for queue in (0, 1, 2)] == [3, 7, -1]
+    assert offsets.query("H", "T", 0) == -1
+
+
+def test_the_version_moves_every_so_many_commits() -> None:
+    offsets = table(step=3)
+    for offset in range(7):
+        offsets.commit("G", "T", 0, offset)
+    assert offsets.version.counter == 2
+
+
+def test_topics_and_groups_find_each_other_and_are_forgotten() -> None:
+    offsets = table()
+    for topic, group in (("T", "G"), ("U", "G"), ("T", "H")):
+        offsets.commit(group, topic, 0, 1)
+    assert offsets.topics_of_group("G") == ["T", "U"]
+    assert offsets.groups_of_topic("T") == ["G", "H"]
+    offsets.forget_topic("T")
+    assert offsets.groups_of_topic("T") == []
+    assert offsets.query("G", "U", 0) == 1
+    offsets.forget_group("G")
+    assert offsets.topics_of_group("G") == []
+
+
+def test_after_a_crash_no_offset_stays_beyond_the_end_of_its_queue() -> None:
+    offsets = table()
+    offsets.commit("G", "T", 0, 10)
+    offsets.commit("G", "T", 1, 4)
+    offsets.commit("H", "gone", 0, 9)
+    offsets.dump()
+    ends = {("T", 0): 7, ("T", 1): 4}
+    assert offsets.clamp(lambda topic, queue_id: ends.get((topic, queue_id), 0)) == 2
+    assert [offsets.query("G", "T", queue) for queue in (0, 1)] == [7, 4]
+    assert offsets.query("H", "gone", 0) == 0
+    assert offsets.is_dirty
+    assert offsets.clamp(lambda topic, queue_id: ends.get((topic, queue_id), 0)) == 0
+
+
+def test_a_dump_leaves_the_table_clean_until_the_next_commit() -> None:
+    offsets = table()
+    assert not offsets.is_dirty
+    offsets.commit("G", "T", 0, 1)
+    assert offsets.is_dirty
+    offsets.dump()
+    assert not offsets.is_dirty
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.5.0-clean"])
+def test_the_file_of_an_apache_broker_is_read_and_ours_holds_the_same(name: str, tmp_path: Path) -> None:
+    data = Path(apache_store(name, tmp_path), "config/consumerOffset.json").read_bytes()
+    offsets = table()
+    assert offsets.load(data) > 0
+    again = table()
+    again.load(offsets.dump())
+    ours = json.loads(offsets.dump())["offsetTable"]
+    assert ours == json.loads(again.dump())["offsetTable"]
+    topic, group = next(iter(ours)).split("@")
+    queue_id, offset = next(iter(ours[f"{topic}@{group}"].items()))
+    assert again.query(group, topic, int(queue_id)) == offset
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"offsetTable":{"T@G":{0:5,1:6}}}',
+        b'{"offsetTable":{"T@G":{"0":5,"1":6}}}',
+        b'{\n\t"dataVersion":{"counter":7,"timestamp":1},\n\t"groupTopicMap":{"G":["T"]},\n\t"offsetTable":{\n'
+        b'\t\t"T@G":{0:5,1:6\n\t\t}\n\t},\n\t"pullOffsetTable":{\n\t\t"T@G":{\n\t\t\t0:9\n\t\t}\n\t}\n}',
+    ],
+)
+def test_all_dialects_are_read(data: bytes) -> None:
+    offsets = table()
+    assert offsets.load(data) == 1
+    assert [offsets.query("G", "T", queue) for queue in (0, 1)] == [5, 6]
+
+
+def test_keys_that_are_no_topic_and_group_are_kept_for_others() -> None:
+    offsets = table()
+    offsets.load(b'{"offsetTable":{"a@b@c":{0:1},"T@G":{0:2}}}')
+    assert json.loads(offsets.dump())["offsetTable"] == {"T@G": {"0": 2}, "a@b@c": {"0": 1}}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"offsetTable":{"T@G":{"x":1}}}', b"\0" * 64, b"[]"])
+def test_a_damaged_file_is_refused_and_leaves_the_table_as_it_was(data: bytes) -> None:
+    offsets = table()
+    offsets.commit("G", "T", 0, 1)
+    with pytest.raises(BrokenBody):
+        offsets.load(data)
+    assert offsets.query("G", "T", 0) == 1
+
+
+NAMES = st.from_regex(r"[a-zA-Z0-9_%|-]{1,10}", fullmatch=True)
+
+
+@given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 65_535), st.integers(0, 2**63 - 1)), max_size=20))
+def test_what_is_dumped_is_loaded_again(commits: list[tuple[str, str, int, int]]) -> None:
+    offsets = table()
+    for group, topic, queue_id, offset in commits:
+        offsets.commit(group, topic, queue_id, offset)
+    again = table()
+    again.load(offsets.dump())
+    for group, topic, queue_id, _ in commits:
+        assert again.query(group, topic, queue_id) == offsets.query(group, topic, queue_id)
+
+
+@virtual
+async def test_a_group_without_a_commit_starts_at_zero_only_where_the_first_message_still_is() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 2, 2), {})
+    bench.put("T", 0)
+    answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
+    assert (answer.code, answer.ext) == (0, {"offset": "0"})
+    for fields in (
+        {"topic": "T", "queueId": 1},
+        {"topic": "nope", "queueId": 0},
+        {"topic": "T", "queueId": 0, "setZeroIfNotFound": "false"},
+    ):
+        answer = await peer.ask(QUERY, consumerGroup="G", **fields)
+        assert (answer.code, answer.ext) == (22, {})
+
+
+@virtual
+async def test_a_commit_is_kept_for_a_group_and_a_topic_that_exist() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
+    answer = await peer.ask(UPDATE, **fields)
+    assert (answer.code, answer.remark, answer.ext) == (26, "Group G not exist!", {})
+    bench.groups.for_consume("G")
+    answer = await peer.ask(UPDATE, **fields)
+    assert (answer.code, answer.ext) == (0, {})
+    assert bench.offsets.query("G", "T", 0) == 3
+    answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
+    assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
+    del fields["queueId"]
+    answer = await peer.ask(UPDATE, **fields)
+    assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")
+
+
+@virtual
+async def test_the_table_cannot_be_filled_with_queues_that_nobody_can_have() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    bench.groups.for_consume("G")
+    for queue_id, code in ((65_535, 0), (65_536, 29), (-1, 29)):
+        answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=queue_id, commitOffset=1)
+        assert answer.code == code
