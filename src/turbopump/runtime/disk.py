@@ -257,6 +257,8 @@ class SystemDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def usage(self, path: str) -> Usage:
+        while not os.path.exists(path):  # not made yet: it will be where its parent is
+            path = os.path.dirname(os.path.abspath(path))
         found = os.statvfs(path)
         # What root keeps for itself counts as neither used nor free, as in Apache's ratio.
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
