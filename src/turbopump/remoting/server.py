@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 NEIGHBOURS = (-2, 1)  # of a broker's port: fast port and replication port
 PORT_ATTEMPTS = 64
 MAX_PORT = 65_535
+ABORT_S = 1.0  # an aborted connection is gone in the next turn of the loop
 
 
 class Server:
@@ -33,10 +34,12 @@ class Server:
         self._listeners: list[Listener] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
+        self._is_stopping = False
         self.connections: set[Connection] = set()
 
     async def start(self, host: str, port: int) -> int:
         """Listens and returns the port. May be called again, for a second port served alike."""
+        self._is_stopping = False
         listener = await listen(self._network, self._accept, host, port)
         self._listeners.append(listener)
         if self._sweeper is None:
@@ -45,6 +48,7 @@ class Server:
 
     async def stop(self, drain_s: float = 5.0) -> None:
         """Accepts and reads no more, lets running handlers answer for up to `drain_s`, then closes all."""
+        self._is_stopping = True
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -63,9 +67,10 @@ class Server:
             )
         for connection in list(self.connections):
             connection.abort()
-        await self._closed(None)
+        with contextlib.suppress(TimeoutError):
+            await self._closed(ABORT_S)
 
-    async def _closed(self, timeout_s: float | None) -> None:
+    async def _closed(self, timeout_s: float) -> None:
         self._all_closed.clear()
         if self.connections:
             async with asyncio.timeout(timeout_s):
@@ -110,6 +115,8 @@ class _Accepted(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._server.connections.add(self)
+        if self._server._is_stopping:  # was accepted just before the listener closed
+            self.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         try:

@@ -331,8 +331,8 @@ async def test_zones_see_their_own_brokers(world: World) -> None:
     _, address = await world.name_server()
     peer = await world.peer(address)
     for number, zone in enumerate(("z1", "z2")):
-        fields = {"__ZONE_NAME": zone}
-        await peer.ask(registration("T", "U", broker=zone, address=f"10.0.1.{number}:1", **fields))
+        command = registration("T", "U", broker=zone, address=f"10.0.1.{number}:1", __ZONE_NAME=zone)
+        await peer.ask(command)
     near = await route(peer, "T", __ZONE_NAME="z1", __ZONE_MODE="true")
     assert [data["brokerName"] for data in near["brokerDatas"]] == ["z1"]
     assert len((await route(peer, "T", __ZONE_NAME="z1", __ZONE_MODE="false"))["brokerDatas"]) == 2

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import cast
 
 import pytest
 
@@ -52,6 +53,10 @@ class Peer:
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
         return b""
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        return cast(asyncio.Transport, self.writer.transport)
 
     async def close(self) -> None:
         self.writer.close()
@@ -220,7 +225,7 @@ async def test_a_peer_that_never_reads_holds_little_memory_and_others_are_served
     limits = Limits(output_high=256 * 1024, output_low=64 * 1024)
     async with running(limits) as world:
         deaf = await Peer.dial(world.port)
-        deaf.writer.transport.pause_reading()
+        deaf.transport.pause_reading()
         deaf.send(*(Command(BIG, number) for number in range(2000)))  # 400 MB of answers
         good = await Peer.dial(world.port)
         for number in range(50):
@@ -229,7 +234,7 @@ async def test_a_peer_that_never_reads_holds_little_memory_and_others_are_served
         [connection] = [one for one in world.server.connections if one.saturated]
         assert connection._transport is not None
         assert connection._transport.get_write_buffer_size() < 2 * limits.output_high
-        deaf.writer.transport.resume_reading()  # it comes to its senses: nothing was lost, order is kept
+        deaf.transport.resume_reading()  # it comes to its senses: nothing was lost, order is kept
         assert [(await deaf.receive()).opaque for _ in range(200)] == list(range(200))
         deaf.writer.transport.abort()
         await good.close()
@@ -239,7 +244,7 @@ async def test_a_peer_that_never_reads_holds_little_memory_and_others_are_served
 async def test_parked_answers_to_a_peer_that_never_reads_end_at_the_hard_limit() -> None:
     async with running(Limits(output_high=64 * 1024, output_low=1024, output_hard=4 << 20)) as world:
         deaf = await Peer.dial(world.port)
-        deaf.writer.transport.pause_reading()
+        deaf.transport.pause_reading()
         deaf.send(*(Command(LATER, number) for number in range(100)))
         parked = [await world.parked.get() for _ in range(100)]
         [connection] = world.server.connections

@@ -8,6 +8,7 @@ from tests.unit.remoting.kit import asked, commands, virtual
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
+from turbopump.runtime.network import Listener, ProtocolFactory
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.network import MemoryNetwork
 
@@ -136,7 +137,7 @@ async def test_a_chosen_port_has_free_neighbours() -> None:
 
         ports = iter((5000, 6000))
 
-        async def listen(self, factory, host, port):  # type: ignore[no-untyped-def]
+        async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
             return await super().listen(factory, host, port or next(self.ports))
 
     network = Crowded()

@@ -13,7 +13,9 @@ def test_a_day_passes_in_no_time_and_to_the_millisecond() -> None:
         return clock.monotonic(), clock.now_ms()
 
     started = time.monotonic()
-    assert run_virtual(main()) == (pytest.approx(86_400.001), START_MS + 86_400_001)
+    elapsed, now_ms = run_virtual(main())
+    assert elapsed == pytest.approx(86_400.001)
+    assert now_ms == START_MS + 86_400_001
     assert time.monotonic() - started < 2
 
 
