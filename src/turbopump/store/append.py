@@ -92,6 +92,7 @@ class Appender:
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
         self._max_message_size = max_message_size
+        self._never_illegal = min(max_message_size, MAX_PROPERTIES)  # no record of this size breaks a rule
         self._immediate = immediate
         self._retry_room_at = 0.0
 
@@ -100,7 +101,7 @@ class Appender:
         if self._flags.blocked:
             self._refuse()
         sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
-        if max(sizes) > MAX_PROPERTIES:  # no smaller record can break a rule
+        if max(sizes) > self._never_illegal:
             self._check(drafts)
         log = self._log
         end = log.position + sum(sizes) + HOSTS_V6 * len(sizes)

@@ -8,12 +8,14 @@ record never crosses a file's end: what is left there is marked by a blank recor
     committed, synced      what readers may see (transient pool) and what is on the medium
 """
 
+import errno
 import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turbopump.protocol.record import BLANK
+from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.record import BLANK, decode
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.segment import LogFiles, touch
@@ -85,6 +87,19 @@ class CommitLog:
             return None
         at = offset % self.file_size
         return self.files.mapped(offset - at).buffer, at
+
+    def identify(self, offset: int) -> tuple[str, int, int, int] | None:
+        """Topic, queue id, queue offset and size of the record there, even beyond the end as it is known."""
+        at = offset % self.file_size
+        if not self.files.has(offset - at):
+            return None
+        try:
+            found = decode(self.files.mapped(offset - at).buffer, at)
+        except BrokenRecord:
+            return None
+        if found.physical_offset != offset:
+            return None
+        return found.topic, found.queue_id, found.queue_offset, found.size
 
     # writing
 
@@ -229,7 +244,10 @@ class CommitLog:
     def delete_first(self) -> None:
         """Removes the oldest file. The last one stays: it is being written."""
         assert len(self.files.starts) > 1, "the file in use cannot go"
-        self.files.remove(self.files.starts[0])
+        start = self.files.starts[0]
+        if start >= self.files.pinned_from:
+            raise OSError(errno.EBUSY, "the file is not synced yet", self.files.path(start))
+        self.files.remove(start)
 
     def close(self) -> None:
         self.files.drop_ahead()

@@ -40,7 +40,10 @@ class Home(Protocol):
     dirty: "dict[ConsumeQueue, None]"
     to_sync: set[str]
 
+    trusted_below: int  # entries that point there or behind may be left-overs
+
     def log_min(self) -> int: ...
+    def confirms(self, topic: str, queue_id: int, queue_offset: int, entry: tuple[int, int, int]) -> bool: ...
     def begin(self, topic: str, queue_id: int) -> None: ...
     def extension(self, topic: str, queue_id: int) -> Extension: ...
     def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
@@ -212,18 +215,22 @@ class ConsumeQueue:
             self._cut_files(end)
         self._set_end()
 
+    def sweep(self) -> None:
+        """Clears what a crash may have left behind the last entry. No entry may be waiting."""
+        if self._base >= 0:
+            self._cut_files(self._written)
+
     def _cut_files(self, end: int) -> None:
-        size = self._home.file_size
-        keep = (
-            end * UNIT - end * UNIT % size
-        )  # the file that holds the new end goes on, even when it holds nothing
-        last = (self._written - 1) * UNIT
-        for start in range(last - last % size, keep, -size):
-            self._home.remove_file(self.topic, self.queue_id, start)
-        rest = min(self._written * UNIT, keep + size) - end * UNIT
-        if rest > 0:
-            self._write(keep, end * UNIT - keep, bytes(rest))
+        size, position = self._home.file_size, end * UNIT
+        for start in self._home.file_starts(self.topic, self.queue_id):
+            if start >= position and start > self._base * UNIT:
+                self._home.remove_file(self.topic, self.queue_id, start)
         self._written = end
+        for at in range(position, position - position % size + size, WRITE_CHUNK):
+            length = min(WRITE_CHUNK, position - position % size + size - at)
+            if not any(self._read(at, length)):
+                break  # what lies behind so many zeros is never reached: entries grow over it
+            self._write(at - at % size, at % size, bytes(length))
 
     def delete_before(self, log_min: int) -> None:
         """Removes the files, never the last, all of whose entries point before `log_min`."""
@@ -256,18 +263,24 @@ class ConsumeQueue:
 
     def _load(self) -> None:
         starts = self._home.file_starts(self.topic, self.queue_id)
-        if not starts:
-            return
-        per_file = self._home.file_size // UNIT
-        self._base = self._written = starts[0] // UNIT
-        for start in reversed(starts):
-            first = start // UNIT
-            self._written = first + per_file  # so that the entries of this file can be asked for
-            used = bisect_left(_Emptiness(self), 1, first, first + per_file) - first
-            if used or start == starts[0]:
-                self._written = first + used
+        if starts:
+            self._base = starts[0] // UNIT
+            self._written = self._base + len(starts) * self._home.file_size // UNIT  # as if all were full
+            self._written = self._find_end()
+            self._set_end()
+
+    def _find_end(self) -> int:
+        """Behind the last entry come zeros; after a crash perhaps anything, so the log is asked about the
+        last one.
+        """
+        end = self._written
+        while end > self._base:
+            end = bisect_left(_Doubtful(self, self._home.trusted_below), 1, self._base, end)
+            last = self.entry(end - 1) if end > self._base else None
+            if last is None or self._home.confirms(self.topic, self.queue_id, end - 1, last):
                 break
-        self._set_end()
+            end -= 1
+        return end
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._home.file_size
@@ -297,18 +310,19 @@ class _Pointers:
         return entry[0]
 
 
-class _Emptiness:
-    """1 behind the last entry of a file, 0 before, for bisection."""
+class _Doubtful:
+    """0 for the entries of a queue, 1 behind the last: for bisection."""
 
-    def __init__(self, queue: ConsumeQueue) -> None:
+    def __init__(self, queue: ConsumeQueue, below: int) -> None:
         self._queue = queue
+        self._below = below
 
     def __len__(self) -> int:
         return self._queue.max_offset
 
     def __getitem__(self, offset: int) -> int:
         entry = self._queue.entry(offset)
-        return 0 if entry is not None and entry[0] >= 0 and entry[1] > 0 else 1
+        return 0 if entry is not None and 0 <= entry[0] < self._below and entry[1] > 0 else 1
 
 
 def check_topic_size(topic: str) -> None:

@@ -261,7 +261,7 @@ class Flusher:
 
     def _set_timer(self) -> None:
         if self._timer is None and self._waiters and self._loop is not None:
-            self._timer = self._loop.call_later(min(self._busy_s, self._timeout_s), self._look_at_clock)
+            self._timer = self._loop.call_later(min(self._busy_s, self._timeout_s) / 4, self._look_at_clock)
 
     def _clear_timer(self) -> None:
         if self._timer is not None:

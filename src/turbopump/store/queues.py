@@ -9,15 +9,18 @@ import contextlib
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turbopump.runtime.disk import Disk, Entry, PlainFile
+from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
-from turbopump.store.consume_queue import UNIT, ConsumeQueue, check_topic_size
+from turbopump.store.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, check_topic_size
 from turbopump.store.errors import UnusableStore
 from turbopump.store.queue_ext import Extension
 from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
+
+ANY = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,8 @@ class ToSync:
 
 
 class ConsumeQueues:
-    def __init__(self, config: StoreConfig, disk: Disk, log_min: Callable[[], int]) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, log: CommitLog) -> None:
         self.file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
-        self.log_min = log_min
         self.dirty: dict[ConsumeQueue, None] = {}  # with entries to write, oldest first
         self.to_sync: set[str] = set()  # files written since they were last synced
         self._root = config.queue_dir
@@ -52,6 +54,8 @@ class ConsumeQueues:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.count = 0  # of queues that have a directory
         self.heals = False  # after a crash: unfinished and missing files are no reason to complain
+        self.trusted_below = ANY
+        self._log = log
         self._changed_dirs: set[str] = set()  # with files made since they were last synced
         self._open: OrderedDict[str, PlainFile] = OrderedDict()
         self._open_limit = max(2, config.open_queue_files)
@@ -59,6 +63,17 @@ class ConsumeQueues:
     def load(self) -> None:
         """Counts the queues. None is opened."""
         self.count = sum(1 for _ in self.on_disk())
+
+    def log_min(self) -> int:
+        return self._log.min_offset
+
+    def confirms(self, topic: str, queue_id: int, queue_offset: int, entry: tuple[int, int, int]) -> bool:
+        """Whether the log has the message where its entry says; if it was deleted, the entry is believed."""
+        physical, size, _ = entry
+        if physical < self._log.min_offset or size == BLANK_SIZE:
+            return True
+        found = self._log.identify(physical)
+        return found == (topic, queue_id, queue_offset, size)
 
     # queues
 

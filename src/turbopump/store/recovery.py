@@ -177,8 +177,10 @@ class Recovery:
     def _read(self, plan: Plan) -> int:
         """Dispatches the records from `plan.start` on; returns the end of the last one."""
         if plan.cut_queues:
+            self._queues.trusted_below = plan.entries_from  # for those that are opened here
             for queue in self._queues.every():
                 queue.truncate(plan.entries_from)
+                queue.sweep()
         offset, read, count = plan.start, 0, 0
         check_crc, file_size = self._config.check_crc_on_recover, self._log.file_size
         dispatch = self._dispatcher.dispatch

@@ -26,7 +26,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
-from turbopump.store.queues import ConsumeQueues
+from turbopump.store.queues import ANY, ConsumeQueues
 from turbopump.store.reading import GetResult, GetStatus, Reader
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
@@ -66,7 +66,7 @@ class Store:
         self.config = config
         self.flags = Flags()
         self.log = CommitLog(config, disk)
-        self.queues = ConsumeQueues(config, disk, lambda: self.log.min_offset)
+        self.queues = ConsumeQueues(config, disk, self.log)
         self.index = _open_index(config, disk, clock)
         self.delays = DelayLevels(config.message_delay_levels)
         self.flusher = Flusher(self.log, self.flags, clock, workers, config)
@@ -122,7 +122,7 @@ class Store:
         )
         found = recovery.run()
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
-        self.queues.heals = False
+        self.queues.heals, self.queues.trusted_below = False, ANY
         if crashed or saved.note is None or saved.note.complete != found.end:
             self._upkeep.take_checkpoint_now()
         if crashed:

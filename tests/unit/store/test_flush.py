@@ -1,0 +1,328 @@
+"""Group commit, in virtual time on a simulated disk: what waiters are told, whatever the disk does."""
+
+import asyncio
+
+import pytest
+from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers, open_store, small
+
+from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
+from turbopump.runtime.disk import MappedFile
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+LOG = "commitlog"
+
+
+class Bench:
+    """A store with SYNC_FLUSH whose syncs run in the simulated disk thread, and a count of them."""
+
+    def __init__(self, inline: bool = False, **settings: object) -> None:
+        self.clock = VirtualClock()
+        self.disk = new_disk()
+        self.disk.clock = self.clock
+        self.workers = SimulatedWorkers(self.disk)
+        config = small(**{"flush_disk_type": "SYNC_FLUSH", **settings})
+        self.store = Store.open(config, self.disk, self.clock, self.workers)
+        self.store.flusher.inline = inline
+        self.store.flusher._typical_s = 0.0 if inline else 1.0  # a simulated sync takes no time to measure
+        self.outcomes: list[Durability] = []
+        self.syncs = 0
+        self._count(self.disk)
+
+    def _count(self, disk: SimulatedDisk) -> None:
+        plain = disk.sync
+
+        def counted(path: str, node: object) -> None:
+            self.syncs += LOG in path
+            plain(path, node)  # type: ignore[arg-type]
+
+        disk.sync = counted  # type: ignore[method-assign,assignment]
+
+    def send(self, count: int = 1) -> None:
+        queue = self.store.queue("T", 0)
+        for _ in range(count):
+            number = queue.next_offset
+            [(offset, _, size)] = self.store.append([draft(queue, b"%06d" % number, key=f"T-{number}")])
+            self.store.durable(offset + size, self.outcomes.append)
+
+    async def told(self, count: int) -> list[Durability]:
+        while len(self.outcomes) < count:  # noqa: ASYNC110 - virtual time: this costs nothing
+            await asyncio.sleep(0.001)
+        return self.outcomes
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_all_waiters_of_one_pass_share_one_sync(inline):
+    async def main() -> None:
+        bench = Bench(inline)
+        await bench.store.start()
+        bench.send(1)
+        await bench.told(1)
+        bench.syncs = 0
+        bench.send(20)
+        assert bench.outcomes == [Durability.DISK]
+        assert await bench.told(21) == [Durability.DISK] * 21
+        assert bench.syncs == 1
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_while_a_sync_is_under_way_the_next_group_gathers():
+    async def main() -> None:
+        bench = Bench(commit_log_file_size=1 << 16)
+        await bench.store.start()
+        bench.send()
+        await bench.told(1)
+        bench.syncs = 0
+        bench.workers.stall(0.5)
+        bench.send()
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+            bench.send()
+        await bench.told(12)
+        assert bench.syncs == 2
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_a_message_can_be_read_when_it_is_on_the_medium_not_before():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        heard: list[int] = []
+        bench.store.on_arrival = lambda queue, next_offset, tags_code: heard.append(next_offset)
+        queue = bench.store.queue("T", 0)
+        bench.send(3)
+        assert (queue.next_offset, queue.max_offset, heard) == (3, 0, [])
+        await bench.told(3)
+        assert (queue.max_offset, heard) == (3, [1, 2, 3])
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_failed_sync_fails_every_waiter_and_writing_stops_until_one_succeeds(inline):
+    async def main() -> None:
+        bench = Bench(inline)
+        await bench.store.start()
+        bench.send(2)
+        await bench.told(2)
+        bench.disk.fail_sync(path_part=LOG)
+        bench.send(3)
+        assert (await bench.told(5))[2:] == [Durability.FAILED] * 3
+        with pytest.raises(ServiceNotAvailable, match="sync of the commit log failed"):
+            bench.send()
+        await asyncio.sleep(2)
+        assert bench.store.writable is None
+        bench.send()
+        assert (await bench.told(6))[-1] is Durability.DISK
+        assert bench.store.queue("T", 0).max_offset == 6
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_success_after_a_failure_is_true():
+    """The kernel takes the pages of a failed sync for clean: they must be written again before the next."""
+
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        bench.disk.fail_sync(path_part=LOG)
+        bench.send(5)
+        await bench.told(5)
+        await asyncio.sleep(2)
+        bench.send(1)
+        assert (await bench.told(6))[-1] is Durability.DISK
+        after = open_store(bench.disk.crash(Survival.LOST), commit_log_file_size=4096)
+        assert numbers(after) == list(range(6))
+        check(after)
+
+    run_virtual(main())
+
+
+def test_a_sync_that_hangs_times_its_waiters_out_and_turns_new_messages_away():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        bench.send()
+        await bench.told(1)
+        bench.workers.stall(20)
+        bench.send(2)
+        await asyncio.sleep(1.3)
+        with pytest.raises(SystemBusy, match=r"^\[PC_SYNCHRONIZED\]"):
+            bench.send()
+        assert bench.outcomes == [Durability.DISK]
+        await asyncio.sleep(4)
+        assert bench.outcomes[1:] == [Durability.TIMEOUT] * 2
+        await asyncio.sleep(20)
+        bench.send()
+        assert (await bench.told(4))[-1] is Durability.DISK
+        assert bench.store.queue("T", 0).max_offset == 4
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_an_answer_that_fails_does_not_keep_the_others_from_theirs():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+
+        def gone(_: Durability) -> None:
+            raise ConnectionError("the peer is gone")
+
+        bench.send()
+        bench.store.durable(bench.store.max_offset, gone)
+        bench.send()
+        await bench.told(2)
+        bench.send()
+        await bench.told(3)
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_a_message_nobody_waits_for_is_synced_and_shown_too():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        bench.store.append([draft(bench.store.queue("T", 0))])
+        await asyncio.sleep(0.1)
+        assert bench.store.flushed_offset == bench.store.max_offset
+        assert bench.store.queue("T", 0).max_offset == 1
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+def test_asynchronously_the_log_is_synced_twice_a_second_when_it_is_worth_it_and_always_after_ten():
+    async def main() -> None:
+        bench = Bench(
+            flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 16, checkpoint_interval_ms=10**9
+        )
+        store = bench.store
+        await store.start()
+        store.append([draft(store.queue("T", 0), bytes(20_000))])
+        await asyncio.sleep(0.6)
+        assert store.flushed_offset == store.max_offset
+        store.append([draft(store.queue("T", 0), b"little")])
+        await asyncio.sleep(2)
+        assert store.flushed_offset < store.max_offset
+        await asyncio.sleep(9)
+        assert store.flushed_offset == store.max_offset
+        await store.close()
+
+    run_virtual(main())
+
+
+def test_the_transient_pool_shows_what_was_committed_and_keeps_nothing_else():
+    async def main() -> None:
+        bench = Bench(flush_disk_type="ASYNC_FLUSH", transient_pool=True)
+        store = bench.store
+        assert store.durability is Durability.BUFFER
+        await store.start()
+        queue = store.queue("T", 0)
+        fill(store, 5, queues=1)
+        assert (queue.max_offset, store.committed_offset, store.get(queue, 0, 9).count) == (0, 0, 0)
+        await asyncio.sleep(0.25)
+        assert (queue.max_offset, store.committed_offset) == (5, store.max_offset)
+        assert store.get(queue, 0, 9).count == 5
+        fill(store, 60, queues=1, start=5)  # over several files
+        bench.send(1)
+        assert (await bench.told(1)) == [Durability.DISK]
+        check(store)
+        fill(store, 3, queues=1, start=66)
+        killed = open_store(bench.disk.crash(Survival.KEPT))
+        assert numbers(killed) == list(range(66)), "what was in the buffer died with the process"
+        check(killed)
+
+    run_virtual(main())
+
+
+def test_closing_waits_for_everything_and_tells_everyone():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        bench.send(5)
+        await bench.store.close()
+        assert bench.outcomes == [Durability.DISK] * 5
+        with pytest.raises(Refused):
+            bench.send()
+        again = Store.open(bench.store.config, bench.disk, bench.clock, Workers())
+        assert numbers(again) == list(range(5))
+
+    run_virtual(main())
+
+
+def test_closing_on_a_dead_disk_leaves_abort_for_the_next_start():
+    async def main() -> None:
+        bench = Bench()
+        await bench.store.start()
+        bench.send(2)
+        bench.disk.sync_failure = 1.0
+        await bench.store.close()
+        assert bench.outcomes == [Durability.FAILED] * 2
+        assert bench.disk.exists("/store/abort")
+
+    run_virtual(main())
+
+
+def test_where_syncs_run_follows_how_long_they_take():
+    class SlowFile:
+        def __init__(self, clock: VirtualClock) -> None:
+            self.clock = clock
+            self.seconds = 0.0
+
+        def sync(self) -> None:
+            asyncio.get_running_loop().jump(self.seconds)  # type: ignore[attr-defined]
+
+    async def main() -> None:
+        bench = Bench(inline=True)
+        flusher = bench.store.flusher
+        slow = SlowFile(bench.clock)
+
+        def unsynced(until: int) -> list[MappedFile]:
+            return [slow]  # type: ignore[list-item]
+
+        bench.store.log.unsynced = unsynced  # type: ignore[method-assign]
+        await bench.store.start()
+        slow.seconds = 0.02
+        for _ in range(4):
+            bench.send()
+            await bench.told(len(bench.outcomes) + 1)
+        assert not flusher.inline
+        slow.seconds = 50e-6
+        for _ in range(150):
+            bench.send()
+            await bench.told(len(bench.outcomes) + 1)
+        assert flusher.inline
+
+    run_virtual(main())
+
+
+def test_no_room_for_queue_files_stops_writing_until_there_is():
+    async def main() -> None:
+        bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 16, index_enabled=False)
+        store = bench.store
+        await store.start()
+        fill(store, 3)
+        await asyncio.sleep(1.5)
+        bench.disk.capacity = bench.disk.capacity - bench.disk.usage("/").free
+        fill(store, 40, start=3)
+        await asyncio.sleep(1.5)
+        with pytest.raises(ServiceNotAvailable, match="consume queues cannot be written"):
+            fill(store, 1, start=43)
+        bench.disk.capacity = 1 << 40
+        await asyncio.sleep(1.5)
+        fill(store, 10, start=43)
+        await store.close()
+        check(Store.open(store.config, bench.disk, bench.clock, Workers()))
+
+    run_virtual(main())
