@@ -1,0 +1,26 @@
+"""What several protocol tests share: captured frames read into commands, and patient hypothesis settings."""
+
+from functools import cache
+
+from hypothesis import settings
+from tests.compat.wire import Captured, captured
+
+from turbopump.protocol.command import Command, decode
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import Frame, cut
+
+relaxed = settings(deadline=None, max_examples=60)
+
+
+@cache
+def readable() -> tuple[tuple[Captured, Frame, Command], ...]:
+    """Every captured frame that is one, with its command."""
+    found = []
+    for row in captured():
+        frames: list[Frame] = []
+        try:
+            if cut(row.data, frames) == len(row.data) and len(frames) == 1:
+                found.append((row, frames[0], decode(frames[0])))
+        except BrokenFrame:
+            continue
+    return tuple(found)

@@ -1,0 +1,75 @@
+import sys
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.protocol.kit import relaxed
+
+from turbopump.protocol.compression import CodecMissing, compress, decompress
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.sysflag import COMPRESSED, LZ4, ZLIB, ZSTD
+
+KINDS = [ZLIB, LZ4, ZSTD]
+
+
+@given(st.binary(max_size=500), st.sampled_from(KINDS))
+@relaxed
+def test_bodies_come_back(data: bytes, kind: int) -> None:
+    assert decompress(compress(data, kind), COMPRESSED | kind) == data
+
+
+@given(st.binary(max_size=100), st.sampled_from(KINDS))
+@relaxed
+def test_arbitrary_bytes_are_expanded_or_broken(data: bytes, kind: int) -> None:
+    try:
+        decompress(data, kind)
+    except BrokenBody:
+        return
+
+
+def test_no_kind_means_zlib() -> None:
+    assert decompress(zlib.compress(b"x"), COMPRESSED) == b"x"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_grows_to_its_limit_and_not_beyond(kind: int) -> None:
+    data = compress(bytes(100_000), kind)
+    assert decompress(data, kind, limit=100_000) == bytes(100_000)
+    with pytest.raises(BrokenBody, match="grows beyond 99999"):
+        decompress(data, kind, limit=99_999)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_body_cut_short_is_broken(kind: int) -> None:
+    data = compress(bytes(range(256)) * 10, kind)
+    for length in range(len(data) - 1):
+        with pytest.raises(BrokenBody):
+            decompress(data[:length], kind)
+
+
+def test_a_zstd_frame_may_not_announce_its_way_into_memory() -> None:
+    """A frame header that promises 2^60 bytes of content, and one that asks for a window of 2^41."""
+    for data in (b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little"), b"\x28\xb5\x2f\xfd\x00\xf8"):
+        with pytest.raises(BrokenBody):
+            decompress(data + b"\x01\x00\x00", ZSTD)
+
+
+@pytest.mark.parametrize("kind", [0x400, 0x700])
+def test_an_unknown_kind_is_broken(kind: int) -> None:
+    with pytest.raises(BrokenBody, match=f"type {kind >> 8}"):
+        decompress(b"", kind)
+    with pytest.raises(BrokenBody):
+        compress(b"", kind)
+
+
+@pytest.mark.parametrize(("kind", "library"), [(LZ4, "lz4"), (ZSTD, "zstandard")])
+def test_an_absent_library_is_named_with_the_extra(
+    kind: int, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "lz4.frame", None)
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(CodecMissing, match=rf"{library} is not installed.*turbopump\[fast\]"):
+        decompress(b"", kind)
+    with pytest.raises(BrokenBody):
+        compress(b"", kind)
