@@ -186,9 +186,16 @@ class CommitLog:
         and a later sync would succeed without having written them.
         """
         for mapped, begin, end in self._parts(self.synced, until):
-            for at in range(begin, end, COPY_SLICE):
-                stop = min(at + COPY_SLICE, end)
-                mapped.buffer[at:stop] = mapped.buffer[at:stop]
+            _write_again(mapped.buffer, begin, end)
+
+    def settle(self, begin: int, end: int, write_again: bool) -> None:
+        """Brings what a killed process left in the page cache to the medium, from a file that is known to be
+        there.
+        """
+        for mapped, at, stop in self._parts(begin, end):
+            if write_again:
+                _write_again(mapped.buffer, at, stop)
+            mapped.sync()
 
     def _parts(self, begin: int, end: int) -> Iterator[tuple[MappedFile, int, int]]:
         while begin < end:
@@ -252,3 +259,9 @@ class CommitLog:
     def close(self) -> None:
         self.files.drop_ahead()
         self.files.close()
+
+
+def _write_again(buffer: Buffer, begin: int, end: int) -> None:
+    for at in range(begin, end, COPY_SLICE):
+        stop = min(at + COPY_SLICE, end)
+        buffer[at:stop] = buffer[at:stop]

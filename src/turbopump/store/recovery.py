@@ -101,6 +101,8 @@ class Recovery:
             plan = Plan(start, start, start, cut_queues=True, cut_log=True)
             end = self._read(plan)
         self._cut(end, plan)
+        if self._crashed:
+            self._settle(plan, end)
         log.start_at(end)
         return Recovered(end, self._last_record, self._last_timestamp, plan.start)
 
@@ -244,6 +246,15 @@ class Recovery:
             self._dispatcher.put_all_keys()
             if self._index.end_offset >= end:
                 self._index.truncate(end)
+
+    def _settle(self, plan: Plan, end: int) -> None:
+        """A killed process leaves pages that are on no medium yet, and perhaps taken for clean after a failed
+        sync. Nothing of what was read may vanish later.
+        """
+        note = self._checkpoint.note
+        known = note is not None and self._log.min_offset <= note.complete <= end
+        begin = note.complete if note is not None and known else plan.start
+        self._log.settle(begin, end, write_again=known)
 
     def _forget_everything(self) -> None:
         self._queues.clear()
