@@ -138,10 +138,10 @@ class CommitLog:
         self.position = 0
         self._write_to(self.files.append_file(self.base))
 
-    def wants_next(self) -> int | None:
+    def wants_next(self, at_once: bool = False) -> int | None:
         """The start of the file that should be made now, beside the loop."""
         start = self.base if self.limit < 0 else self.base + self.file_size
-        if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO:
+        if self.limit >= 0 and self.position < self.file_size * AHEAD_RATIO and not at_once:
             return None
         return None if self.files.is_ready(start) else start
 

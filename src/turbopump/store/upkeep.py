@@ -87,10 +87,11 @@ class Upkeep:
         """So that the append loop finds it. When it fails, the append loop tries for itself, and says what is
         wrong.
         """
-        start = self._log.wants_next()
-        if start is not None:
-            with contextlib.suppress(OSError):
+        start = self._log.wants_next(at_once=self._flags.is_set(Reason.NO_ROOM))
+        with contextlib.suppress(OSError):
+            if start is not None:
                 await self._workers.run(self._log.files.create_ahead, start)
+            self._flags.clear(Reason.NO_ROOM)
 
     async def write_out(self) -> None:
         """Entries of queues go to their files, those that wait longest first."""
