@@ -237,9 +237,10 @@ class SimulatedWorkers:
                 with self._disk.deferred():
                     return work(*args)
             finally:
-                if not self._disk.is_off:
-                    await self._disk.clock.sleep(delay_s)
-                    self._disk.finish_syncs()
+                await self._disk.clock.sleep(delay_s)
+                if self._disk.is_off:
+                    raise PowerCut  # the work was under way when it happened, and never came to its end
+                self._disk.finish_syncs()
 
     def close(self) -> None: ...
 
