@@ -80,6 +80,8 @@ class World:
                 survival = self._any_survival()
                 log.info("crash during the start: %s", survival.name)
                 self.disk = self.disk.crash(survival)
+                if survival is not Survival.KEPT:
+                    least_end, why = self.model.synced, "this was synced"
                 continue
             self.disk.cut_power_after(None)
             log.info("opened: %d..%d", store.min_offset, store.max_offset)
@@ -128,12 +130,13 @@ class World:
         end, committed, synced = store.max_offset, store.committed_offset, store.flushed_offset
         log.info("crash: %s, log %d..%d synced %d", survival.name, store.min_offset, end, synced)
         was_off = self.disk.is_off
+        self.model.synced = max(self.model.synced, synced)
         self.disk = self.disk.crash(survival)
         await _end_tasks()
         self.waiting.clear()
         if survival is Survival.KEPT and not was_off:
             return committed, "the process was killed, the machine was not"
-        return max(synced, self.model.synced), "this was synced"
+        return self.model.synced, "this was synced"
 
     async def _stop(self, store: Store) -> tuple[int, str]:
         failures = self.model.disk_failures
@@ -150,6 +153,7 @@ class World:
         if self.chance.random() < 0.5:
             self.disk = self.disk.crash(self._any_survival())
         self.waiting.clear()
+        self.model.synced = max(self.model.synced, end)
         return end, "the store was closed"
 
     async def _recover_from_faults(self, store: Store) -> None:
