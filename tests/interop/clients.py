@@ -39,6 +39,15 @@ def run_java(client: str, program: str, arguments: Sequence[str], work: Path) ->
     return log.read_text()
 
 
+def start_java(client: str, program: str, arguments: Sequence[str], work: Path) -> processes.Server:
+    """The same, in the background."""
+    return processes.Server(
+        [*_program(client, program, work), *arguments],
+        work / f"{program}-{prefix()}.log",
+        {"HOME": str(work)},
+    )
+
+
 def prefix() -> str:
     """Sets the topics of this run apart; always equally long, because lengths are compared."""
     return "R" + "".join(random.choices(string.ascii_lowercase + string.digits, k=7))

@@ -21,7 +21,7 @@ _alive: set[Server] = set()
 
 
 class Server:
-    """A server process; ready when its log says so."""
+    """A process in the background; a server is ready when its log says so."""
 
     def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log

@@ -16,7 +16,18 @@ public final class Scenarios {
     private Scenarios() {
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        int status = 1;
+        try {
+            run(arguments);
+            status = 0;
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+        }
+        System.exit(status); // the clients leave threads behind
+    }
+
+    private static void run(String[] arguments) throws Exception {
         String namesrv = arguments[0];
         String brokerAddr = arguments[1];
         String prefix = arguments[2];
@@ -26,7 +37,7 @@ public final class Scenarios {
         for (Map.Entry<String, Scenario> entry : all(client, views).entrySet()) {
             if (arguments.length == 4 || Arrays.asList(arguments).contains(entry.getKey())) {
                 long begun = System.currentTimeMillis();
-                entry.getValue().run(answers.scenario(entry.getKey()));
+                run(entry.getValue(), answers.scenario(entry.getKey()));
                 System.out.println(entry.getKey() + ": " + (System.currentTimeMillis() - begun) + " ms");
             }
         }
@@ -34,7 +45,17 @@ public final class Scenarios {
         Thread closing = new Thread(client::close);
         closing.start();
         closing.join(CLOSE_MS);
-        System.exit(0); // the 4.x clients leave threads behind
+    }
+
+    /** A scenario that cannot even be set up is an answer too. */
+    private static void run(Scenario scenario, Answers.Steps steps) {
+        try {
+            scenario.run(steps);
+        } catch (Throwable failure) {
+            steps.step("broken off", () -> {
+                throw failure;
+            });
+        }
     }
 
     private static Map<String, Scenario> all(Client client, Views views) {

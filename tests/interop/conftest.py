@@ -1,0 +1,83 @@
+"""One server per version and session, what was left out and why, and the minutes of each part."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from . import artifacts, peers
+
+StartOnce = Callable[[str], peers.Cluster]
+
+_left_out: dict[str, int] = {}
+_seconds: dict[str, float] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    begun = time.monotonic()
+    try:
+        return (yield)
+    finally:
+        part = item.path.stem.removeprefix("test_")
+        _seconds[part] = _seconds.get(part, 0.0) + time.monotonic() - begun
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    yield from _judge_missing()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield from _judge_missing()
+
+
+def _judge_missing() -> Iterator[None]:
+    """What this machine lacks is skipped and named at the end; where CI=true it is a failure."""
+    try:
+        yield
+    except artifacts.Missing as missing:
+        reason = str(missing)
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"must not be left out under CI: {reason}", pytrace=False)
+        first_line = reason.splitlines()[0]
+        _left_out[first_line] = _left_out.get(first_line, 0) + 1
+        pytest.skip(first_line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not _seconds:
+        return
+    terminalreporter.section("interop")
+    for part, seconds in _seconds.items():
+        terminalreporter.line(f"{part}: {seconds / 60:.1f} min")
+    terminalreporter.line(f"together: {sum(_seconds.values()) / 60:.1f} min")
+    terminalreporter.line(f"left out: {sum(_left_out.values())}")
+    for reason, count in _left_out.items():
+        terminalreporter.line(f"skipped: {reason} ({count} tests)")
+
+
+@pytest.fixture(scope="session")
+def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartOnce]:
+    """A running cluster of that kind, shared by all tests that only add topics of their own to it."""
+    running: dict[str, peers.Cluster] = {}
+
+    def started(kind: str) -> peers.Cluster:
+        if kind not in running:
+            running[kind] = peers.start(kind, peers.place(tmp_path_factory.mktemp(f"cluster-{kind}")))
+        return running[kind]
+
+    yield started
+    for cluster in running.values():
+        cluster.kill()
