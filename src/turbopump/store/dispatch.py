@@ -7,14 +7,12 @@ nobody waits for them.
 
 import asyncio
 import contextlib
-import struct
 from collections.abc import Callable
 
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import extend_hash, java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
-from turbopump.protocol.record import HEADS, I16, MAGIC_V1, Buffer, decode
-from turbopump.protocol.sysflag import HOSTS_MASK, PREPARED, ROLLBACK, TRANSACTION_MASK
+from turbopump.protocol.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.store.append import Appender, Keys
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
@@ -28,7 +26,16 @@ MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put 
 
 Arrival = Callable[[ConsumeQueue, int, int], None]
 
-FIELDS = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, log offset, sys flag
+MAX_TAG_CODES = 4096
+UNIQUE_KEY, KEYS, TAGS, DELAY = (
+    name.encode() + b"\x01" for name in (props.UNIQUE_KEY, props.KEYS, props.TAGS, props.DELAY)
+)
+PAIR_END = 2
+
+Found = tuple[bytes, int, int, int, int, int, int, bytes]
+"""What is dispatched of a record: topic, queue id, queue offset, log offset, size, sys flag, store time,
+properties.
+"""
 
 
 class Dispatcher:
@@ -50,6 +57,8 @@ class Dispatcher:
         self._scheduled = False
         self._last_record = -1
         self._last_timestamp = 0
+        self._named: dict[tuple[bytes, int], ConsumeQueue] = {}
+        self._tag_codes: dict[bytes, int] = {}
 
     @property
     def dispatched(self) -> int:
@@ -67,6 +76,8 @@ class Dispatcher:
 
     def continue_after(self, last_record: int, timestamp: int) -> None:
         """Recovery has dispatched everything up to this record."""
+        self._named.clear()
+        self._tag_codes.clear()
         self._last_record, self._last_timestamp = last_record, timestamp
 
     def advance(self, until: int) -> None:
@@ -127,48 +138,49 @@ class Dispatcher:
 
     # from the bytes of a record
 
-    def dispatch(self, buffer: Buffer, position: int, with_entry: bool, with_keys: bool) -> bool:
-        """One record of the log. False: its queue lacks entries before it."""
-        size, magic, _, queue_id, _, queue_offset, physical, sys_flag = FIELDS.unpack_from(buffer, position)
-        head = HEADS[sys_flag & HOSTS_MASK]
-        store_timestamp, body_size = head.unpack_from(buffer, position)[10::4]
-        topic_at = position + head.size + body_size
-        if magic == MAGIC_V1:
-            topic_size = buffer[topic_at]
-            topic_at += 1
-        else:
-            (topic_size,) = I16.unpack_from(buffer, topic_at)
-            topic_at += 2
-        properties_at = topic_at + topic_size + 2
-        topic = bytes(buffer[topic_at : topic_at + topic_size]).decode("utf-8", "replace")
-        properties = bytes(buffer[properties_at : position + size])
-        queue = self._queues.known(topic, queue_id)
+    def dispatch(self, found: Found, with_entry: bool, with_keys: bool) -> bool:
+        """One record of the log, 2 us. False: its queue lacks entries before it."""
+        topic, queue_id, queue_offset, physical, size, sys_flag, store_timestamp, properties = found
+        queue = self._named.get((topic, queue_id)) or self._name(topic, queue_id)
         kind = sys_flag & TRANSACTION_MASK
         whole = True
         if with_entry and kind not in (PREPARED, ROLLBACK):
-            tags_code = self._tags_code(topic, properties, store_timestamp)
+            tags_code = self._tags_code(queue, properties, store_timestamp)
             whole = queue.put(queue_offset, physical, size, tags_code)
         if with_keys and self._index is not None and kind != ROLLBACK:
-            unique_key = props.find(properties, props.UNIQUE_KEY) or ""
-            keys = props.find(properties, props.KEYS) or ""
-            self._appender.keys.append((queue, physical, store_timestamp, unique_key, keys))
-            if len(self._appender.keys) >= 8 * SLICE:
+            unique_key = _text(find(properties, UNIQUE_KEY))
+            keys = _text(find(properties, KEYS))
+            waiting = self._appender.keys
+            waiting.append((queue, physical, store_timestamp, unique_key, keys))
+            if len(waiting) >= 8 * SLICE:
                 self.put_all_keys()
         return whole
 
-    def dispatch_after_gap(self, buffer: Buffer, position: int) -> None:
+    def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in its queue are in no log: the queue goes on with it."""
-        record = decode(buffer, position)
-        self._queues.known(record.topic, record.queue_id).skip_to(record.queue_offset)
-        self.dispatch(buffer, position, with_entry=True, with_keys=False)
+        topic, queue_id, queue_offset, *_ = found
+        self._name(topic, queue_id).skip_to(queue_offset)
+        self.dispatch(found, with_entry=True, with_keys=False)
 
-    def _tags_code(self, topic: str, properties: bytes, store_timestamp: int) -> int:
-        if topic == SCHEDULE_TOPIC:
-            level = props.find(properties, props.DELAY)
-            if level is not None and level.isdecimal() and int(level) > 0:
+    def _name(self, topic: bytes, queue_id: int) -> ConsumeQueue:
+        queue = self._queues.known(topic.decode("utf-8", "replace"), queue_id)
+        self._named[topic, queue_id] = queue
+        return queue
+
+    def _tags_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
+        if queue.topic == SCHEDULE_TOPIC:
+            level = find(properties, DELAY)
+            if level.isdigit() and int(level) > 0:
                 return store_timestamp + self._delays.delay_ms(int(level))
-        tag = props.find(properties, props.TAGS)
-        return java_hash(tag) if tag else 0
+        tag = find(properties, TAGS)
+        if not tag:
+            return 0
+        code = self._tag_codes.get(tag)
+        if code is None:
+            if len(self._tag_codes) >= MAX_TAG_CODES:
+                self._tag_codes.clear()
+            code = self._tag_codes[tag] = java_hash(_text(tag))
+        return code
 
 
 def hashed(waiting: list[Keys]) -> list[tuple[int, int, int]]:
@@ -187,3 +199,20 @@ def hashed(waiting: list[Keys]) -> list[tuple[int, int, int]]:
 
 def _absolute(code: int) -> int:
     return 0 if code == -(2**31) else abs(code)
+
+
+def find(properties: bytes, mark: bytes) -> bytes:
+    """The value of the property whose name and separator are `mark`; empty when there is none."""
+    at = properties.find(mark)
+    if at < 0:
+        return b""
+    if (at and properties[at - 1] != PAIR_END) or properties.find(mark, at + 1) >= 0:
+        found = props.find(properties, mark[:-1].decode())  # twice, or inside of another one's value
+        return found.encode() if found else b""
+    begin = at + len(mark)
+    end = properties.find(b"\x02", begin)
+    return properties[begin:end] if end >= 0 else properties[begin:]
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")

@@ -15,26 +15,21 @@ end of the log is cut on the medium.
 
 import logging
 import os
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.protocol.record import PHYSICAL_OFFSET_AT, Buffer, measure
 from turbopump.store.checkpoint import Checkpoint
 from turbopump.store.commit_log import BLANK_SIZE, CommitLog
 from turbopump.store.config import StoreConfig
-from turbopump.store.dispatch import Dispatcher
+from turbopump.store.dispatch import Dispatcher, Found
 from turbopump.store.errors import UnusableStore
 from turbopump.store.index import Index
 from turbopump.store.queues import ConsumeQueues
+from turbopump.store.scan import BLANK, measure_at, scan
+from turbopump.store.times import timestamp_at
 
-OFFSET = struct.Struct(">q")
-STORE_TIMESTAMP_AT = {0: 56, 0x10: 68}  # by the bit of an IPv6 born host
-SYS_FLAG = struct.Struct(">i")
-SYS_FLAG_AT = 36
 CLOCK_MARGIN_MS = 3_000  # Apache's: the times of a checkpoint may be so much ahead of what is on disk
 WRITE_OUT_EVERY = 1 << 16  # records
-REPORT_EVERY = 1 << 28  # bytes
 SET_ASIDE = "set-aside"
 
 log_line = logging.getLogger("turbopump.store")
@@ -183,40 +178,49 @@ class Recovery:
             for queue in self._queues.every():
                 queue.truncate(plan.entries_from)
                 queue.sweep()
-        offset, read, count = plan.start, 0, 0
-        check_crc, file_size = self._config.check_crc_on_recover, self._log.file_size
-        dispatch = self._dispatcher.dispatch
-        while self._log.files.has(self._file_start(offset)):
-            start = self._file_start(offset)
+        offset = plan.start
+        while self._log.files.has(start := self._file_start(offset)):
             buffer = self._log.files.reading_ahead(start).buffer
-            position = offset - start
-            while (size := _measure(buffer, position, start, file_size, check_crc)) > 0:
-                physical = start + position
-                with_entry = physical >= plan.entries_from
-                if not dispatch(buffer, position, with_entry, physical >= plan.keys_from):
-                    self._gap(buffer, position, plan)
-                self._last_record = physical
-                position += size
-                count += 1
-                if count % WRITE_OUT_EVERY == 0:
-                    self._queues.write_out(len(self._queues.dirty))
-            if (start + position - plan.start) // REPORT_EVERY > read // REPORT_EVERY:
-                read = start + position - plan.start
-                self._report(read)
+            position, ended_by = scan(
+                buffer,
+                start,
+                offset - start,
+                self._log.file_size,
+                self._config.check_crc_on_recover,
+                self._put(plan),
+            )
+            self._queues.write_out(len(self._queues.dirty))
+            self._report(start + position - plan.start)
             offset = start + position
-            if size < 0 or not self._log.files.has(start + file_size):
+            if ended_by != BLANK or not self._log.files.has(start + self._log.file_size):
                 break
-            offset = start + file_size
-        if self._last_record >= 0:
-            self._last_timestamp = self._timestamp(self._last_record)
+            offset = start + self._log.file_size
         self._check_beginning(offset)
         return offset
 
-    def _gap(self, buffer: Buffer, position: int, plan: Plan) -> None:
+    def _put(self, plan: Plan) -> Callable[[Found], None]:
+        """Dispatches one record after the other, by the plan."""
+        dispatch, queues = self._dispatcher.dispatch, self._queues
+        entries_from, keys_from = plan.entries_from, plan.keys_from
+        count = 0
+
+        def put(found: Found) -> None:
+            nonlocal count
+            physical = found[3]
+            if not dispatch(found, physical >= entries_from, physical >= keys_from):
+                self._gap(found, plan)
+            self._last_record, self._last_timestamp = physical, found[6]
+            count += 1
+            if count % WRITE_OUT_EVERY == 0:
+                queues.write_out(len(queues.dirty))
+
+        return put
+
+    def _gap(self, found: Found, plan: Plan) -> None:
         """The record's predecessors in its queue are unknown. They may be in the part that was not read."""
         if plan.entries_from > self._log.min_offset:
             raise _MissingEntries
-        self._dispatcher.dispatch_after_gap(buffer, position)
+        self._dispatcher.dispatch_after_gap(found)
 
     def _check_beginning(self, end: int) -> None:
         """A log without a single readable record is not ours to clear."""
@@ -272,19 +276,11 @@ class Recovery:
         if offset < 0 or not self._log.files.has(start):
             return -1
         buffer = self._log.files.mapped(start).buffer
-        return _measure(buffer, offset - start, start, self._log.file_size, self._config.check_crc_on_recover)
+        return measure_at(
+            buffer, start, offset - start, self._log.file_size, self._config.check_crc_on_recover
+        )
 
     def _timestamp(self, offset: int) -> int:
         """The store time of the record there."""
         start = self._file_start(offset)
-        buffer, position = self._log.files.mapped(start).buffer, offset - start
-        (sys_flag,) = SYS_FLAG.unpack_from(buffer, position + SYS_FLAG_AT)
-        timestamp: int = OFFSET.unpack_from(buffer, position + STORE_TIMESTAMP_AT[sys_flag & 0x10])[0]
-        return timestamp
-
-
-def _measure(buffer: Buffer, position: int, start: int, limit: int, check_crc: bool) -> int:
-    size = measure(buffer, position, limit, check_crc)
-    if size > 0 and OFFSET.unpack_from(buffer, position + PHYSICAL_OFFSET_AT)[0] != start + position:
-        return -1
-    return size
+        return timestamp_at(self._log.files.mapped(start).buffer, offset - start)

@@ -7,6 +7,7 @@ import struct
 from bisect import bisect_left, bisect_right
 from enum import Enum
 
+from turbopump.protocol.record import Buffer
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 
@@ -47,8 +48,13 @@ def record_time(log: CommitLog, physical: int) -> int:
     head = log.read(physical, PROBED)
     if head is None:
         return -1
-    shift = 12 if SYS_FLAG.unpack_from(head, SYS_FLAG_AT)[0] & BORN_V6 else 0
-    timestamp: int = TIMESTAMP.unpack_from(head, STORE_TIMESTAMP_AT + shift)[0]
+    return timestamp_at(head, 0)
+
+
+def timestamp_at(buffer: Buffer, position: int) -> int:
+    """Store time of the record at a position."""
+    shift = 12 if SYS_FLAG.unpack_from(buffer, position + SYS_FLAG_AT)[0] & BORN_V6 else 0
+    timestamp: int = TIMESTAMP.unpack_from(buffer, position + STORE_TIMESTAMP_AT + shift)[0]
     return timestamp
 
 

@@ -1,0 +1,93 @@
+"""Reading the log from a position on, record by record, as recovery does: 3 us for a record of 1 KiB.
+ In: a buffer that holds a whole file. Out: of each record what dispatching needs, until something comes that
+is none. A record is accepted as `protocol.record.measure` accepts it, and its stored log offset must be where
+it lies. The usual record, with short topic and IPv4 hosts, takes a short way; a property test holds the two
+to the same verdicts.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+
+from turbopump.protocol.record import (
+    HEAD_V4,
+    I16,
+    MAGIC_V1,
+    MAX_TOPIC_V1,
+    PHYSICAL_OFFSET_AT,
+    SMALLEST,
+    Buffer,
+    decode,
+    measure,
+)
+from turbopump.protocol.sysflag import HOSTS_MASK
+from turbopump.store.dispatch import Found
+
+HEAD_SIZE = HEAD_V4.size
+OFFSET = struct.Struct(">q")
+
+NO_RECORD = -1
+BLANK = 0
+
+
+def scan(
+    buffer: Buffer, start: int, position: int, limit: int, check_crc: bool, each: Callable[[Found], None]
+) -> tuple[int, int]:
+    """Calls `each` for the records from `position` on. Returns the position behind the last, and what came
+    there: BLANK or NO_RECORD. `start`: log offset of the buffer's first byte.
+    """
+    unpack_head, unpack_short, crc32 = HEAD_V4.unpack_from, I16.unpack_from, zlib.crc32
+    while position + SMALLEST <= limit:
+        (
+            size, magic, crc, queue_id, _, queue_offset, physical, sys_flag,
+            _, _, store_timestamp, _, _, _, body_size,
+        ) = unpack_head(buffer, position)  # fmt: skip
+        if magic != MAGIC_V1 or sys_flag & HOSTS_MASK:
+            found = unusual(buffer, start, position, limit, check_crc)
+            if isinstance(found, int):
+                return position, found
+            each(found)
+            position += found[4]
+            continue
+        topic_at = HEAD_SIZE + body_size
+        if physical != start + position or body_size < 0 or topic_at + 3 > size or position + size > limit:
+            return position, NO_RECORD
+        record = buffer[position : position + size]
+        topic_size = record[topic_at]
+        properties_at = topic_at + topic_size + 3
+        if (
+            topic_size > MAX_TOPIC_V1
+            or properties_at > size
+            or unpack_short(record, properties_at - 2)[0] != size - properties_at
+            or (check_crc and crc32(record[HEAD_SIZE:topic_at]) & 0x7FFFFFFF != crc)
+        ):
+            return position, NO_RECORD
+        topic = record[topic_at + 1 : properties_at - 2]
+        each(
+            (
+                bytes(topic), queue_id, queue_offset, physical, size, sys_flag, store_timestamp,
+                bytes(record[properties_at:]),
+            )
+        )  # fmt: skip
+        position += size
+    return position, measure_at(buffer, start, position, limit, check_crc)
+
+
+def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:
+    """Any record; or BLANK, or NO_RECORD."""
+    size = measure_at(buffer, start, position, limit, check_crc)
+    if size <= 0:
+        return size
+    record = decode(buffer, position)
+    return (
+        record.topic.encode(), record.queue_id, record.queue_offset, record.physical_offset, size,
+        record.sys_flag, record.store_timestamp, record.properties,
+    )  # fmt: skip
+
+
+def measure_at(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> int:
+    """The size of the record at a position; or BLANK, or NO_RECORD."""
+    size = measure(buffer, position, limit, check_crc)
+    if size > 0 and OFFSET.unpack_from(buffer, position + PHYSICAL_OFFSET_AT)[0] != start + position:
+        return NO_RECORD
+    return size
