@@ -88,7 +88,6 @@ class Pulling:
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         self._woken: list[Pull] = []
-        store.on_arrival = self.arrived
 
     def routes(self) -> Routes:
         route = Route(PullMessageRequest, self.pull)
@@ -113,6 +112,8 @@ class Pulling:
 
     def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
         """The store has a new entry. Those who wait for it are answered after this pass, in one go."""
+        if not self._parked:  # nobody is left: the store need not call for every message
+            self._store.on_arrival = None
         if not self._parked.waits_on(queue):
             return
         woken = self._parked.arrived(queue, next_offset, tags_code)
@@ -188,6 +189,7 @@ class Pulling:
         )
         pull.deadline = self._clock.monotonic() + wait_ms / 1000
         self._set_timer(pull)
+        self._store.on_arrival = self.arrived
         return True
 
     def _set_timer(self, pull: Pull) -> None:

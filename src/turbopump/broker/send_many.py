@@ -40,10 +40,11 @@ ONEWAY = 2
 RESPONSE = 1
 MAX_SHAPES = 8192
 UNIQUE_KEY = "UNIQ_KEY\x01"
+KEYS = "KEYS\x01"
 
-Shape = tuple[int, str, bool]
-"""What a property string says beside its unique key: tag code, keys, whether the sender waits."""
-UNKNOWN: Shape = (0, "", False)
+Shape = tuple[int, bool, bool]
+"""What a property string says beside unique key and keys: tag code, are there keys, does the sender wait."""
+UNKNOWN: Shape = (0, False, False)
 
 Asked = tuple[int, int, bytes, bool, bool]
 """Whom to answer: opaque, queue id, unique key, one-way, waits for the flush."""
@@ -132,14 +133,22 @@ class SendMany:
         unique_key = text[at:end]
         if at < len(UNIQUE_KEY) or end < 0 or not (unique_key.isascii() and unique_key.isalnum()):
             return None
-        without_key = text[:at] + text[end:]
-        shape = self._shapes.get(without_key, UNKNOWN)
+        rest = text[:at] + text[end:]
+        keys = ""
+        at = rest.find(KEYS) + len(KEYS)
+        if at >= len(KEYS):
+            end = rest.find("\x02", at)
+            keys = rest[at:end]
+            rest = rest[:at] + rest[end:]
+        shape = self._shapes.get(rest, UNKNOWN)
         if shape is UNKNOWN:
-            shape = self._learn(without_key, text)
+            shape = self._learn(rest, text, unique_key, keys)
         stored = text.encode()
         if shape is None or len(stored) > self._max_properties:
             return None
-        tags_code, keys, waits = shape
+        tags_code, has_keys, waits = shape
+        if has_keys and not keys:
+            return None
         draft = Draft(
             queues[queue_id],
             body,
@@ -170,17 +179,17 @@ class SendMany:
         self._targets[name] = queues
         return queues
 
-    def _learn(self, without_key: str, text: str) -> Shape | None:
-        """Reads a property string once for all the messages that differ in the unique key alone."""
+    def _learn(self, rest: str, text: str, unique_key: str, keys: str) -> Shape | None:
+        """Reads a property string once for all the messages that differ in unique key and keys alone."""
         pairs = properties.parse(text)
         shape: Shape | None = None
-        if stays_as_sent(text, pairs):
+        found = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.KEYS, "")
+        if found == (unique_key, keys) and stays_as_sent(text, pairs):
             tag = pairs.get(properties.TAGS)
-            waits = pairs.get(properties.WAIT) != "false"
-            shape = (java_hash(tag) if tag else 0, pairs.get(properties.KEYS, ""), waits)
+            shape = (java_hash(tag) if tag else 0, bool(keys), pairs.get(properties.WAIT) != "false")
         if len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
-        self._shapes[without_key] = shape
+        self._shapes[rest] = shape
         return shape
 
     def _write(self, connection: Connection, drafts: list[Draft], asked: list[Asked]) -> None:

@@ -34,7 +34,7 @@ from turbopump.broker.traffic import Traffic
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host
 from turbopump.remoting.client import Client
-from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
@@ -119,7 +119,7 @@ class Broker:
         tables = _Tables(config, clock)
         tables.load(files)
         tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
-        main_door, fast_door = await self._listen(stack)
+        servers = await self._listen(stack)
         store.store_host = pack_host(*_split(self.address))
 
         client = Client(self._network, clock)
@@ -153,8 +153,8 @@ class Broker:
             registration.changed(topic.name for topic in topics)
 
         tables.topics.on_change = topics_changed
-        main_door.open(fast_paths[0].serve)
-        fast_door.open(fast_paths[1].serve)
+        for server, path in zip(servers, fast_paths, strict=True):
+            server.serve = path.serve
         self._keep_running(clients.watch(), stack)
         self._keep_running(tables.traffic.watch(), stack)
         self._keep_running(self._save_offsets(tables.offsets, files), stack)
@@ -162,12 +162,11 @@ class Broker:
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
 
-    async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple["_Door", "_Door"]:
-        """Both ports are ours from here on; nobody is served before the doors are open."""
+    async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
+        """Both ports are ours from here on; nobody is served yet."""
         listening = self.config.listening
         limits = Limits(idle_s=listening.idle_seconds)
-        doors = (_Door(), _Door())
-        main, fast = (Server(door.serve, self._network, self._clock, limits) for door in doors)
+        main, fast = (Server(_too_early, self._network, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)
         if self.port + FAST_PORT_STEP > 0:
@@ -177,7 +176,7 @@ class Broker:
         if chosen.warning:
             self.warnings.append(chosen.warning)
         self.address = f"{chosen.address}:{self.port}"
-        return doors
+        return main, fast
 
     def _registration(self, client: Client, tables: "_Tables") -> Registration:
         listening = self.config.listening
@@ -325,20 +324,9 @@ class _Tables:
         _load(files, "consumerOffset.json", self.offsets.load)
 
 
-class _Door:
-    """Stands between a listening port and a broker that is not ready: who comes too early is sent away."""
-
-    def __init__(self) -> None:
-        self._inside: Serve | None = None
-
-    def open(self, inside: Serve) -> None:
-        self._inside = inside
-
-    def serve(self, connection: Connection, frames: list[Frame]) -> None:
-        if self._inside is None:
-            connection.close()
-        else:
-            self._inside(connection, frames)
+def _too_early(connection: Connection, frames: list[Frame]) -> None:
+    """The port is ours, the broker is not ready: who comes now may come again."""
+    connection.close()
 
 
 def _load(files: ConfigFiles, name: str, load: Callable[[bytes], int]) -> None:

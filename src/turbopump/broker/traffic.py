@@ -50,6 +50,9 @@ class Traffic:
 
     def took(self, milliseconds: int) -> None:
         """How long one append took, whatever it held."""
+        if not milliseconds:  # nearly always
+            self.puts_by_time[0] += 1
+            return
         self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
         self.puts_by_time[bisect.bisect_left(SLOWER_THAN_MS, milliseconds)] += 1
 

@@ -96,7 +96,7 @@ def encode(command: Command) -> bytes:
     return pack(command.encoding, _encode_header(command), command.body)
 
 
-def encode_with(command: Command, chunks: Sequence[bytes | memoryview]) -> bytes:
+def encode_with(command: Command, chunks: Sequence[bytes | bytearray | memoryview]) -> bytes:
     """The whole frame with a body that lies in pieces (records of a pull answer), copied once."""
     header = _encode_header(command)
     return b"".join((prefix(command.encoding, header, sum(map(len, chunks))), header, *chunks))

@@ -24,7 +24,8 @@ ABORT_S = 1.0  # an aborted connection is gone in the next turn of the loop
 
 class Server:
     def __init__(self, serve: Serve, network: Network, clock: Clock, limits: Limits | None = None) -> None:
-        self._serve = serve
+        self.serve = serve
+        """Gets the frames of connections that begin from now on."""
         self._network = network
         self._clock = clock
         self._limits = limits or Limits()
@@ -82,7 +83,7 @@ class Server:
                 self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
             )
             return _Refusal()
-        return _Accepted(self._serve, self._limits, self._unfinished, self._misbehaved, self)
+        return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self)
 
     def _lost(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -1,7 +1,7 @@
 """The disk: files that are mapped, files that are read and written at a position, directories, locks.
 
-Blocking work that may take long (a sync, creating a file of a gigabyte) is done through `Workers`, so that the event
-loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a large
+Blocking work that may take long (a sync, creating a file of a gigabyte) is done through `Workers`, so that
+the event loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a large
 `madvise(POPULATE)` hold it for the whole call, so neither is used here.
 """
 
@@ -51,10 +51,10 @@ class MappedFile(Protocol):
     buffer: Buffer
 
     def sync(self) -> None:
-        """Blocks until all that was written before the call is on the medium; raises OSError when it is not."""
+        """Blocks until all that was written before is on the medium; raises OSError when it is not."""
 
     def reserve(self, offset: int, length: int) -> None:
-        """Gives a part of a sparse file its blocks: a full disk is an OSError here, not a SIGBUS at a later write."""
+        """Gives a part of a sparse file its blocks: a full disk is an OSError here, not a SIGBUS later."""
 
     def close(self) -> None: ...
 
@@ -120,7 +120,7 @@ class _SystemMappedFile:
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self.buffer: Buffer = mmap.mmap(descriptor, size, access=access)
         if hasattr(mmap, "MADV_RANDOM"):
-            # Without it the page cache holds large folios and one record dirties 2 MiB (design decision, measured).
+            # Without it the page cache holds large folios and one record dirties 2 MiB (measured).
             self.buffer.madvise(mmap.MADV_RANDOM)
 
     def sync(self) -> None:
@@ -292,7 +292,7 @@ class SystemWorkers:
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:
-    """Reserves the blocks now: a full disk must be an error here, not a SIGBUS at the first touch of a page."""
+    """Reserves the blocks now: a full disk is an error here, not a SIGBUS at the first touch of a page."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, offset, length)
     elif os.fstat(descriptor).st_size < offset + length:  # pragma: no cover - macOS

@@ -1,7 +1,7 @@
 """Reading: the records that a pull gets, by the rules and limits of Apache's broker.
- In: a queue, an offset, how many at most, what is wanted. Out: the records' bytes as they are in the log,
-neighbours in one piece, and the offset to go on from. About 15 us for 32 records of 1 KiB
-(`benchmarks/store.py`).
+
+In: a queue, an offset, how many at most, what is wanted. Out: the records' bytes as they are in the log,
+neighbours in one piece, and the offset to go on from. About 15 us for 32 records of 1 KiB.
 """
 
 import os
@@ -10,6 +10,7 @@ from enum import Enum
 
 import msgspec
 
+from turbopump.runtime.disk import Buffer
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
@@ -18,6 +19,7 @@ from turbopump.store.queue_ext import HIGHEST_ADDRESS
 SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
 MAX_BYTES = 128 << 20
 LEAST_MAX_BYTES = 100
+NOTHING = bytearray()
 
 
 class GetStatus(Enum):
@@ -39,13 +41,13 @@ class GetResult(msgspec.Struct, gc=False):
     next_offset: int
     min_offset: int
     max_offset: int
-    chunks: list[bytes] = []
+    chunks: list[bytes | bytearray] = []
     count: int = 0
     size: int = 0
 
     @property
     def body(self) -> bytes:
-        return self.chunks[0] if len(self.chunks) == 1 else b"".join(self.chunks)
+        return b"".join(self.chunks)
 
 
 class Reader:
@@ -87,42 +89,50 @@ class Reader:
         log_min, log_end, file_size = log.min_offset, log.committed, log.file_size
         hot_from = log_end - self._hot_bytes
         status = GetStatus.NO_MATCHED_MESSAGE
-        chunks: list[bytes] = []
+        chunks: list[bytes | bytearray] = []
         count = total = 0
+        is_cold = True
+        byte_limit, count_limit = min(self._cold[0], max_bytes), min(self._cold[1], max_count)
+        buffer: Buffer = NOTHING
+        base = top = -1  # the part of the log that `buffer` holds
         skip_below = begin = end = -1  # [begin, end): neighbours that go out in one piece
         for physical, size, tags_code in ENTRY.iter_unpack(units):
-            if count:
-                byte_limit, count_limit = self._hot if physical >= hot_from else self._cold
-                if (
-                    count >= max_count
-                    or count >= count_limit
-                    or total + size > byte_limit
-                    or total + size > max_bytes
-                ):
-                    break
+            if is_cold and physical >= hot_from:
+                is_cold = False
+                byte_limit, count_limit = min(self._hot[0], max_bytes), min(self._hot[1], max_count)
+            if count and (count >= count_limit or total + size > byte_limit):
+                break
             offset += 1
-            if physical < skip_below:
-                continue
             if accepts is not None:
                 if tags_code <= HIGHEST_ADDRESS:
                     tags_code = queue.tags_code(tags_code)
                 if tags_code is not None and not accepts(tags_code):
                     continue
-            if physical < log_min or physical + size > log_end or physical % file_size + size > file_size:
-                if size != BLANK_SIZE:
-                    status = GetStatus.MESSAGE_WAS_REMOVING
-                    skip_below = physical - physical % file_size + file_size
-                continue
-            skip_below = -1
+            if not base <= physical or physical + size > top:
+                if begin >= 0:
+                    chunks.append(buffer[begin - base : end - base])
+                    begin = end = -1
+                if physical < skip_below:
+                    continue
+                base = physical - physical % file_size
+                top = min(base + file_size, log_end)
+                if physical < log_min or physical + size > top:
+                    base = top = -1
+                    if size != BLANK_SIZE:
+                        status = GetStatus.MESSAGE_WAS_REMOVING
+                        skip_below = physical - physical % file_size + file_size
+                    continue
+                buffer = log.files.mapped(base).buffer
             if physical != end:
                 if begin >= 0:
-                    chunks.append(log.slice(begin, end))
+                    chunks.append(buffer[begin - base : end - base])
                 begin = physical
             end = physical + size
             count += 1
             total += size
         if begin >= 0:
-            chunks.append(log.slice(begin, end))
+            chunks.append(buffer[begin - base : end - base])
+        if count:
             status = GetStatus.FOUND
         return GetResult(status, offset, bounds[0], bounds[1], chunks, count, total)
 
