@@ -2,7 +2,7 @@
 
 Thread CPU time, so that other processes on the cores matter little; all steps are measured in turn, many
 times over, and the median of the rounds is reported beside the least. A round of a step takes milliseconds.
-What a step costs here is its cost with warm caches: compare it with itself on another day, not with a profile.
+A step costs what it costs with warm caches: compare it with itself on another day, not with a profile.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def store_steps(store: Store) -> Iterator[Step]:
 def send_steps(store: Store) -> Iterator[Step]:
     """The whole of a send but the socket: frames of a read event in, answers out."""
     rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4_194_304)
-    sending = SimpleNamespace(added=_added_properties(rules))
+    sending = SimpleNamespace(added=_added_properties(rules), append=store.append)
     topic = SimpleNamespace(read_queues=4, write_queues=4, perm=6, filter_type="SINGLE_TAG", order=False)
     topics = SimpleNamespace(find=lambda name: topic)
     receipts = Receipts(HOST, "DefaultRegion", True)

@@ -102,7 +102,7 @@ def _start_processes(running: Running, prefix: tuple[str, ...]) -> None:
         running.processes["broker"] = _process(
             place, "up", [*(prefix or our_program()), *our_arguments(place)]
         )
-        running.processes["broker"].wait_ready()
+        running.processes["broker"].wait_ready("is ready")
         return
     _configure_apache(place)
     for name, command in _apache_commands(running.kind, place).items():

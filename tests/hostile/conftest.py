@@ -45,3 +45,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section(f"hostile peers against {target.kind}")
         for line in target.figures:
             terminalreporter.write_line(line)
+        seconds, what = target.slowest
+        terminalreporter.write_line(f"slowest service of another client: {seconds:.2f} s, {what}")

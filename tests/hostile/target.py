@@ -17,6 +17,7 @@ from .wire import Address, Peer
 
 OURS = "ours"
 SERVED_WITHIN_S = 2.0
+NOTEWORTHY_S = 0.25
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Target:
     pids: dict[str, int]
     home: Path | None = None
     figures: list[str] = field(default_factory=list)
+    slowest: tuple[float, str] = (0.0, "")
 
     @property
     def broker(self) -> Address:
@@ -51,7 +53,11 @@ class Target:
                 assert peer.ask(wire.SEND, wire.message("hostile_alive"), b"alive").code == wire.OK
             else:
                 assert peer.ask(wire.ROUTE, {"topic": "no_such_topic"}).code == wire.TOPIC_NOT_EXIST
-        self.bound(f"{what}, another client of the {role} served in", time.monotonic() - began, within_s, "s")
+        seconds = time.monotonic() - began
+        if seconds > NOTEWORTHY_S or what.startswith("among"):
+            self.note(f"{what}, another client of the {role} served in", seconds, "s")
+        self.slowest = max(self.slowest, (seconds, what))
+        assert seconds <= within_s or not self.strict, f"{what}: served after {seconds:.2f} s"
 
     def anonymous_mib(self, role: str = "broker") -> float:
         for line in Path(f"/proc/{self.pids[role]}/smaps_rollup").read_text().splitlines():
@@ -90,10 +96,10 @@ def started(kind: str, home: Path) -> Iterator[Target]:
 
 def ours(place: peers.Place) -> peers.Cluster:
     ports = ["--namesrv-port", str(place.namesrv_port), "--broker-port", str(place.broker_port)]
-    run = [sys.executable, "-m", "turbopump.cli.main", "up", "--data", str(place.store_dir)]
+    run = [sys.executable, "-m", "turbopump", "up", "--data", str(place.store_dir)]
     environment = {"HOME": str(place.home), "NAMESRV_ADDR": ""}
     server = processes.Server([*run, *ports, "--host", peers.HOST], place.home / "up.log", environment)
-    server.wait_ready()
+    server.wait_ready("is ready")
     return peers.Cluster(OURS, place, [server])
 
 

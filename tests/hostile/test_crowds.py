@@ -18,7 +18,7 @@ def sizes(ordinary: int, real: int) -> list[object]:
 
 @pytest.mark.parametrize("count", sizes(500, 5000))
 def test_idle_connections(target: Target, role: str, count: int) -> None:
-    with ExitStack() as connected, target.growth(f"{count} idle connections", 4 + count * 0.02, role):
+    with ExitStack() as connected, target.growth(f"{count} idle connections", 32 + count * 0.01, role):
         idle = connected.enter_context(wire.crowd(target.addresses[role], count))
         target.is_served(f"among {count} idle connections", role)
         before = target.cpu_s(role)

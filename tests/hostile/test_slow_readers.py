@@ -74,9 +74,14 @@ def push(peer: Peer, data: bytes, patience_s: float = 1.0) -> int:
 
 
 def can_pull(target: Target) -> None:
-    with Peer(target.broker, timeout_s=30) as peer:
-        began = time.monotonic()
-        answer = peer.ask(wire.PULL, pull(TOPIC))
-        assert answer.code == wire.OK
-        assert len(answer.body) > BODY
-        target.bound("a pull beside slow readers answered in", time.monotonic() - began, 2.0, "s")
+    began = time.monotonic()
+    with Peer(target.broker, timeout_s=10) as peer:
+        try:
+            answer = peer.ask(wire.PULL, pull(TOPIC))
+        except TimeoutError:
+            assert not target.strict, "slow readers keep others from pulling"
+            target.figures.append("a pull beside slow readers: no answer in 10 s")
+            return
+    assert answer.code == wire.OK
+    assert len(answer.body) > BODY
+    target.bound("a pull beside slow readers answered in", time.monotonic() - began, 2.0, "s")
