@@ -1,8 +1,8 @@
 """The disk: files that are mapped, files that are read and written at a position, directories, locks.
 
 Blocking work that may take long (a sync, creating a file of a gigabyte) is done through `Workers`, so that
-the event loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a large
-`madvise(POPULATE)` hold it for the whole call, so neither is used here.
+the event loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a
+large `madvise(POPULATE)` hold it for the whole call, so neither is used here.
 """
 
 import asyncio
