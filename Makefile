@@ -47,7 +47,7 @@ unit: $(VENV)/.dev
 # --- tests -----------------------------------------------------------------------------------------------------
 
 test: $(VENV)/.dev  ## unit, integration, quick simulation and packaging tests; no Java, Maven or Go
-	@$(PYTEST) -m "not long and not interop" $(wildcard tests/unit tests/integration tests/compat tests/simulation tests/packaging) $(ARGS)
+	@$(PYTEST) tests --ignore tests/interop -m "not long and not interop" $(ARGS)
 	@echo "make test: all passed. Real Apache clients and servers: make test-interop"
 
 test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs Java, Maven, Go and the network)

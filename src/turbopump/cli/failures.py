@@ -6,6 +6,7 @@ What is not recognised here is a fault of ours and keeps its traceback.
 import errno
 import re
 
+from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 
 FAILED = 1
@@ -27,6 +28,10 @@ def explain(error: BaseException) -> Failure | None:
     match error:
         case Failure():
             return error
+        case BaseExceptionGroup():  # of tasks that ran side by side, the first that failed tells the story
+            return explain(error.exceptions[0])
+        case Refused():
+            return Failure(f"refused: {error}")
         case AlreadyLocked():
             return Failure(f"the store is in use by another process ({error.strerror})")
         case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:

@@ -31,8 +31,8 @@ def directory(flag: str | None, environ: Mapping[str, str], default: str = DEFAU
     return chosen if chosen == TERMINAL_ONLY else os.path.expanduser(chosen)
 
 
-def open_logs(where: str, roles: tuple[str, ...]) -> None:
-    """One file per role, warnings also on the terminal."""
+def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
+    """One file per role, warnings also on the terminal. Returns the logger of the process."""
     top = logging.getLogger("turbopump")
     top.setLevel(logging.INFO)
     terminal = logging.StreamHandler()
@@ -40,7 +40,7 @@ def open_logs(where: str, roles: tuple[str, ...]) -> None:
     terminal.setLevel(logging.INFO if where == TERMINAL_ONLY else logging.WARNING)
     top.addHandler(terminal)
     if where == TERMINAL_ONLY:
-        return
+        return top
     os.makedirs(where, exist_ok=True)
     for role in roles:
         file = _rotating(os.path.join(where, f"{role}.log"))
@@ -49,6 +49,7 @@ def open_logs(where: str, roles: tuple[str, ...]) -> None:
         ):  # both servers in one process: the name server's lines apart, the rest in broker.log
             file.addFilter(_of_namesrv if role == "namesrv" else _not_of_namesrv)
         top.addHandler(file)
+    return top
 
 
 def _rotating(path: str) -> logging.Handler:

@@ -1,0 +1,91 @@
+"""`turbopump broker`, also called `mqbroker`: a broker in the foreground, with Apache's flags and files."""
+
+import argparse
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+from turbopump.broker.config import BrokerConfig, Loaded, printed
+from turbopump.broker.config import load as load_config
+from turbopump.broker.server import Broker
+from turbopump.cli import logs, serving
+from turbopump.cli.conf import ConfFile
+from turbopump.cli.process import serve
+from turbopump.protocol.codes import RequestCode
+from turbopump.remoting.http import TEXT, Page
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.disk import SystemDisk, SystemWorkers
+from turbopump.runtime.network import SystemNetwork
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-c", "--configFile", metavar="FILE", help="broker configuration, Apache's broker.conf"
+    )
+    parser.add_argument(
+        "-n", "--namesrvAddr", metavar="ADDR", help="name servers: '10.0.0.1:9876;10.0.0.2:9876'"
+    )
+    parser.add_argument(
+        "-p", "--printConfigItem", action="store_true", help="print the configuration and exit"
+    )
+    parser.add_argument(
+        "-m", "--printImportantConfig", action="store_true", help="print the important part of it and exit"
+    )
+    serving.add_argument(parser)
+    logs.add_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    flags = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else {}
+    loaded = load(ConfFile.read(options.configFile), flags)
+    if options.printConfigItem or options.printImportantConfig:
+        print(printed(loaded.config, important_only=not options.printConfigItem), end="")
+        return 0
+    log = logs.open_logs(logs.directory(options.log_dir, os.environ), ("broker",))
+
+    async def start(stack: contextlib.AsyncExitStack) -> None:
+        broker = await start_broker(stack, loaded.config)
+        await serving.start_pages(
+            stack, pages(broker), loaded.config.listening.bind_address, options.http_port
+        )
+        for warning in (*loaded.warnings, *broker.warnings):
+            log.warning(warning)
+        print(ready_line(broker), flush=True)
+
+    return serve(start)
+
+
+def load(file: ConfFile, flags: Mapping[str, str]) -> Loaded:
+    with file.blamed():
+        return load_config(file.text, os.environ, flags, socket.gethostname())
+
+
+async def start_broker(stack: contextlib.AsyncExitStack, config: BrokerConfig) -> Broker:
+    """Its stop is left on the stack."""
+    workers = SystemWorkers()
+    stack.callback(workers.close)
+    broker = Broker(config, SystemNetwork(), SystemClock(), SystemDisk(), workers, Chance())
+    await broker.start()
+    stack.push_async_callback(broker.stop)
+    await serving.prove(config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO)
+    return broker
+
+
+def pages(broker: Broker) -> dict[str, Page]:
+    def health() -> tuple[int, str, bytes]:
+        trouble = broker.trouble
+        return (200, TEXT, b"ok\n") if trouble is None else (503, TEXT, f"{trouble}\n".encode())
+
+    def name_servers() -> tuple[int, str, bytes]:
+        return 200, TEXT, ";".join(broker.config.name_servers.addresses).encode()
+
+    return {"/health": health, "/rocketmq/nsaddr": name_servers}
+
+
+def ready_line(broker: Broker) -> str:
+    """In Apache's words, for those who wait for them."""
+    identity, name_servers = broker.config.identity, broker.config.name_servers
+    line = f"The broker[{identity.broker_name}, {broker.address}] boot success. serializeType=JSON"
+    return f"{line} and name server is {';'.join(name_servers.addresses)}" if name_servers.addresses else line

@@ -1,0 +1,53 @@
+"""What servers of both roles need around them: the proof that they serve, and pages over HTTP."""
+
+import argparse
+import contextlib
+from collections.abc import Mapping
+
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import request
+from turbopump.remoting.client import Client
+from turbopump.remoting.http import HttpServer, Page
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.network import SystemNetwork
+
+HERE = "127.0.0.1"
+ANYWHERE = ("", "0.0.0.0", "::")
+PROOF_TIMEOUT_S = 10.0
+NO_PAGES = -1
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--http-port",
+        type=int,
+        default=NO_PAGES,
+        metavar="P",
+        help="serve GET /health and /rocketmq/nsaddr there (default: not served; 0: any free)",
+    )
+
+
+async def prove(host: str, port: int, code: RequestCode) -> None:
+    """A ready line is true only when a request has been answered: any answer will do."""
+    client = Client(SystemNetwork(), SystemClock())
+    try:
+        await client.call(f"{reachable(host)}:{port}", request(code), PROOF_TIMEOUT_S)
+    finally:
+        await client.close()
+
+
+def reachable(host: str) -> str:
+    """The address at which this machine reaches a server that listens on `host`."""
+    return HERE if host in ANYWHERE else host
+
+
+async def start_pages(
+    stack: contextlib.AsyncExitStack, pages: Mapping[str, Page], host: str, port: int
+) -> int:
+    """Returns the port, or -1 when none was asked for. The stop is left on the stack."""
+    if port == NO_PAGES:
+        return NO_PAGES
+    server = HttpServer(pages, SystemNetwork())
+    chosen = await server.start(host, port)
+    stack.push_async_callback(server.stop)
+    return chosen

@@ -1,0 +1,147 @@
+"""`turbopump tail`: the messages of a topic on the terminal, one line each, as they arrive."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+
+from turbopump.cli import connect
+from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.client.follow import Following, StartOf
+from turbopump.client.message import MessageQueue
+from turbopump.client.pull import Puller
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.ids import offset_id
+from turbopump.protocol.record import Record, body_of
+
+UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument(
+        "--from",
+        dest="start",
+        default="last",
+        metavar="WHERE",
+        help="first, last (default: only what is new), an offset, a time (2025-06-30T12:00) or an age (10m)",
+    )
+    parser.add_argument("-n", dest="limit", type=int, metavar="N", help="stop after N messages")
+    parser.add_argument(
+        "--tag", action="append", default=[], help="only messages with this tag; may be repeated"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    connect.add_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    with contextlib.suppress(KeyboardInterrupt):  # how one ends it
+        asyncio.run(_tail(options))
+    return 0
+
+
+async def _tail(options: argparse.Namespace) -> None:
+    async with connect.connected(options.namesrv) as here:
+        start = parse_start(options.start, here.clock.now_ms())
+        puller = Puller(here.client, here.routes)
+        tags = frozenset(options.tag)
+        following = Following(puller, here.routes, here.clock, options.topic, tags, notice)
+        await following.run(start.of(puller), Printer(options.json, options.limit).take)
+
+
+def notice(text: str) -> None:
+    print(f"turbopump: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin in each queue: at an end of it, at an offset, or at a time."""
+
+    end: str = ""
+    offset: int = 0
+    time_ms: int | None = None
+
+    def of(self, puller: Puller) -> StartOf:
+        async def start(queue: MessageQueue) -> int:
+            if self.end == "last":
+                return await puller.max_offset(queue)
+            if self.time_ms is not None:
+                return await puller.offset_at(queue, self.time_ms)
+            return max(self.offset, await puller.min_offset(queue))
+
+        return start
+
+
+def parse_start(text: str, now_ms: int) -> Start:
+    if text in ("first", "last"):
+        return Start(end=text)
+    if text.isdecimal():
+        return Start(offset=int(text))
+    if text[:-1].isdecimal() and text[-1] in UNITS_MS:
+        return Start(time_ms=now_ms - int(text[:-1]) * UNITS_MS[text[-1]])
+    try:
+        return Start(time_ms=int(datetime.fromisoformat(text).timestamp() * 1000))
+    except ValueError:
+        accepted = "first, last, an offset, a time such as 2025-06-30T12:00 or an age such as 10m"
+        raise Failure(f"--from {text}: not one of {accepted}", ASKED_WRONGLY) from None
+
+
+@dataclass
+class Printer:
+    as_json: bool
+    left: int | None
+
+    def take(self, record: Record) -> bool:
+        try:
+            print(json.dumps(fields(record)) if self.as_json else line(record), flush=True)
+        except BrokenPipeError:  # `turbopump tail | head` has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return False
+        if self.left is not None:
+            self.left -= 1
+        return self.left is None or self.left > 0
+
+
+def line(record: Record) -> str:
+    marks = {"queue": record.queue_id, "offset": record.queue_offset, "tag": record.tags, "keys": record.keys}
+    words = [f"{name}={value}" for name, value in marks.items() if value is not None]
+    return printable(f"{moment(record.store_timestamp)} {' '.join(words)} | {text_of(record)}")
+
+
+def moment(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):  # no such year
+        return f"{time_ms} ms"
+
+
+def printable(text: str) -> str:
+    """One line, and nothing that a terminal would obey: a message may hold any character."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def fields(record: Record) -> dict[str, object]:
+    return {
+        "topic": record.topic,
+        "queue": record.queue_id,
+        "offset": record.queue_offset,
+        "msgId": record.unique_key,
+        "offsetMsgId": offset_id(record.store_host, record.physical_offset),
+        "stored": record.store_timestamp,
+        "born": record.born_timestamp,
+        "tag": record.tags,
+        "keys": record.keys,
+        "properties": record.property_map(),
+        "body": text_of(record),
+    }
+
+
+def text_of(record: Record) -> str:
+    try:
+        return body_of(record).decode("utf-8", "backslashreplace")
+    except BrokenBody as error:
+        return f"({len(record.body)} bytes that cannot be read: {error})"

@@ -1,0 +1,136 @@
+"""`turbopump up`: name server and broker in one process, everything under one directory.
+
+Prints what a newcomer needs: addresses, where the data is, what an acknowledgement means, three lines to try.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping
+
+import turbopump
+from turbopump.broker.config import change
+from turbopump.broker.server import Broker
+from turbopump.broker.settings import variable
+from turbopump.cli import logs, serving
+from turbopump.cli.broker import load, pages, start_broker
+from turbopump.cli.conf import ConfFile
+from turbopump.cli.namesrv import start_namesrv
+from turbopump.cli.process import serve
+from turbopump.namesrv.config import NamesrvConfig
+
+DATA = "data"
+HERE_ONLY = "127.0.0.1"
+WIDTH = 110
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", metavar="DIR", help=f"where everything is kept (default: ./{DATA})")
+    parser.add_argument(
+        "--namesrv-port", type=int, default=9876, metavar="P", help="default: 9876; 0: any free"
+    )
+    parser.add_argument("--broker-port", type=int, metavar="P", help="default: 10911; 0: any free")
+    parser.add_argument(
+        "--host",
+        metavar="H",
+        help=f"where to listen and what to tell clients (default: {HERE_ONLY}; 0.0.0.0: all addresses)",
+    )
+    parser.add_argument(
+        "-c", "--configFile", metavar="FILE", help="broker configuration, Apache's broker.conf"
+    )
+    serving.add_argument(parser)
+    logs.add_argument(parser, "DIR/logs")
+
+
+def run(options: argparse.Namespace) -> int:
+    data = os.path.abspath(options.data or DATA)
+    host = options.host or HERE_ONLY
+    file = ConfFile.read(options.configFile)
+    loaded = load(file, flags_of(options, data, file.keys(), os.environ))
+    log = logs.open_logs(
+        logs.directory(options.log_dir, os.environ, os.path.join(data, "logs")), ("namesrv", "broker")
+    )
+
+    async def start(stack: contextlib.AsyncExitStack) -> None:
+        for warning in loaded.warnings:
+            log.warning(warning)
+        port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data))
+        address = f"{serving.reachable(host)}:{port}"
+        broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
+        http_port = await serving.start_pages(stack, pages(broker), host, options.http_port)
+        health = f"http://{serving.reachable(host)}:{http_port}/health" if http_port > 0 else ""
+        print(welcome(broker, address, data, health), flush=True)
+
+    return serve(start)
+
+
+def flags_of(
+    options: argparse.Namespace, data: str, in_file: set[str], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Flags that were given, and this command's own defaults where file and environment are silent."""
+    defaults = {
+        "storePathRootDir": os.path.join(data, "store"),
+        "bindAddress": HERE_ONLY,
+        "brokerName": "broker-a",
+    }
+    silent = {key for key in defaults if key not in in_file and variable(key) not in environ}
+    flags = {key: text for key, text in defaults.items() if key in silent}
+    if options.data:
+        flags["storePathRootDir"] = defaults["storePathRootDir"]
+    if options.host:
+        flags["bindAddress"] = options.host
+    if options.broker_port is not None:
+        flags["listenPort"] = str(options.broker_port)
+    return flags
+
+
+def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
+    return NamesrvConfig(
+        listen_port=port,
+        bind_address=host,
+        kv_config_path=os.path.join(data, "namesrv", "kvConfig.json"),
+        config_store_path=os.path.join(data, "namesrv", "namesrv.properties"),
+    )
+
+
+def command_line() -> str:
+    """How this very program is called again from another terminal."""
+    program = sys.argv[0]
+    if program.endswith("__main__.py"):
+        return f"{sys.executable} -m turbopump"
+    found = shutil.which("turbopump")
+    return "turbopump" if found and os.path.samefile(found, program) else os.path.relpath(program)
+
+
+def welcome(broker: Broker, name_server: str, data: str, health: str) -> str:
+    rows = {
+        "name server": name_server,
+        "broker": f"{broker.config.identity.broker_name} at {broker.address}",
+        "health": health,
+        "data": data,
+        "acknowledged": broker.acknowledgement,
+    }
+    told = "" if name_server == f"{HERE_ONLY}:9876" else f" --namesrv {name_server}"
+    command = command_line()
+    return "\n".join(
+        (
+            f"Turbopump {turbopump.__version__} is ready.",
+            "",
+            *(row(label, text) for label, text in rows.items() if text),
+            "",
+            "To try it, in another terminal:",
+            "",
+            f'  {command} send hello "Hello, RocketMQ"{told}',
+            f"  {command} tail hello --from first{told}",
+            f"  export NAMESRV_ADDR={name_server}   # for mqadmin and every RocketMQ client: Java, Go, C++",
+            "",
+            "Ctrl-C stops it.",
+        )
+    )
+
+
+def row(label: str, text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {label:<16}", subsequent_indent=" " * 18)

@@ -1,0 +1,119 @@
+"""Sending: choose a queue, send, and when a broker fails try another one within the same time limit.
+
+A message keeps its unique key over all tries, so a consumer can tell a repetition from a second message.
+"""
+
+from dataclasses import dataclass
+
+from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
+from turbopump.client.routes import NEW_TOPIC_QUEUES, Calls, QueueChoice, Route, Routes
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.errors import TopicNotFound, refusal
+from turbopump.protocol.headers.send import SendMessageResponse, SendMessageV2Request
+from turbopump.protocol.ids import UniqueIds
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.runtime.clock import Clock
+
+SEND_TIMEOUT_S = 3.0
+TRIES = 3
+
+STORED = {int(status.value): status for status in SendStatus}
+RETRIED = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Answers after which another broker may do better. Any other refusal is final."""
+
+
+@dataclass
+class Producer:
+    """Sends messages on behalf of a producer group.
+
+    Example, given a `remoting.Client` and its `Routes`:
+
+        producer = Producer(client, routes, clock, UniqueIds(ip, pid, clock.now_ms), QueueChoice(chance))
+        result = await producer.send(Message("orders", b"...", tags="paid"))
+    """
+
+    calls: Calls
+    routes: Routes
+    clock: Clock
+    unique_ids: UniqueIds
+    choice: QueueChoice
+    group: str = "CLIENT_INNER_PRODUCER"
+
+    async def send(self, message: Message, timeout_s: float = SEND_TIMEOUT_S) -> SendResult:
+        """Raises Refused when the brokers would not take it, OSError when none could be reached in time."""
+        own = {**message.property_map(), properties.WAIT: "true"}
+        unique_key = own.setdefault(properties.UNIQUE_KEY, self.unique_ids.next())
+        packed = properties.pack(own)
+        deadline = self.clock.monotonic() + timeout_s
+        failed_broker: str | None = None
+        failure: Exception = TimeoutError(f"not sent within {timeout_s} s")
+        for _ in range(TRIES):
+            left_s = deadline - self.clock.monotonic()
+            if left_s <= 0:
+                break
+            route = await self.routes.find_or_template(message.topic)
+            if not route.publish:
+                raise TopicNotFound(f"no broker takes messages for topic {message.topic}")
+            queue = self.choice.choose(route.publish, failed_broker)
+            try:
+                answer = await self._send_to(queue, route, message, packed, left_s)
+            except OSError as error:
+                failure = error
+            else:
+                if answer.code in STORED:
+                    return result_of(answer, queue, unique_key)
+                failure = refusal(answer.code, answer.remark)
+                if answer.code not in RETRIED:
+                    raise failure
+            failed_broker = queue.broker
+            self.routes.doubt(message.topic)
+        raise failure
+
+    async def _send_to(
+        self, queue: MessageQueue, route: Route, message: Message, packed: str, timeout_s: float
+    ) -> Command:
+        address = route.master(queue.broker)
+        assert address is not None, "a queue to publish to has a master"
+        header = SendMessageV2Request(
+            producerGroup=self.group,
+            topic=message.topic,
+            defaultTopic=AUTO_CREATE_TOPIC,
+            defaultTopicQueueNums=NEW_TOPIC_QUEUES,
+            queueId=queue.id,
+            sysFlag=0,
+            bornTimestamp=self.clock.now_ms(),
+            flag=0,
+            properties=packed,
+            bname=queue.broker,
+        )
+        return await self.calls.call(
+            address, request(RequestCode.SEND_MESSAGE_V2, header, message.body), timeout_s
+        )
+
+
+def result_of(answer: Command, queue: MessageQueue, unique_key: str) -> SendResult:
+    header = SendMessageResponse.from_ext(answer.ext)
+    receipt = answer.ext or {}
+    replicas = receipt.get("replicas", "")
+    return SendResult(
+        status=STORED[answer.code],
+        message_id=unique_key,
+        offset_message_id=header.msgId,
+        queue=MessageQueue(queue.topic, queue.broker, header.queueId),
+        queue_offset=header.queueOffset,
+        durability=receipt.get("durability"),
+        replicas=int(replicas) if replicas.isdecimal() else None,
+    )

@@ -1,0 +1,141 @@
+"""Which brokers have which queues of a topic: asked from a name server, kept until in doubt.
+
+A route answers three questions: to which queues can one send, from which can one read, and at which address
+is a broker. Name servers know nothing of each other, so when one does not answer, the next is asked; when
+none does, what was known still serves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from turbopump.client.message import MessageQueue
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.errors import TopicNotFound, refusal
+from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.runtime.chance import Chance
+
+MASTER = 0
+CALL_TIMEOUT_S = 3.0
+READ, WRITE = 4, 2  # bits of a queue's permission
+NEW_TOPIC_QUEUES = 4  # asked for when a send creates the topic
+
+
+class Calls(Protocol):
+    """What the client needs of `remoting.Client`."""
+
+    async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One topic's queues and the brokers that have them: name → id → address, 0 being the master."""
+
+    publish: tuple[MessageQueue, ...]
+    subscribe: tuple[MessageQueue, ...]
+    brokers: Mapping[str, Mapping[int, str]]
+
+    def master(self, broker: str) -> str | None:
+        return self.brokers.get(broker, {}).get(MASTER)
+
+    def reader(self, broker: str) -> str | None:
+        """The master, or while it is away the replica with the lowest id."""
+        addresses = self.brokers.get(broker, {})
+        return addresses[min(addresses)] if addresses else None
+
+
+def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
+    brokers = {broker.brokerName: dict(broker.brokerAddrs) for broker in data.brokerDatas}
+    publish: list[MessageQueue] = []
+    subscribe: list[MessageQueue] = []
+    for queues in sorted(data.queueDatas, key=lambda queues: queues.brokerName):
+        name = queues.brokerName
+        if queues.perm & WRITE and MASTER in brokers.get(name, {}):
+            publish += [MessageQueue(topic, name, number) for number in range(queues.writeQueueNums)]
+        if queues.perm & READ and name in brokers:
+            subscribe += [MessageQueue(topic, name, number) for number in range(queues.readQueueNums)]
+    return Route(tuple(publish), tuple(subscribe), brokers)
+
+
+def route_of_new(topic: str, template: Route) -> Route:
+    """What the topic will be when a send creates it after the pattern of TBW102."""
+    queues = tuple(
+        MessageQueue(topic, queue.broker, queue.id)
+        for queue in template.publish
+        if queue.id < NEW_TOPIC_QUEUES
+    )
+    return Route(queues, queues, template.brokers)
+
+
+class Routes:
+    def __init__(self, calls: Calls, name_servers: Sequence[str], chance: Chance) -> None:
+        if not name_servers:
+            raise ValueError("a client needs the address of a name server")
+        self._calls = calls
+        self._name_servers = tuple(name_servers)
+        self._current = chance.randrange(len(name_servers))
+        self._known: dict[str, Route] = {}
+        self._doubted: set[str] = set()
+
+    async def find(self, topic: str) -> Route:
+        """Raises TopicNotFound when no broker has the topic, OSError when no name server answers."""
+        known = self._known.get(topic)
+        if known is not None and topic not in self._doubted:
+            return known
+        try:
+            return await self.refresh(topic)
+        except OSError:
+            if known is None:
+                raise
+            return known
+
+    async def find_or_template(self, topic: str) -> Route:
+        """For a send: a topic that no one has gets the queues that the send will create."""
+        try:
+            return await self.find(topic)
+        except TopicNotFound:
+            return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC))
+
+    async def refresh(self, topic: str) -> Route:
+        header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
+        answer = await self._ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        self._doubted.discard(topic)
+        if answer.code != 0:
+            self._known.pop(topic, None)
+            raise refusal(answer.code, answer.remark)
+        route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
+        return route
+
+    def doubt(self, topic: str) -> None:
+        """A broker of this route failed: ask again before the next use."""
+        self._doubted.add(topic)
+
+    async def _ask(self, question: Command) -> Command:
+        failure: OSError | None = None
+        for _ in self._name_servers:
+            address = self._name_servers[self._current]
+            try:
+                return await self._calls.call(address, question, CALL_TIMEOUT_S)
+            except OSError as error:
+                failure = error
+                self._current = (self._current + 1) % len(self._name_servers)
+        assert failure is not None
+        raise failure
+
+
+class QueueChoice:
+    """Round robin over a topic's queues, away from the broker that has just failed when there is another."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._next = chance.randrange(1 << 16)
+
+    def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
+        for _ in queues:
+            self._next += 1
+            queue = queues[self._next % len(queues)]
+            if queue.broker != avoid:
+                return queue
+        return queues[self._next % len(queues)]
