@@ -1,3 +1,3 @@
-"""RocketMQ in Python: name server, broker and tools that speak Apache RocketMQ's protocol and keep its store format."""
+"""RocketMQ in Python: name server, broker and tools with Apache RocketMQ's own protocol and store format."""
 
 __version__ = "0.1.0"
