@@ -131,16 +131,14 @@ def load(
     ]
     warnings: list[str] = []
     config: BrokerConfig = _starting_point(environ, host_name)
-    unused: list[str] = []
+    unused = _Unused()
     for entry in _last_of_each(entries, warnings):
         row = settings.SETTINGS.get(settings.ALIASES.get(entry.key, entry.key))
         if row is not None:
             config = put(config, row.path, _value(row.reader, entry))
         else:
             _without_field(entry, warnings, unused)
-    if unused:
-        warnings.append("keys without effect here: " + ", ".join(sorted(unused)))
-    return Loaded(_checked(config), tuple(warnings))
+    return Loaded(_checked(config), (*warnings, *unused.warnings()))
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
@@ -192,6 +190,10 @@ class _Sourced:
     source: str
     line: int = 0
 
+    @property
+    def place(self) -> str:
+        return f"{self.key} in line {self.line}" if self.line else self.source
+
     def error(self, message: str) -> ConfigError:
         key = self.key if self.line or not self.source else self.source
         return ConfigError(message, key, self.line)
@@ -238,16 +240,30 @@ def _value(reader: Reader, entry: _Sourced) -> Any:
         raise entry.error(f"{entry.text!r} is not accepted, but {reader.accepts}") from None
 
 
-def _without_field(entry: _Sourced, warnings: list[str], unused: list[str]) -> None:
+class _Unused:
+    """Known keys that set nothing, gathered: one line for each feature to come, one for all others."""
+
+    def __init__(self) -> None:
+        self.later: dict[str, list[str]] = {}
+        self.without_effect: list[str] = []
+
+    def warnings(self) -> Iterator[str]:
+        for feature, places in sorted(self.later.items()):
+            yield f"not supported yet, no effect: {', '.join(places)} ({feature})"
+        if self.without_effect:
+            yield "keys without effect here: " + ", ".join(sorted(self.without_effect))
+
+
+def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> None:
     """A key that sets nothing: it tunes what is not there, is of a feature to come, or is unknown."""
     fixed = settings.FIXED.get(entry.key)
     if fixed is not None:
         if entry.text.lower() not in fixed.accepted:
             raise entry.error(f"{entry.text!r} is not supported yet: {fixed.feature}")
     elif entry.key in settings.LATER:
-        warnings.append(f"{entry.source}: not supported yet, no effect ({settings.LATER[entry.key]})")
+        unused.later.setdefault(settings.LATER[entry.key], []).append(entry.place)
     elif entry.key in settings.WITHOUT_EFFECT:
-        unused.append(entry.key)
+        unused.without_effect.append(entry.key)
     else:
         _unknown(entry, warnings)
 

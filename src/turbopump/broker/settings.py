@@ -456,7 +456,8 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         highSpeedMode rocketmqHome brokerConfigPath configBlackList accountStatsEnable
         accountStatsPrintZeroValues autoDeleteUnusedStats maxStatsIdleTimeInMinutes enableDetailStat
         enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
-        commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum""",
+        commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum
+        isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush timerEnableDisruptor""",
     )
 )
 

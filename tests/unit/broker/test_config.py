@@ -13,6 +13,10 @@ from turbopump.broker.config import BrokerConfig, ConfigError, load, parse_prope
 
 HERE = Path(__file__).parent
 
+PLACES = (
+    "brokerIP1 brokerIP2 brokerName haListenPort listenPort namesrvAddr storePathCommitLog storePathRootDir"
+)
+
 QUICKSTART = b"""
 # as in Apache's conf/broker.conf
 brokerClusterName = DefaultCluster
@@ -114,10 +118,31 @@ def test_keys_without_effect_are_named_once_together() -> None:
     )
 
 
-def test_keys_of_features_to_come_and_unknown_ones_are_named_with_their_line() -> None:
-    warnings = load(b"enablePropertyFilter=true\nmyPluginSecret=1\n").warnings
-    assert warnings[0] == "line 1: enablePropertyFilter: not supported yet, no effect (SQL92 filters)"
-    assert warnings[1].startswith("line 2: myPluginSecret: unknown key, no effect (the nearest known one is ")
+def test_keys_of_features_to_come_are_named_with_their_lines_a_feature_at_a_time() -> None:
+    text = b"enablePropertyFilter=true\ntransactionTimeOut=1\nfilterSupportRetry=true\n"
+    assert load(text).warnings == (
+        "not supported yet, no effect: enablePropertyFilter in line 1, filterSupportRetry in line 3 "
+        "(SQL92 filters)",
+        "not supported yet, no effect: transactionTimeOut in line 2 (transactions)",
+    )
+
+
+def test_an_unknown_key_is_named_with_its_line_and_the_nearest_known_one() -> None:
+    (warning,) = load(b"\nmyPluginSecret=1\n").warnings
+    assert warning.startswith("line 2: myPluginSecret: unknown key, no effect (the nearest known one is ")
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_what_apaches_broker_prints_about_itself_can_be_loaded(version: str) -> None:
+    loaded = load((HERE / f"printed-{version}.conf").read_bytes())
+    assert loaded.config.store.root_dir == "/data/store"
+    assert [warning for warning in loaded.warnings if "unknown" in warning] == []
+    ours = show(BrokerConfig())
+    differences = {key for key, text in show(loaded.config).items() if text != ours[key]}
+    assert differences <= set(PLACES.split()) | {
+        "flushConsumeQueueThoroughInterval",
+        "registerBrokerTimeoutMills",
+    }
 
 
 def test_a_key_set_twice_is_named_and_the_last_one_counts() -> None:
