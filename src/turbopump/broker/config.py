@@ -270,14 +270,13 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
 
 def _unknown(entry: _Sourced, warnings: list[str]) -> None:
     """Apache skips what it does not know. So do we, aloud, but a near miss is a misspelt key and no start."""
-    candidates = settings.known_keys()
-    by_lower = {key.lower(): key for key in candidates}
-    near = difflib.get_close_matches(entry.key.lower(), by_lower, n=1, cutoff=0.0)
-    nearest = by_lower[near[0]] if near else ""
-    ratio = difflib.SequenceMatcher(None, entry.key.lower(), nearest.lower()).ratio()
-    if ratio >= settings.MISSPELT:
-        raise entry.error(f"unknown key; did you mean {nearest}?")
-    warnings.append(f"{entry.source}: unknown key, no effect (the nearest known one is {nearest})")
+    by_lower = {key.lower(): key for key in settings.known_keys()}
+    asked = entry.key.lower()
+    near = difflib.get_close_matches(asked, by_lower, n=1, cutoff=settings.ALIKE)
+    if near and difflib.SequenceMatcher(None, near[0], asked).ratio() >= settings.MISSPELT:
+        raise entry.error(f"unknown key; did you mean {by_lower[near[0]]}?")
+    nearest = f" (the nearest known one is {by_lower[near[0]]})" if near else ""
+    warnings.append(f"{entry.source}: unknown key, no effect{nearest}")
 
 
 def _checked(config: BrokerConfig) -> BrokerConfig:

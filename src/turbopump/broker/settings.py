@@ -35,6 +35,9 @@ ROLE = replace(
     accepts="ASYNC_MASTER or SYNC_MASTER (slaves are not supported yet)",
 )
 
+ALIKE = 0.6
+"""How similar an unknown key is to a known one that is worth naming beside it."""
+
 MISSPELT = 0.9
 """Unknown keys at least this similar to a known one are taken for a typing error."""
 
@@ -412,22 +415,23 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         putThreadPoolQueueCapacity pullThreadPoolQueueCapacity litePullThreadPoolQueueCapacity
         ackThreadPoolQueueCapacity replyThreadPoolQueueCapacity queryThreadPoolQueueCapacity
         clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
-        heartbeatThreadPoolQueueCapacity endTransactionPoolQueueCapacity adminBrokerThreadPoolQueueCapacity
-        loadBalanceThreadPoolQueueCapacity brokerFastFailureEnable waitTimeMillsInSendQueue
-        waitTimeMillsInPullQueue waitTimeMillsInLitePullQueue waitTimeMillsInHeartbeatQueue
-        waitTimeMillsInTransactionQueue waitTimeMillsInAckQueue waitTimeMillsInAdminBrokerQueue
-        enableNetWorkFlowControl serverWorkerThreads serverCallbackExecutorThreads serverSelectorThreads
-        serverOnewaySemaphoreValue serverAsyncSemaphoreValue serverSocketSndBufSize serverSocketRcvBufSize
-        serverSocketBacklog serverPooledByteBufAllocatorEnable serverNettyWorkerGroupEnable
-        useEpollNativeSelector writeBufferHighWaterMark writeBufferLowWaterMark enableShutdownGracefully
-        shutdownWaitTimeSeconds enableFastChannelEventProcess clientWorkerThreads
-        clientCallbackExecutorThreads clientOnewaySemaphoreValue clientAsyncSemaphoreValue
-        clientChannelMaxIdleTimeSeconds clientSocketSndBufSize clientSocketRcvBufSize
-        clientPooledByteBufAllocatorEnable clientCloseSocketIfTimeout connectTimeoutMillis
-        channelNotActiveInterval disableCallbackExecutor disableNettyWorkerGroup enableReconnectForGoAway
-        maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig transferMsgByHeap
-        useReentrantLockWhenPutMessage useABSLock spinLockCollisionRetreatOptimalDegree topicQueueLockNum
-        debugLockEnable fastFailIfNoBufferInStorePool warmMapedFileEnable flushLeastPagesWhenWarmMapedFile
+        heartbeatThreadPoolQueueCapacity endTransactionPoolQueueCapacity
+        adminBrokerThreadPoolQueueCapacity loadBalanceThreadPoolQueueCapacity brokerFastFailureEnable
+        waitTimeMillsInSendQueue waitTimeMillsInPullQueue waitTimeMillsInLitePullQueue
+        waitTimeMillsInHeartbeatQueue waitTimeMillsInTransactionQueue waitTimeMillsInAckQueue
+        waitTimeMillsInAdminBrokerQueue enableNetWorkFlowControl serverWorkerThreads
+        serverCallbackExecutorThreads serverSelectorThreads serverOnewaySemaphoreValue
+        serverAsyncSemaphoreValue serverSocketSndBufSize serverSocketRcvBufSize serverSocketBacklog
+        serverPooledByteBufAllocatorEnable serverNettyWorkerGroupEnable useEpollNativeSelector
+        writeBufferHighWaterMark writeBufferLowWaterMark enableShutdownGracefully shutdownWaitTimeSeconds
+        enableFastChannelEventProcess clientWorkerThreads clientCallbackExecutorThreads
+        clientOnewaySemaphoreValue clientAsyncSemaphoreValue clientChannelMaxIdleTimeSeconds
+        clientSocketSndBufSize clientSocketRcvBufSize clientPooledByteBufAllocatorEnable
+        clientCloseSocketIfTimeout connectTimeoutMillis channelNotActiveInterval disableCallbackExecutor
+        disableNettyWorkerGroup enableReconnectForGoAway maxReconnectIntervalTimeSeconds
+        scanAvailableNameSrv socksProxyConfig transferMsgByHeap useReentrantLockWhenPutMessage useABSLock
+        spinLockCollisionRetreatOptimalDegree topicQueueLockNum debugLockEnable
+        fastFailIfNoBufferInStorePool warmMapedFileEnable flushLeastPagesWhenWarmMapedFile
         dataReadAheadEnable diskFallRecorded asyncSendEnable putMessageTimeout maxAsyncPutMessageRequests
         writeWithoutMmap wakeCommitWhenPutMessage wakeFlushWhenPutMessage dispatchFromSenderThread
         enableAsyncReput putConsumeQueueDataByFileChannel enableBuildConsumeQueueConcurrently
@@ -444,9 +448,9 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         transientStorePoolSize deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
         redeleteHangedFileInterval replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin enableRocksDBLog
-        memTableFlushIntervalMs realTimePersistRocksDBConfig rocksdbCompressionType rocksdbFlushWalFrequency
-        rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec configManagerVersion
-        combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+        memTableFlushIntervalMs realTimePersistRocksDBConfig rocksdbCompressionType
+        rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold statRocksDBCQIntervalSec
+        configManagerVersion combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
         combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq
         iteratorWhenUseRocksdbConsumeQueue maxRocksDBIndexQueryDays useSeparateStorePathForRocksdbCQ
         useSingleRocksDBForAllConfigs persistConsumerOffsetIncrementally checkCommitLogOffsetOnRecover
@@ -457,7 +461,8 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         accountStatsPrintZeroValues autoDeleteUnusedStats maxStatsIdleTimeInMinutes enableDetailStat
         enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
         commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum
-        isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush timerEnableDisruptor""",
+        isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush
+        timerEnableDisruptor""",
     )
 )
 
