@@ -21,6 +21,7 @@ from turbopump.store.queue_ext import Extension
 from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
 
 ANY = 1 << 63
+MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class ConsumeQueues:
         self.file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
         self.dirty: dict[ConsumeQueue, None] = {}  # with entries to write, oldest first
         self.to_sync: set[str] = set()  # files written since they were last synced
+        self.doubtful: set[str] = set()  # files whose sync failed
         self._root = config.queue_dir
         self._ext_root = config.queue_ext_dir
         self._ext_file_size = config.consume_queue_ext_file_size
@@ -73,7 +75,11 @@ class ConsumeQueues:
         if physical < self._log.min_offset or size == BLANK_SIZE:
             return True
         found = self._log.identify(physical)
-        return found == (topic, queue_id, queue_offset, size)
+        if found is None or found.size != size:
+            return False
+        if MULTI_DISPATCH in found.properties:
+            return True  # a message that is in several queues, as light ones
+        return (found.topic, found.queue_id, found.queue_offset) == (topic, queue_id, queue_offset)
 
     # queues
 
@@ -124,9 +130,7 @@ class ConsumeQueues:
     def delete_topic(self, topic: str) -> None:
         self.count -= self.count_of(topic)
         for key in [key for key in self._queues if key[0] == topic]:
-            queue = self._queues.pop(key)
-            queue.tail.clear()
-            self.dirty.pop(queue, None)
+            self._queues.pop(key).delete()
         self._forget_files(os.path.join(self._root, topic) + os.sep)
         self._disk.remove_tree(os.path.join(self._root, topic))
         if self._disk.exists(self._root):
@@ -160,9 +164,20 @@ class ConsumeQueues:
         return taken
 
     def put_back(self, untaken: "ToSync") -> None:
-        """The sync failed."""
+        """The sync failed. The system may take the pages for clean now, so all of them are written again."""
         self.to_sync |= untaken.files
+        self.doubtful |= untaken.files
         self._changed_dirs |= {os.path.dirname(path) for path in untaken.files}
+
+    def write_again(self, path: str) -> None:
+        """One of the `doubtful` files."""
+        with contextlib.suppress(FileNotFoundError):
+            file = self._disk.open_plain(path)
+            try:
+                file.write_at(0, file.read_at(0, self.file_size))
+            finally:
+                file.close()
+        self.doubtful.discard(path)
 
     # files of one queue
 

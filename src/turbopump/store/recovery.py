@@ -24,8 +24,8 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.dispatch import Dispatcher, Found
 from turbopump.store.errors import UnusableStore
 from turbopump.store.index import Index
-from turbopump.store.queues import ConsumeQueues
-from turbopump.store.scan import BLANK, measure_at, scan
+from turbopump.store.queues import ANY, ConsumeQueues
+from turbopump.store.scan import BLANK, NO_RECORD, is_torn, measure_at, scan
 from turbopump.store.times import timestamp_at
 
 CLOCK_MARGIN_MS = 3_000  # Apache's: the times of a checkpoint may be so much ahead of what is on disk
@@ -56,6 +56,13 @@ class Plan:
 
 class _MissingEntries(Exception):
     """A queue lacks entries of records before the ones that are read."""
+
+
+class _Torn(Exception):
+    """A record that passes every test, and yet a part of it never reached the medium."""
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
 
 
 class Recovery:
@@ -110,7 +117,7 @@ class Recovery:
             self._last_timestamp = self._timestamp(note.last_record)
             keys_from = note.complete
             if self._index is not None:
-                if self._crashed and self._index.end_offset != note.index_end:
+                if self._crashed:  # also when nothing seems to be behind: slots may be newer than the header
                     self._index.truncate(note.complete)
                 if self._index.end_offset < note.index_end:
                     keys_from = self._index_end()
@@ -180,15 +187,7 @@ class Recovery:
                 queue.sweep()
         offset = plan.start
         while self._log.files.has(start := self._file_start(offset)):
-            buffer = self._log.files.reading_ahead(start).buffer
-            position, ended_by = scan(
-                buffer,
-                start,
-                offset - start,
-                self._log.file_size,
-                self._config.check_crc_on_recover,
-                self._put(plan),
-            )
+            position, ended_by = self._scan(start, offset - start, plan)
             self._queues.write_out(len(self._queues.dirty))
             self._report(start + position - plan.start)
             offset = start + position
@@ -198,15 +197,27 @@ class Recovery:
         self._check_beginning(offset)
         return offset
 
+    def _scan(self, start: int, position: int, plan: Plan) -> tuple[int, int]:
+        """Dispatches the records of one file; returns the position behind the last, and what came there."""
+        buffer = self._log.files.reading_ahead(start).buffer
+        each, size = self._put(plan), self._log.file_size
+        try:
+            return scan(buffer, start, position, size, self._config.check_crc_on_recover, each)
+        except _Torn as torn:
+            return torn.offset - start, NO_RECORD
+
     def _put(self, plan: Plan) -> Callable[[Found], None]:
         """Dispatches one record after the other, by the plan."""
         dispatch, queues = self._dispatcher.dispatch, self._queues
         entries_from, keys_from = plan.entries_from, plan.keys_from
+        durable = plan.entries_from if self._crashed else ANY
         count = 0
 
         def put(found: Found) -> None:
             nonlocal count
             physical = found[3]
+            if physical >= durable and is_torn(found):
+                raise _Torn(physical)
             if not dispatch(found, physical >= entries_from, physical >= keys_from):
                 self._gap(found, plan)
             self._last_record, self._last_timestamp = physical, found[6]
@@ -223,9 +234,13 @@ class Recovery:
         self._dispatcher.dispatch_after_gap(found)
 
     def _check_beginning(self, end: int) -> None:
-        """A log without a single readable record is not ours to clear."""
-        start = self._log.min_offset
-        if end == start and any(self._log.files.mapped(start).buffer[:BLANK_SIZE]):
+        """A log without a single readable record is not ours to clear; unless we know that a crash found it
+        before anything of it was on the medium.
+        """
+        start, note = self._log.min_offset, self._checkpoint.note
+        if end != start or not any(self._log.files.mapped(start).buffer[:BLANK_SIZE]):
+            return
+        if not self._crashed or note is None or note.complete > start:
             raise UnusableStore(
                 f"{self._log.files.path(start)} does not begin with a record that can be read, so nothing of "
                 f"the commit log could be kept. Restore the file, or move it elsewhere to go on without it"

@@ -28,6 +28,7 @@ OFFSET = struct.Struct(">q")
 
 NO_RECORD = -1
 BLANK = 0
+SECTOR = 512  # the smallest part that a medium writes whole
 
 
 def scan(
@@ -71,6 +72,23 @@ def scan(
         )  # fmt: skip
         position += size
     return position, measure_at(buffer, start, position, limit, check_crc)
+
+
+def is_torn(found: Found) -> bool:
+    """Whether a sector of the record's topic or properties is missing, which no checksum covers: a file is
+    made of zeros, so it reads as zeros. Single zero bytes may have been sent.
+    """
+    topic, _, _, physical, size, _, store_timestamp, properties = found
+    if store_timestamp == 0 or 0 in topic:
+        return True
+    if 0 not in properties:
+        return False
+    begin = physical + size - len(properties)
+    first = begin - begin % SECTOR
+    return not all(
+        any(properties[max(at - begin, 0) : at + SECTOR - begin])
+        for at in range(first, physical + size, SECTOR)
+    )
 
 
 def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:

@@ -74,7 +74,10 @@ class Upkeep:
     async def _every(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self._clock.sleep(seconds)
-            await turn()
+            try:
+                await turn()
+            except Exception:  # a fault of ours: said loudly, but the log must go on being flushed
+                log_line.exception("upkeep failed and goes on")
 
     async def flush(self) -> None:
         self._flusher.flush_in_background()
@@ -132,6 +135,9 @@ class Upkeep:
             return
         if self._index is not None:
             self._index.publish()
+        for path in list(self._queues.doubtful):
+            self._queues.write_again(path)
+            await asyncio.sleep(0)
         to_sync = self._queues.take_to_sync()
         try:
             index_state = await self._workers.run(self._sync_derived, to_sync)
@@ -154,6 +160,8 @@ class Upkeep:
         self._dispatcher.put_all_keys()
         if self._index is not None:
             self._index.publish()
+        for path in list(self._queues.doubtful):
+            self._queues.write_again(path)
         index_state = self._sync_derived(self._queues.take_to_sync())
         self._saved = self._checkpoint(complete, last_record, timestamp, index_state, self._queues.count)
         checkpoints.save(self._disk, self._path, self._saved)
@@ -166,7 +174,7 @@ class Upkeep:
     async def follow_log(self) -> None:
         """Files of the log were deleted: those of queues and index that point into them go too."""
         log_min = self._log.min_offset
-        for count, (topic, queue_id) in enumerate(list(self._queues.on_disk())):
+        for count, (topic, queue_id) in enumerate(self._queues.on_disk()):
             self._queues.known(topic, queue_id).delete_before(log_min)
             if count % QUEUES_PER_SLICE == 0:
                 await asyncio.sleep(0)
@@ -188,7 +196,7 @@ class Upkeep:
     def _checkpoint(
         self, complete: int, last_record: int, timestamp: int, index_state: tuple[int, int], queues: int
     ) -> Checkpoint:
-        note = Note(complete, last_record, index_state[1], queues) if last_record >= 0 else None
+        note = Note(complete, last_record, index_state[1], queues)
         return replace(
             self._saved,
             log_timestamp=timestamp,
