@@ -1,0 +1,137 @@
+"""`mqnamesrv`, `mqbroker` and what can go wrong at their start: Apache's words, one line, a status."""
+
+import socket
+from collections.abc import Callable
+
+import pytest
+from tests.integration.cli.conftest import Home
+
+from turbopump.cli.processes import running
+
+Write = Callable[[str, str], str]
+
+BROKER_CONF = """
+brokerName = broker-x
+brokerIP1 = 127.0.0.1
+bindAddress = 127.0.0.1
+listenPort = 0
+"""
+NAMESRV_CONF = "listenPort = 0\nbindAddress = 127.0.0.1\n"
+
+
+def start_namesrv(home: Home, write: Write) -> str:
+    server = home.start("mqnamesrv", "-c", write("namesrv.conf", NAMESRV_CONF))
+    return server.wait_for(r"^The Name Server boot success\. serializeType=JSON, address (\S+)$")[1]
+
+
+def test_the_two_servers_start_with_apaches_words_and_find_each_other(home: Home, write: Write) -> None:
+    address = start_namesrv(home, write)
+    broker = home.start("mqbroker", "-n", address, "-c", write("broker.conf", BROKER_CONF))
+    ready = broker.wait_for(
+        r"^The broker\[broker-x, 127\.0\.0\.1:\d+\] boot success\. serializeType=JSON and (.*)$"
+    )
+    assert ready[1] == f"name server is {address}"
+    home.environment["NAMESRV_ADDR"] = address
+    assert home.run("turbopump", "health").returncode == 0
+    assert home.run("turbopump", "send", "t", "x").returncode == 0
+    assert broker.process.pid in running("broker")
+    assert broker.stop() == 0
+    assert not (home.path / "store/abort").exists()
+    assert home.servers[0].stop() == 0
+    for role in ("broker", "namesrv"):
+        assert (home.path / "logs/rocketmqlogs" / f"{role}.log").read_text()
+
+
+def test_a_broker_starts_without_any_name_server(home: Home, write: Write) -> None:
+    broker = home.start("mqbroker", "-n", "127.0.0.1:1", "-c", write("broker.conf", BROKER_CONF))
+    broker.wait_for("boot success")
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("program", ["mqbroker", "mqnamesrv"])
+def test_p_prints_the_configuration_and_exits(home: Home, write: Write, program: str) -> None:
+    printed = home.run(program, "-c", write("some.conf", "listenPort = 4711\n"), "-p")
+    assert printed.returncode == 0
+    assert "listenPort=4711" in printed.stdout.splitlines()
+    assert not (home.path / "store").exists()
+
+
+def test_m_prints_the_important_part(home: Home) -> None:
+    everything = home.run("mqbroker", "-p").stdout.splitlines()
+    important = home.run("mqbroker", "-m").stdout.splitlines()
+    assert set(important) < set(everything)
+    assert any(line.startswith("brokerName=") for line in important)
+
+
+def one_line(home: Home, status: int, *words: str) -> str:
+    """The only line of a command that must not run."""
+    done = home.run(*words)
+    assert done.returncode == status, done
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_port_in_use_is_status_one(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        words = ("turbopump", "up", "--broker-port", "0", "--namesrv-port", str(port))
+        line = one_line(home, 1, *words)
+    assert f"127.0.0.1:{port}" in line
+    assert "in use" in line
+
+
+def test_a_broker_port_in_use_is_status_one_and_leaves_a_clean_store(home: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = one_line(home, 1, "turbopump", "up", "--namesrv-port", "0", "--broker-port", str(port))
+    assert "in use" in line
+    assert not (home.path / "data/store/abort").exists()
+
+
+def test_a_directory_that_cannot_be_made_is_status_one(home: Home, write: Write) -> None:
+    line = one_line(home, 1, "turbopump", "up", "--data", write("file", "not a directory"))
+    assert "file" in line
+
+
+def test_a_store_directory_that_cannot_be_made_is_status_one(home: Home, write: Write) -> None:
+    conf = f"{BROKER_CONF}storePathRootDir = {write('file', 'not a directory')}/store\n"
+    line = one_line(home, 1, "mqbroker", "-c", write("broker.conf", conf))
+    assert "file" in line
+
+
+def test_a_store_in_use_is_status_one(home: Home) -> None:
+    home.up()
+    line = one_line(home, 1, "turbopump", "up", "--namesrv-port", "0", "--broker-port", "0")
+    assert "another process" in line
+
+
+@pytest.mark.parametrize(
+    ("conf", "blamed"),
+    [
+        ("listenPort = many\n", "line 1: listenPort"),
+        ("brokerName = a\nflushDiskTyp = SYNC_FLUSH\n", "line 2: flushDiskTyp"),
+        ("brokerName = \\u12\n", "line 1"),
+    ],
+)
+@pytest.mark.parametrize("command", [("mqbroker",), ("turbopump", "up")])
+def test_a_bad_configuration_is_status_two_and_names_its_line(
+    home: Home, write: Write, command: tuple[str, ...], conf: str, blamed: str
+) -> None:
+    path = write("broker.conf", conf)
+    line = one_line(home, 2, *command, "-c", path)
+    assert f"{path}: {blamed}" in line
+
+
+def test_a_file_that_is_not_there_is_status_two(home: Home) -> None:
+    assert "nowhere.conf" in one_line(home, 2, "mqbroker", "-c", "nowhere.conf")
+
+
+def test_an_unknown_flag_is_status_two(home: Home) -> None:
+    assert home.run("mqbroker", "--fly").returncode == 2
+
+
+def test_shutdown_wants_to_know_whom(home: Home) -> None:
+    asked = home.run("mqshutdown")
+    assert asked.returncode == 2
+    assert asked.stderr == "Usage: mqshutdown broker | namesrv\n"

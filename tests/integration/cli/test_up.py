@@ -1,0 +1,89 @@
+"""`turbopump up` as a newcomer meets it."""
+
+import json
+import signal
+import urllib.error
+import urllib.request
+
+from tests.integration.cli.conftest import Home
+
+
+def test_what_is_sent_is_seen_and_survives_a_restart(home: Home) -> None:
+    up = home.up()
+    sent = home.run("turbopump", "send", "hello", "Hello, RocketMQ", "--tag", "a", "--key", "k", "--json")
+    assert sent.returncode == 0, sent.stderr
+    result = json.loads(sent.stdout)
+    assert (result["status"], result["offset"], result["durability"]) == ("SEND_OK", 0, "memory")
+    assert up.stop() == 0
+    assert not (home.path / "data/store/abort").exists()
+
+    again = home.up()
+    read = home.run("turbopump", "tail", "hello", "--from", "first", "-n", "1")
+    assert read.stdout.endswith("tag=a keys=k | Hello, RocketMQ\n")
+    assert again.stop(signal.SIGINT) == 0
+
+
+def test_the_welcome_says_what_an_acknowledgement_means_and_what_to_try(home: Home) -> None:
+    up = home.up()
+    text = "".join(up.lines)
+    assert "acknowledged" in text
+    assert "flushDiskType=SYNC_FLUSH" in text
+    assert "send hello" in text
+    assert "tail hello --from first" in text
+    assert f"export NAMESRV_ADDR={home.environment['NAMESRV_ADDR']}" in text
+
+
+def test_nothing_is_printed_beside_the_welcome(home: Home) -> None:
+    up = home.up()
+    home.run("turbopump", "send", "hello", "x")
+    assert up.stop() == 0
+    assert up.lines[-1].startswith("Ctrl-C")
+
+
+def test_a_body_comes_from_stdin_byte_for_byte(home: Home) -> None:
+    home.up()
+    assert home.run("turbopump", "send", "raw", stdin=b"\x00\xff\n").returncode == 0
+    read = home.run("turbopump", "tail", "raw", "--from", "first", "-n", "1")
+    assert read.stdout.endswith(r"| \x00\xff\n" + "\n")
+
+
+def test_tail_prints_what_arrives_in_the_order_of_storing(home: Home) -> None:
+    home.up()
+    for number in range(4):
+        assert home.run("turbopump", "send", "t", f"m{number}").returncode == 0
+    read = home.run("turbopump", "tail", "t", "--from", "first", "-n", "4")
+    assert [line[-2:] for line in read.stdout.splitlines()] == ["m0", "m1", "m2", "m3"]
+    late = home.start("turbopump", "tail", "t", "--from", "last", "-n", "1")
+    while late.process.poll() is None:  # it starts reading at an unknown moment: send until it has seen one
+        home.run("turbopump", "send", "t", "late")
+    late.wait_for("late")
+
+
+def test_health_is_asked_of_everyone(home: Home) -> None:
+    up = home.up()
+    well = home.run("turbopump", "health")
+    assert well.returncode == 0
+    assert [line.split()[0] for line in well.stdout.splitlines()] == ["ok", "ok"]
+    address = home.environment["NAMESRV_ADDR"]
+    up.stop()
+    ill = home.run("turbopump", "health", address)
+    assert ill.returncode == 1
+    assert "FAIL" in ill.stdout
+
+
+def test_health_over_http(home: Home) -> None:
+    up = home.start("turbopump", "up", "--namesrv-port", "0", "--broker-port", "0", "--http-port", "0")
+    name_server = up.wait_for(r"name server +(\S+)")[1]
+    url = up.wait_for(r"health +(http\S+)")[1]
+    up.wait_for("Ctrl-C")
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert (answer.status, answer.read()) == (200, b"ok\n")
+    with urllib.request.urlopen(url.replace("/health", "/rocketmq/nsaddr"), timeout=10) as answer:
+        assert answer.read().decode() == name_server
+
+
+def test_a_command_without_a_server_says_what_to_do(home: Home) -> None:
+    sent = home.run("turbopump", "send", "t", "x", "--namesrv", "127.0.0.1:1")
+    assert sent.returncode == 1
+    assert "turbopump up" in sent.stderr
+    assert len(sent.stderr.splitlines()) == 1
