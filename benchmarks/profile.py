@@ -11,6 +11,7 @@ from . import servers
 from .compare import CELLS, PULL_TOPIC, Cell, say
 
 SHOWN = 25
+LOOP = ";runners.Runner.run:"
 
 
 def profile(home: Path, seconds: float) -> None:
@@ -36,10 +37,13 @@ def stacks_under(cell: Cell, home: Path, seconds: float) -> Counter[tuple[str, .
 
 
 def read(path: Path) -> Counter[tuple[str, ...]]:
+    """The stacks below the event loop; start-up and imports are not what a message costs."""
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in path.read_text().splitlines():
         names, _, count = line.rpartition(" ")
-        stacks[tuple(names.split(";"))] += int(count)
+        _, loop, below = names.partition(LOOP)
+        if loop and "importlib" not in below:
+            stacks[tuple(below.split(";")[1:]) or ("the loop itself",)] += int(count)
     return stacks
 
 
