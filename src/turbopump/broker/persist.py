@@ -3,8 +3,9 @@
 In: the news that a table changed. Out: its bytes, handed to a function that writes them beside the loop. A
 change after a quiet time is written at once, and whoever waits for `settled` gets its answer when it is on
 disk. Changes that follow within `pause_s` are gathered and written together, without anyone waiting: ten
-thousand topics created in one go must not write the whole table ten thousand times. What is in a table is
-never known here.
+thousand topics created in one go must not write the whole table ten thousand times. Until that write, a tenth
+of a second later or a little more for a large table, such a change is lost when the process dies. What is in
+a table is never known here.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 0.1
 RETRY_S = 1.0
+SHARE = 10  # a table is put into bytes on the loop: at most a tenth of the time goes there
 
 
 class Persisted:
@@ -35,7 +37,7 @@ class Persisted:
         self._dump = dump
         self._write = write
         self._workers = workers
-        self._pause_s = pause_s
+        self._least_pause_s = self._pause_s = pause_s
         self._changes = 0
         self._on_disk = 0
         self._last_start = -1e9
@@ -88,8 +90,11 @@ class Persisted:
 
     async def _write_once(self) -> None:
         changes = self._changes
-        self._last_start = asyncio.get_running_loop().time()
-        await self._workers.run(self._write, self._name, self._dump())
+        loop = asyncio.get_running_loop()
+        self._last_start = loop.time()
+        data = self._dump()
+        self._pause_s = max(self._least_pause_s, SHARE * (loop.time() - self._last_start))
+        await self._workers.run(self._write, self._name, data)
         self._on_disk = changes
 
     def _wake(self) -> None:

@@ -84,10 +84,18 @@ async def test_a_deleted_topic_takes_its_queues_and_offsets_with_it() -> None:
 async def test_a_delete_of_what_is_no_topic_touches_no_directory() -> None:
     bench = Bench()
     bench.put("T", 0)
-    for name in ("../commitlog", "..", "/", "T/0", "unknown"):
-        await bench.connect().ask(DELETE, topic=name)
+    for name in ("../commitlog", "..", ".", "/", "T/0", "unknown"):
+        assert (await bench.connect().ask(DELETE, topic=name)).code == 0
     assert bench.store.find_queue("T", 0) is not None
     assert bench.disk.exists("/store/commitlog")
+
+
+@virtual
+async def test_what_is_left_of_a_topic_that_is_gone_can_still_be_deleted() -> None:
+    bench = Bench()
+    bench.put("T", 0)
+    assert (await bench.connect().ask(DELETE, topic="T")).code == 0
+    assert bench.store.find_queue("T", 0) is None
 
 
 @virtual

@@ -17,7 +17,7 @@ from turbopump.protocol.bodies import (
     TopicStatsTable,
 )
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import TopicNotFound
+from turbopump.protocol.errors import InvalidParameter, TopicNotFound
 from turbopump.protocol.headers.topics import (
     CreateTopicRequest,
     DeleteTopicRequest,
@@ -26,6 +26,7 @@ from turbopump.protocol.headers.topics import (
     GetTopicConfigRequest,
     GetTopicStatsRequest,
 )
+from turbopump.protocol.names import check_topic
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
 from turbopump.store.times import store_time
@@ -83,12 +84,13 @@ class TopicRequests:
         return Answer(remark=NOT_SET)
 
     async def delete(self, request: Request[DeleteTopicRequest]) -> Answer:
-        """Also when there is no such topic any more: what is left of it goes."""
+        """Also when there is no such topic (any more): what may be left of it goes."""
         name = request.header.topic
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
-        if existed:
+        if existed or _is_topic_name(name):
             self._store.delete_topic(name)
+        if existed:
             await self._settled()
         return Answer()
 
@@ -145,3 +147,12 @@ class TopicRequests:
             return msgspec.json.decode(version, type=DataVersion) == self._topics.version
         except msgspec.MsgspecError:
             return False
+
+
+def _is_topic_name(name: str) -> bool:
+    """Whether it can become the name of a directory in the store, and of nothing else."""
+    try:
+        check_topic(name)
+    except InvalidParameter:
+        return False
+    return True
