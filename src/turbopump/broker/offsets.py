@@ -48,13 +48,17 @@ class Offsets:
         self._commits = 0
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
+        """Whether there is more than the last `dump` held."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a clean table becomes dirty, not for every commit."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         queues = self._table.get((topic, group))
         if queues is None:
             queues = self._table[(topic, group)] = {}
         queues[queue_id] = offset
-        self.is_dirty = True
+        if not self.is_dirty:
+            self._changed()
         self._commits += 1
         if self._commits % self._rules.version_step == 0:
             self._next_version()
@@ -90,7 +94,7 @@ class Offsets:
                     queues[queue_id] = end
                     clamped += 1
         if clamped:
-            self.is_dirty = True
+            self._changed()
             self._next_version()
         return clamped
 
@@ -121,9 +125,15 @@ class Offsets:
         return msgspec.json.format(msgspec.json.encode(file), indent=1)
 
     def _forget(self, matches: Callable[[tuple[str, str]], bool]) -> None:
-        for key in [key for key in self._table if matches(key)]:
+        gone = [key for key in self._table if matches(key)]
+        for key in gone:
             del self._table[key]
-            self.is_dirty = True
+        if gone:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.is_dirty = True
+        self.on_change()
 
     def _next_version(self) -> None:
         self.version = DataVersion(

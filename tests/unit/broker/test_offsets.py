@@ -1,3 +1,4 @@
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,8 +11,12 @@ from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import OffsetRules
 from turbopump.broker.offsets import Offsets
+from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
 from turbopump.protocol.errors import BrokenBody
+from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock
 
 QUERY, UPDATE = 14, 15
 
@@ -66,11 +71,43 @@ def test_after_a_crash_no_offset_stays_beyond_the_end_of_its_queue() -> None:
 
 def test_a_dump_leaves_the_table_clean_until_the_next_commit() -> None:
     offsets = table()
+    changes: list[None] = []
+    offsets.on_change = lambda: changes.append(None)
     assert not offsets.is_dirty
     offsets.commit("G", "T", 0, 1)
-    assert offsets.is_dirty
+    offsets.commit("G", "T", 0, 2)
+    assert (offsets.is_dirty, len(changes)) == (True, 1)
     offsets.dump()
     assert not offsets.is_dirty
+    offsets.forget_group("nobody")
+    assert len(changes) == 1
+    offsets.forget_group("G")
+    assert (offsets.is_dirty, len(changes)) == (True, 2)
+
+
+@virtual
+async def test_offsets_are_written_every_five_seconds_and_again_after_a_failure() -> None:
+    offsets = table()
+    written: list[bytes] = []
+    is_full = False
+
+    def save(name: str, data: bytes) -> None:
+        if is_full:
+            raise OSError(28, "No space left on device")
+        written.append(data)
+
+    workers = SimulatedWorkers(SimulatedDisk(Chance(1), VirtualClock()))
+    file = Persisted("consumerOffset.json", offsets.dump, save, workers, pause_s=5.0)
+    offsets.on_change = file.changed
+    for second in range(20):
+        is_full = 5 <= second < 12
+        offsets.commit("G", "T", 0, second)
+        await asyncio.sleep(1)
+    await file.close()
+    assert 3 <= len(written) <= 5
+    again = table()
+    again.load(written[-1])
+    assert again.query("G", "T", 0) == 19
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.5.0-clean"])
