@@ -8,6 +8,7 @@ import re
 
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
+from turbopump.store.errors import UnusableStore
 
 FAILED = 1
 ASKED_WRONGLY = 2
@@ -36,8 +37,10 @@ def explain(error: BaseException) -> Failure | None:
             return Failure(f"the store is in use by another process ({error.strerror})")
         case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:
             return Failure(cannot_listen(error))
-        case OSError() if error.filename is not None:
-            return Failure(f"{error.filename}: {error.strerror}")
+        case OSError() if error.strerror:
+            return Failure(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+        case UnusableStore():
+            return Failure(str(error))
         case _:
             return None
 

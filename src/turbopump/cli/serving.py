@@ -4,6 +4,7 @@ import argparse
 import contextlib
 from collections.abc import Mapping
 
+from turbopump.cli.failures import Failure
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.remoting.client import Client
@@ -32,6 +33,8 @@ async def prove(host: str, port: int, code: RequestCode) -> None:
     client = Client(SystemNetwork(), SystemClock())
     try:
         await client.call(f"{reachable(host)}:{port}", request(code), PROOF_TIMEOUT_S)
+    except OSError as error:
+        raise Failure(f"started, but {reachable(host)}:{port} does not answer: {error}") from error
     finally:
         await client.close()
 

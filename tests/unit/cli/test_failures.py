@@ -1,7 +1,9 @@
 import errno
 
 from turbopump.cli.failures import Failure, explain
+from turbopump.protocol.errors import TopicNotFound
 from turbopump.runtime.disk import AlreadyLocked
+from turbopump.store.errors import UnusableStore
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -27,6 +29,19 @@ def test_a_failure_keeps_its_exit_status() -> None:
     failure = explain(Failure("broker.conf line 3: no such key", 2))
     assert failure is not None
     assert failure.status == 2
+
+
+def test_a_full_disk_is_one_line() -> None:
+    assert str(explain(OSError(errno.ENOSPC, "No space left on device"))) == "No space left on device"
+
+
+def test_a_store_that_is_not_understood_says_why() -> None:
+    assert str(explain(UnusableStore("a file of another size"))) == "a file of another size"
+
+
+def test_of_failures_side_by_side_the_first_is_told() -> None:
+    group = ExceptionGroup("tasks", [TopicNotFound("no topic t"), KeyError("x")])
+    assert "no topic t" in str(explain(group))
 
 
 def test_a_fault_of_ours_is_not_dressed_up() -> None:

@@ -1,0 +1,122 @@
+"""`turbopump store`: check a store directory, make its queues and index anew, look at its records."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+import msgspec
+
+from turbopump.cli.failures import FAILED, Failure
+from turbopump.cli.tail import fields, line
+from turbopump.store.tools import Progress, Rebuilt, Report, dump, rebuild, verify
+from turbopump.store.tools import run as run_steps
+
+BAR_WIDTH = 30
+BETWEEN_BARS_S = 0.1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, (summary, _) in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        action.add_argument("directory", metavar="DIR", help="the store directory, with commitlog/ in it")
+        action.add_argument("--json", action="store_true", help="print JSON")
+        if name == "dump":
+            action.add_argument("--topic", help="only records of this topic")
+            action.add_argument("--queue", type=int, metavar="ID", help="only records of this queue")
+            action.add_argument(
+                "--from", dest="begin", type=int, default=0, metavar="OFFSET", help="log offset"
+            )
+            action.add_argument("-n", dest="limit", type=int, metavar="N", help="stop after N records")
+
+
+def run(options: argparse.Namespace) -> int:
+    _, action = ACTIONS[options.action]
+    return action(options, store_in(options.directory))
+
+
+def store_in(directory: str) -> str:
+    """The directory itself, or the store below a data directory of `turbopump up`."""
+    for candidate in (directory, os.path.join(directory, "store")):
+        if os.path.isdir(os.path.join(candidate, "commitlog")):
+            return candidate
+    raise Failure(f"{directory}: not a store, there is no commitlog/ in it")
+
+
+def _verify(options: argparse.Namespace, directory: str) -> int:
+    report = run_steps(verify(directory), Bar(sys.stderr))
+    _print(report, summary_of(report), options.json)
+    return 0 if report.is_good else FAILED
+
+
+def _rebuild(options: argparse.Namespace, directory: str) -> int:
+    rebuilt = run_steps(rebuild(directory), Bar(sys.stderr))
+    text = f"{directory}: {rebuilt.queues} queues and the index made anew from {rebuilt.records} records"
+    if rebuilt.unread_files:
+        text += f"; {rebuilt.unread_files} files behind log offset {rebuilt.log_end} could not be read"
+    _print(rebuilt, text, options.json)
+    return FAILED if rebuilt.unread_files else 0
+
+
+def _dump(options: argparse.Namespace, directory: str) -> int:
+    records = dump(directory, options.topic, options.queue, begin=options.begin, count=options.limit)
+    for record in records:
+        if options.json:
+            shown = {**fields(record), "logOffset": record.physical_offset, "size": record.size}
+            print(msgspec.json.encode(shown).decode())
+        else:
+            print(f"{record.physical_offset} {record.topic} {line(record)}")
+    return 0
+
+
+ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
+    "verify": ("read every record and compare queues and index with the log; changes nothing", _verify),
+    "rebuild": ("make consume queues and index anew from the commit log; wants a stopped broker", _rebuild),
+    "dump": ("print the records of the commit log; changes nothing", _dump),
+}
+
+
+class Bar:
+    """A progress bar on a terminal; silent elsewhere."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+        self._next = 0.0
+
+    def __call__(self, progress: Progress) -> None:
+        is_last = progress.done >= progress.total
+        if not self._to.isatty() or (time.monotonic() < self._next and not is_last):
+            return
+        self._next = time.monotonic() + BETWEEN_BARS_S
+        self._to.write("\r" + bar(progress) + ("\n" if is_last else ""))
+        self._to.flush()
+
+
+def bar(progress: Progress) -> str:
+    share = progress.done / progress.total if progress.total else 1.0
+    filled = round(share * BAR_WIDTH)
+    sizes = f"{progress.done >> 20} of {progress.total >> 20} MiB"
+    return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}  {sizes}"
+
+
+def summary_of(report: Report) -> str:
+    lines = [
+        f"{report.directory}: {report.records} records in {len(report.topics)} topics, "
+        f"log offsets {report.log_begin} to {report.log_end}, "
+        + ("stopped in order" if report.is_clean else "in use or not stopped in order")
+    ]
+    for name, topic in sorted(report.topics.items()):
+        lines.append(f"  {name}: {topic.records} records, {topic.bytes} bytes, {len(topic.queues)} queues")
+    lines += [f"note: {note.text}" for note in report.notes]
+    lines += [f"PROBLEM: {problem.text}" for problem in report.problems]
+    total = sum(report.counts[kind] for kind in {problem.kind for problem in report.problems})
+    verdict = f"{total} problems; `turbopump store rebuild` makes queues and index anew"
+    lines.append("sound" if report.is_good else verdict)
+    return "\n".join(lines)
+
+
+def _print(result: Report | Rebuilt, text: str, as_json: bool) -> None:
+    print(msgspec.json.encode(result).decode() if as_json else text)
