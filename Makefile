@@ -8,12 +8,15 @@ ARGS   ?=
 PY     := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
+SEEDS        ?= 1000
+KILLS        ?= 100
 FUZZ_SECONDS ?= 60
-SEEDS        ?=
-KILLS        ?=
+FUZZ_JOBS    ?= 2
+SELECT       ?= not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt check lint types imports unit test test-interop test-long record fuzz bench docs wheel clean
+.PHONY: help run venv fmt check lint types imports unit test test-interop record simulation kills fuzz bench test-long
+.PHONY: docs wheel clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -51,19 +54,26 @@ test: $(VENV)/.dev  ## unit, integration, quick simulation and packaging tests; 
 	@echo "make test: all passed. Real Apache clients and servers: make test-interop"
 
 test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs Java, Maven, Go and the network)
-	@$(PYTEST) tests/interop -m "not long" -ra $(ARGS)
+	@$(PYTEST) tests/interop -m "$(SELECT)" $(ARGS)
 
 record: $(VENV)/.dev  ## record the answers of Apache's servers again, per version, into tests/compat/recorded
 	@$(PY) -m tests.interop.record $(ARGS)
 
-fuzz: $(VENV)/.dev  ## every decoder under hostile input, FUZZ_SECONDS each
-	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS)
+simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses and tears writes
+	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+kills: $(VENV)/.dev  ## a broker killed KILLS times while it is written to
+	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py $(ARGS)
+
+fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FUZZ_JOBS at a time
+	@$(PY) -c 'from tests.fuzz.targets import all_targets; print(*sorted(all_targets()), sep="\n")' | \
+	  xargs -P $(FUZZ_JOBS) -n 1 $(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS) --target
 
 bench: $(VENV)/.dev  ## the figures of docs/performance.md
 	@$(PY) -m benchmarks $(ARGS)
 
 test-long: $(VENV)/.dev  ## full live matrix, long kill, fuzz and soak runs, every supported Python: hours
-	@PYTHON=$(PYTHON) sh tests/long.sh
+	@.ci/long
 
 # --- documentation and packages --------------------------------------------------------------------------------
 
@@ -97,6 +107,12 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml
 $(VENV)/.dev: $(VENV)/.run pyproject.toml
 	@$(PY) -m pip install -q --disable-pip-version-check --upgrade 'pip>=25.1'
 	@$(PY) -m pip install -q --disable-pip-version-check --group dev
+	@touch $@
+
+# Atheris has no wheel for every Python; the search then mutates without looking at coverage.
+$(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
+	@$(PY) -m pip install -q --disable-pip-version-check --only-binary :all: --group fuzz || \
+	  echo "no atheris for this Python: fuzzing by mutation alone"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev pyproject.toml
