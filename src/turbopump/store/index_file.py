@@ -70,7 +70,7 @@ class IndexFile:
         return self._slots
 
     def _slots_on_disk(self) -> "array[int]":
-        return _native(self._buffer[HEADER.size : self._items_at])
+        return native_slots(self._buffer[HEADER.size : self._items_at])
 
     def rest(self) -> None:
         """The file is full: give its array back."""
@@ -147,7 +147,7 @@ class IndexFile:
     def _publish_slots(self, slots: "array[int]") -> None:
         new = self.count - self._published_count
         if new > self.slot_count // 128:  # one copy of all is quicker than many single ones
-            self._buffer[HEADER.size : self._items_at] = _native(slots.tobytes()).tobytes()
+            self._buffer[HEADER.size : self._items_at] = native_slots(slots.tobytes()).tobytes()
             return
         for number in range(self._published_count, self.count):
             slot = self.item(number)[0] % self.slot_count
@@ -237,7 +237,7 @@ def _empty(slots: int) -> "array[int]":
     return array("i", bytes(slots * SLOT.size))
 
 
-def _native(slots: bytes | bytearray) -> "array[int]":
+def native_slots(slots: bytes | bytearray) -> "array[int]":
     """Slots between the file's byte order and ours; the same swap leads there and back."""
     numbers = array("i", slots)
     if sys.byteorder == "little":

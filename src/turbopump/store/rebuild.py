@@ -1,0 +1,156 @@
+"""Makes the consume queues and the index of a store anew from its log. The store must not be in use.
+
+Removed and made again: `consumequeue`, `index`. Removed: `consumequeue_ext`, into which only old entries
+pointed, and the checkpoint, which spoke of old files. All else is left as it is: the log, the configuration,
+timers, RocksDB, compaction. An `abort` file stands while it works, so that a store whose rebuild was
+interrupted is made anew by its next start.
+"""
+
+import os
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from turbopump.runtime.clock import Clock, SystemClock
+from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.store.append import Appender
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.config import StoreConfig
+from turbopump.store.delays import DelayLevels
+from turbopump.store.dispatch import Dispatcher, Found
+from turbopump.store.flags import Flags
+from turbopump.store.index import Index
+from turbopump.store.index_check import shape_of
+from turbopump.store.index_file import HEADER
+from turbopump.store.queues import ConsumeQueues
+from turbopump.store.scan import BLANK, scan
+from turbopump.store.verify import Progress
+from turbopump.store.walk import log_parts
+
+WRITE_OUT_EVERY = 1 << 16  # records
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    records: int
+    queues: int
+    log_begin: int
+    log_end: int  # behind the last record that could be read
+    unread_files: int  # files of the log behind that; `verify` says what is wrong with them
+
+
+def rebuild(
+    directory: str, disk: Disk | None = None, clock: Clock | None = None, config: StoreConfig | None = None
+) -> Generator[Progress, None, Rebuilt]:
+    """Yields progress and returns what was made. `config` gives sizes of files; without it they are those of
+    the files that are there, or Apache's defaults. Raises AlreadyLocked.
+    """
+    disk = disk or SystemDisk()
+    config = config or config_of(directory, disk)
+    lock = disk.lock(os.path.join(directory, "lock"))
+    try:
+        abort = os.path.join(directory, "abort")
+        was_clean = not disk.exists(abort)
+        _forget(directory, disk, abort)
+        rebuilt = yield from _Rebuilding(config, disk, clock or SystemClock()).run()
+        if was_clean:
+            disk.remove(abort)
+            disk.sync_dir(directory)
+        return rebuilt
+    finally:
+        lock.release()
+
+
+def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
+    """The sizes that the files of a store have."""
+    defaults = StoreConfig(root_dir=directory, commit_log_dir=log_dir)
+    parts = log_parts(defaults.log_dir, disk)
+    slots, items = _index_shape(defaults, disk)
+    return StoreConfig(
+        root_dir=directory,
+        commit_log_dir=log_dir,
+        commit_log_file_size=parts[0].size if parts else defaults.commit_log_file_size,
+        consume_queue_file_size=_queue_file_size(defaults, disk),
+        index_slots=slots,
+        index_items=items,
+    )
+
+
+def _queue_file_size(defaults: StoreConfig, disk: Disk) -> int:
+    for topic in disk.entries(defaults.queue_dir):
+        for queue in disk.entries(os.path.join(defaults.queue_dir, topic.name)):
+            for file in disk.entries(os.path.join(defaults.queue_dir, topic.name, queue.name)):
+                if file.size:
+                    return file.size
+    return defaults.consume_queue_file_size
+
+
+def _index_shape(defaults: StoreConfig, disk: Disk) -> tuple[int, int]:
+    for entry in disk.entries(defaults.index_dir):
+        if entry.name.isdecimal() and entry.size > HEADER.size:
+            mapped = disk.open_mapped(os.path.join(defaults.index_dir, entry.name), writable=False)
+            try:
+                if shape := shape_of(mapped.buffer, mapped.size, None):
+                    return shape
+            finally:
+                mapped.close()
+    return defaults.index_slots, defaults.index_items
+
+
+def _forget(directory: str, disk: Disk, abort: str) -> None:
+    if not disk.exists(abort):
+        disk.write(abort, b"")
+    checkpoint = os.path.join(directory, "checkpoint")
+    if disk.exists(checkpoint):
+        disk.remove(checkpoint)
+    disk.sync_dir(directory)
+    for name in ("consumequeue", "consumequeue_ext", "index"):
+        disk.remove_tree(os.path.join(directory, name))
+    disk.sync_dir(directory)
+
+
+class _Rebuilding:
+    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock) -> None:
+        self._config = config
+        self._disk = disk
+        self._log = CommitLog(config, disk)
+        self._queues = ConsumeQueues(config, disk, self._log)
+        self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
+        appender = Appender(self._log, Flags(), self._queues, clock, config.max_message_size, immediate=True)
+        delays = DelayLevels(config.message_delay_levels)
+        self._dispatcher = Dispatcher(self._log, self._queues, appender, self._index, delays)
+        self._records = 0
+
+    def run(self) -> Generator[Progress, None, Rebuilt]:
+        files = self._log.files
+        files.load()
+        try:
+            end = yield from self._read_all()
+            self._queues.write_out(len(self._queues.dirty))
+            self._dispatcher.put_all_keys()
+            self._queues.take_to_sync().sync(self._disk)
+            self._index.flush()
+            unread = sum(1 for start in files.starts if start > end)
+            return Rebuilt(self._records, self._queues.count, self._log.min_offset, end, unread)
+        finally:
+            self._queues.close()
+            self._index.close()
+            files.close()
+
+    def _read_all(self) -> Generator[Progress, None, int]:
+        """Returns the end of the last record."""
+        files, size = self._log.files, self._config.commit_log_file_size
+        end = self._log.min_offset
+        for number, start in enumerate(files.starts, 1):
+            position, ended_by = scan(files.reading_ahead(start).buffer, start, 0, size, True, self._put)
+            end = start + position
+            yield Progress(number * size, len(files.starts) * size)
+            if ended_by != BLANK:
+                break
+        return end
+
+    def _put(self, found: Found) -> None:
+        if not self._dispatcher.dispatch(found, with_entry=True, with_keys=True):
+            self._dispatcher.dispatch_after_gap(found)
+        self._records += 1
+        if self._records % WRITE_OUT_EVERY == 0:
+            self._queues.write_out(len(self._queues.dirty))

@@ -1,0 +1,68 @@
+"""For operators: check a store, make its queues and index anew, look at its records.
+
+    verify(directory)     a generator of Progress that returns a Report; reads only
+    rebuild(directory)    a generator of Progress that returns a Rebuilt; the store must not be in use
+    dump(directory)       the records of the log, one by one; reads only
+    run(generator)        the returned value, progress given to a function
+
+Sizes of files are taken from the files themselves, so that the same words do for stores of any configuration,
+ours or Apache's.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
+
+from turbopump.protocol.record import Record, decode
+from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.store.rebuild import Rebuilt, rebuild
+from turbopump.store.verify import Progress, Report, TopicCount, verify
+from turbopump.store.walk import Kind, fields_of, log_parts, walk
+
+__all__ = ["Progress", "Rebuilt", "Report", "TopicCount", "dump", "rebuild", "run", "verify"]
+
+R = TypeVar("R")
+
+
+def run(steps: Generator[Progress, None, R], on_progress: Callable[[Progress], None] | None = None) -> R:
+    while True:
+        try:
+            progress = next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        if on_progress is not None:
+            on_progress(progress)
+
+
+def dump(
+    directory: str,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    begin: int = 0,
+    end: int | None = None,
+    queue_begin: int = 0,
+    queue_end: int | None = None,
+    count: int | None = None,
+    disk: Disk | None = None,
+    log_dir: str = "",
+) -> Iterator[Record]:
+    """Records in log order: those of a topic and queue, of log offsets in [begin, end), of queue offsets in
+    [queue_begin, queue_end), the first `count` of them. Damaged parts are passed over.
+    """
+    disk = disk or SystemDisk()
+    parts = [part for part in log_parts(log_dir or f"{directory}/commitlog", disk) if part.end > begin]
+    left = count if count is not None else -1
+    for piece in walk(parts, disk):
+        if left == 0 or (end is not None and piece.offset >= end):
+            return
+        if piece.kind is not Kind.RECORD or piece.offset < begin:
+            continue
+        fields = fields_of(piece)
+        if (
+            (topic is None or fields.topic == topic)
+            and (queue_id is None or fields.queue_id == queue_id)
+            and queue_begin <= fields.queue_offset
+            and (queue_end is None or fields.queue_offset < queue_end)
+        ):
+            left -= 1
+            yield decode(piece.buffer, piece.position)

@@ -1,0 +1,218 @@
+"""Holds a store's queues and index against its log, record by record, both ways. Reads only.
+
+In: a directory, ours or Apache's, in use, stopped or copied. Out: progress on the way, then a `Report`.
+Memory does not grow with the log: the log is walked once, each queue and the index are read beside it, in
+chunks. Of a store in use, or one that crashed, the last entries may not be written yet: noted, not blamed.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+from turbopump.protocol import dialect
+from turbopump.protocol import properties as props
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.hashing import index_hash, java_hash
+from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
+from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.store.findings import Finding, Findings
+from turbopump.store.index_check import IndexCheck
+from turbopump.store.queue_check import QueueCheck
+from turbopump.store.walk import Fields, Kind, Piece, fields_of, log_parts, walk
+
+PROGRESS_BYTES = 16 << 20
+QUEUES_IN_MEMORY = 1024  # so many keep a chunk of their entries
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    done: int
+    total: int
+
+
+@dataclass(slots=True)
+class TopicCount:
+    records: int = 0
+    bytes: int = 0
+    queues: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Report:
+    directory: str
+    is_clean: bool  # no `abort` file: nobody uses the store, and the last one stopped it in order
+    log_begin: int = 0
+    log_end: int = 0
+    records: int = 0
+    topics: dict[str, TopicCount] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)  # of problems and notes, by kind
+
+    @property
+    def is_good(self) -> bool:
+        return not self.problems
+
+
+def verify(
+    directory: str,
+    disk: Disk | None = None,
+    log_dir: str = "",
+    index_shape: tuple[int, int] | None = None,
+) -> Generator[Progress, None, Report]:
+    """Yields progress and returns the report. `index_shape`: slots and items, when they are unusual."""
+    return _Verification(directory, disk or SystemDisk(), log_dir, index_shape).run()
+
+
+class _Verification:
+    def __init__(self, directory: str, disk: Disk, log_dir: str, shape: tuple[int, int] | None) -> None:
+        self._directory = directory
+        self._disk = disk
+        self._findings = Findings()
+        self._parts = log_parts(log_dir or f"{directory}/commitlog", disk)
+        self._report = Report(directory, is_clean=not disk.exists(f"{directory}/abort"))
+        if self._parts:
+            self._report.log_begin = self._report.log_end = self._parts[0].start
+        self._queues: OrderedDict[tuple[str, int], QueueCheck] = OrderedDict()
+        self._index = IndexCheck(
+            f"{directory}/index", disk, self._findings, self._report.log_begin, self._report.is_clean, shape
+        )
+        self._damage: Piece | None = None
+        self._last_timestamp = 0
+
+    def run(self) -> Generator[Progress, None, Report]:
+        report, total = self._report, sum(part.size for part in self._parts)
+        self._check_parts()
+        next_progress = PROGRESS_BYTES
+        for piece in walk(self._parts, self._disk):
+            if not self._see(piece):
+                break
+            if (done := piece.end - report.log_begin) >= next_progress:
+                next_progress = done + PROGRESS_BYTES
+                yield Progress(done, total)
+        self._finish()
+        report.problems, report.notes = self._findings.problems, self._findings.notes
+        report.counts = self._findings.counts
+        yield Progress(total, total)
+        return report
+
+    def _check_parts(self) -> None:
+        for before, after in zip(self._parts, self._parts[1:], strict=False):
+            if before.start + before.size != after.start:
+                self._findings.blame("gap between files", f"{before.path} ends before {after.path} begins")
+
+    def _see(self, piece: Piece) -> bool:
+        """False: the log ended before this piece."""
+        match piece.kind:
+            case Kind.RECORD:
+                return self._see_record(piece, fields_of(piece))
+            case Kind.BAD_CRC:
+                self._findings.blame("bad checksum", f"the body of the record at {piece.offset}")
+                assert piece.fields is not None, "a record has fields"
+                return self._see_record(piece, piece.fields)
+            case Kind.DAMAGE:
+                self._damage = self._damage or piece
+            case Kind.TAIL:
+                text = f"{piece.size} bytes behind the end of the log at {piece.offset} are no record"
+                self._findings.note("torn tail", text)
+            case Kind.BLANK:
+                self._report.log_end = piece.end
+        return True
+
+    def _see_record(self, piece: Piece, fields: Fields) -> bool:
+        queue = self._queue(fields.topic, fields.queue_id)
+        if self._damage is not None:
+            if self._is_left_over(fields, queue):
+                text = f"old records lie behind the end of the log at {self._damage.offset}"
+                self._findings.note("left-overs", text)
+                return False
+            text = f"no records from {self._damage.offset} to {piece.offset}, but some behind"
+            self._findings.blame("damage", text)
+            self._damage = None
+        self._last_timestamp = fields.store_timestamp
+        self._report.log_end = piece.end
+        self._count(piece, fields)
+        kind = fields.sys_flag & TRANSACTION_MASK
+        if kind not in (PREPARED, ROLLBACK) and not fields.sys_flag & INNER_BATCH:
+            queue.check(fields.queue_offset, piece.offset, piece.size, _tags_code(fields))
+        if self._index.exists:
+            tag = props.find(fields.properties, props.TAGS) if kind != ROLLBACK else None
+            tag_hash = index_hash(f"{fields.topic}#T#{tag}") if tag else None
+            self._index.check(piece.offset, [] if kind == ROLLBACK else _key_hashes(fields), tag_hash)
+        return True
+
+    def _is_left_over(self, fields: Fields, queue: QueueCheck) -> bool:
+        """Whether a record behind damage is older than those before it."""
+        is_in_queue = fields.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
+        if is_in_queue and queue.next is not None:
+            return fields.queue_offset < queue.next
+        return fields.store_timestamp < self._last_timestamp
+
+    def _count(self, piece: Piece, fields: Fields) -> None:
+        self._report.records += 1
+        topic = self._report.topics.get(fields.topic)
+        if topic is None:
+            topic = self._report.topics[fields.topic] = TopicCount()
+        topic.records += 1
+        topic.bytes += piece.size
+        topic.queues.add(fields.queue_id)
+
+    def _queue(self, topic: str, queue_id: int) -> QueueCheck:
+        key = (topic, queue_id)
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = self._open_queue(topic, queue_id)
+            if len(self._queues) > QUEUES_IN_MEMORY:
+                self._queues[next(iter(self._queues))].forget()
+        if len(self._queues) > QUEUES_IN_MEMORY:
+            self._queues.move_to_end(key)
+            self._queues[next(iter(self._queues))].forget()
+        return queue
+
+    def _open_queue(self, topic: str, queue_id: int) -> QueueCheck:
+        name = f"{topic}/{queue_id}"
+        directory, ext = (
+            f"{self._directory}/consumequeue/{name}",
+            f"{self._directory}/consumequeue_ext/{name}",
+        )
+        return QueueCheck(name, directory, ext, self._disk, self._findings)
+
+    def _finish(self) -> None:
+        report = self._report
+        for topic in self._disk.entries(f"{self._directory}/consumequeue"):
+            for queue in self._disk.entries(f"{self._directory}/consumequeue/{topic.name}"):
+                if queue.is_dir and queue.name.isdecimal():
+                    self._queue(topic.name, int(queue.name))
+        known = self._known_topics()
+        for (topic_name, _), check in self._queues.items():
+            is_deleted = known is not None and topic_name not in known and not check.exists
+            check.finish(report.log_begin, report.log_end, report.is_clean, is_deleted)
+            check.forget()
+        self._index.finish(report.log_end)
+        if not self._index.exists and report.records:
+            self._findings.note("no index", "there are no index files: keys cannot be queried")
+
+    def _known_topics(self) -> set[str] | None:
+        """The topics of `topics.json`; None when it cannot be read."""
+        try:
+            table = dialect.loads(self._disk.read(f"{self._directory}/config/topics.json"))
+            return set(table["topicConfigTable"])
+        except (OSError, BrokenBody, KeyError, TypeError):
+            return None
+
+
+def _tags_code(fields: Fields) -> int | None:
+    if fields.topic == SCHEDULE_TOPIC and props.find(fields.properties, props.DELAY):
+        return None  # the time of delivery, which depends on the configured levels
+    tag = props.find(fields.properties, props.TAGS)
+    return java_hash(tag) if tag else 0
+
+
+def _key_hashes(fields: Fields) -> list[int]:
+    unique_key = props.find(fields.properties, props.UNIQUE_KEY)
+    keys = props.find(fields.properties, props.KEYS)
+    found = [unique_key] if unique_key else []
+    if keys:
+        found += [key for key in keys.split(" ") if key]
+    return [index_hash(f"{fields.topic}#{key}") for key in found]
