@@ -14,12 +14,12 @@ class QueryConsumerOffsetRequest(Header):
 
 
 class UpdateConsumerOffsetRequest(Header):
-    """Code 15. A missing queue id has an answer of its own (29), so it is not required here."""
+    """Code 15. A missing queue id or offset has an answer of its own (29), so neither is required here."""
 
     consumerGroup: str
     topic: str
-    commitOffset: I64
     queueId: I32 | None = None
+    commitOffset: I64 | None = None
     bname: str | None = None
 
 
