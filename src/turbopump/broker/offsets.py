@@ -189,12 +189,12 @@ class OffsetRequests:
             return _refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         if queue_id is None:
             return _refused(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
-        if (
-            not 0 <= queue_id <= MAX_QUEUE_ID
-        ):  # Apache keeps any; nobody has such a queue, and the table has a bound
-            return _refused(
-                ResponseCode.INVALID_PARAMETER, f"QueueId {queue_id} is illegal, topic is {topic}"
-            )
+        if header.commitOffset is None:
+            return _refused(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+        if not 0 <= queue_id <= MAX_QUEUE_ID:
+            # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
+            remark = f"QueueId {queue_id} is illegal, topic is {topic}"
+            return _refused(ResponseCode.INVALID_PARAMETER, remark)
         self._offsets.commit(group, topic, queue_id, header.commitOffset)
         return Answer({})
 

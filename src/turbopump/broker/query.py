@@ -50,6 +50,8 @@ class Queries:
         header = request.header
         if header.indexType == BY_TAG:
             return _not_found()
+        if header.maxNum < 0:
+            raise SystemFailure(f"maxNum cannot be {header.maxNum}")
         count = self._store.config.default_query_count if header.unique_key_query else header.maxNum
         begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
         found = self._store.query(header.topic, header.key, begin_ms, end_ms, count)

@@ -24,7 +24,6 @@ READ_WRITE = READ | WRITE
 UNIT, UNIT_SUBSCRIBED = 1, 2
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
-MAX_PERM = 15
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -227,10 +226,8 @@ class Topics:
         self.check_changeable(wanted.name)
         if wanted.filter_type not in FILTER_TYPES:
             raise SystemFailure(f"topicFilterType = [{wanted.filter_type}] value invalid")
-        if not 0 <= wanted.perm <= MAX_PERM:
-            raise InvalidParameter(f"perm {wanted.perm} is not one of 0 to {MAX_PERM}")
-        if not (0 <= wanted.read_queues <= MAX_QUEUES and 0 <= wanted.write_queues <= MAX_QUEUES):
-            raise InvalidParameter(f"a topic has 0 to {MAX_QUEUES} queues")
+        if max(wanted.read_queues, wanted.write_queues) > MAX_QUEUES:  # Apache takes any number
+            raise InvalidParameter(f"a topic has at most {MAX_QUEUES} queues")
         if changes.get(f"+{attributes.MESSAGE_TYPE}") == "MIXED" and not self._rules.mixed_types:
             raise InvalidParameter("MIXED message type is not supported.")
         known = self._table.get(wanted.name)

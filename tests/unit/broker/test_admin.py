@@ -30,6 +30,13 @@ async def test_a_created_topic_is_where_it_has_to_be_before_the_answer() -> None
 
 
 @virtual
+async def test_a_topic_without_a_name_differs_from_one_with_a_blank_name() -> None:
+    peer = Bench().connect()
+    assert (await peer.ask(CREATE, **NEW)).code == 1
+    assert (await peer.ask(CREATE, topic="", **NEW)).code == 29
+
+
+@virtual
 async def test_a_list_of_topics_is_created_with_their_attributes() -> None:
     bench = Bench()
     peer = bench.connect()

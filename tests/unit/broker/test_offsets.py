@@ -199,6 +199,8 @@ async def test_a_commit_is_kept_for_a_group_and_a_topic_that_exist() -> None:
     assert bench.offsets.query("G", "T", 0) == 3
     answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
     assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
+    answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0)
+    assert (answer.code, answer.remark) == (29, "Offset is null, topic is T")
     del fields["queueId"]
     answer = await peer.ask(UPDATE, **fields)
     assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")

@@ -59,6 +59,12 @@ async def test_a_key_without_a_message_is_an_answer_of_its_own() -> None:
 
 
 @virtual
+async def test_less_than_no_message_cannot_be_asked_for() -> None:
+    peer = with_topic().connect()
+    assert (await peer.ask(BY_KEY, topic="T", key="k", maxNum=-1, **EVER)).code == 1
+
+
+@virtual
 async def test_a_message_is_found_by_its_offset_and_by_no_other() -> None:
     bench = with_topic()
     peer = bench.connect()

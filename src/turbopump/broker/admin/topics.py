@@ -17,7 +17,7 @@ from turbopump.protocol.bodies import (
     TopicStatsTable,
 )
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import InvalidParameter, TopicNotFound
+from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
 from turbopump.protocol.headers.topics import (
     CreateTopicRequest,
     DeleteTopicRequest,
@@ -64,6 +64,8 @@ class TopicRequests:
 
     async def create(self, request: Request[CreateTopicRequest]) -> Answer:
         header = request.header
+        if "topic" not in (request.command.ext or {}):  # a blank one is refused with another code
+            raise SystemFailure("the field topic is missing")
         topic = Topic(
             header.topic,
             header.readQueueNums,
