@@ -7,6 +7,7 @@ large `madvise(POPULATE)` hold it for the whole call, so neither is used here.
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -97,6 +98,9 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def sync_dir(self, path: str) -> None: ...
+    def sync_all(self, path: str) -> None:
+        """Everything on the file system that holds `path`; quicker than thousands of files one by one."""
+
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: bytes, sync: bool = True) -> None:
         """Replaces a whole small file in place; for an atomic change write another name and rename it."""
@@ -242,6 +246,13 @@ class SystemDisk:
         finally:
             os.close(descriptor)
 
+    def sync_all(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            _syncfs(descriptor)
+        finally:
+            os.close(descriptor)
+
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
@@ -297,6 +308,15 @@ def _allocate(descriptor: int, offset: int, length: int) -> None:
         os.posix_fallocate(descriptor, offset, length)
     elif os.fstat(descriptor).st_size < offset + length:  # pragma: no cover - macOS
         os.ftruncate(descriptor, offset + length)
+
+
+def _syncfs(descriptor: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "syncfs"):  # pragma: no cover - macOS
+        os.sync()
+    elif libc.syncfs(descriptor) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 def _fdatasync(descriptor: int) -> None:

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -69,12 +70,18 @@ an entry, what the index gets.
 """
 
 
+class Queues(Protocol):
+    dirty: dict[ConsumeQueue, None]
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue: ...
+
+
 class Appender:
     def __init__(
         self,
         log: CommitLog,
         flags: Flags,
-        dirty: dict[ConsumeQueue, None],
+        queues: Queues,
         clock: Clock,
         max_message_size: int,
         immediate: bool,
@@ -88,7 +95,8 @@ class Appender:
         self.last_timestamp = 0
         self._log = log
         self._flags = flags
-        self._dirty = dirty
+        self._dirty = queues.dirty
+        self._current = queues.queue
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
         self._max_message_size = max_message_size
@@ -100,11 +108,17 @@ class Appender:
         """`together`: in one file, as the messages of one batch are."""
         if self._flags.blocked:
             self._refuse()
-        sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
-        if max(sizes) > self._never_illegal:
+        if len(drafts) == 1:  # half of all calls when nobody sends many at once: spared 0.6 us
+            [draft] = drafts
+            total = largest = draft.queue.fixed_size + len(draft.body) + len(draft.properties)
+            sizes = [total]
+        else:
+            sizes = [draft.queue.fixed_size + len(draft.body) + len(draft.properties) for draft in drafts]
+            total, largest = sum(sizes), max(sizes)
+        if largest > self._never_illegal:
             self._check(drafts)
         log = self._log
-        end = log.position + sum(sizes) + HOSTS_V6 * len(sizes)
+        end = log.position + total + HOSTS_V6 * len(sizes)
         if end > log.limit:
             return self._across_files(drafts, together)
         if end > log.touched:
@@ -127,7 +141,7 @@ class Appender:
         appended: list[Appended] = []
         add = appended.append
         try:
-            for draft, size in zip(drafts, sizes, strict=True):
+            for draft, size in zip(drafts, sizes):  # noqa: B905 - `strict` costs 0.2 us a call
                 queue = draft.queue
                 sys_flag = draft.sys_flag
                 born_host = draft.born_host
@@ -179,6 +193,8 @@ class Appender:
     def _unusual(self, draft: Draft, now: int) -> Appended:
         """The same for any message: IPv6 hosts, long topics, transactions, delayed messages."""
         log, queue = self._log, draft.queue
+        if queue.is_deleted:
+            queue = self._current(queue.topic, queue.queue_id)
         store_host = draft.store_host or self.store_host
         hosts = _hosts(draft.born_host, store_host)
         sys_flag = draft.sys_flag & ~HOSTS_MASK | hosts

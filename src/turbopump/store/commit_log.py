@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import BLANK, decode
+from turbopump.protocol.record import BLANK, Record, decode
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.segment import LogFiles, touch
@@ -88,8 +88,8 @@ class CommitLog:
         at = offset % self.file_size
         return self.files.mapped(offset - at).buffer, at
 
-    def identify(self, offset: int) -> tuple[str, int, int, int] | None:
-        """Topic, queue id, queue offset and size of the record there, even beyond the end as it is known."""
+    def identify(self, offset: int) -> Record | None:
+        """The record there, even beyond the end as it is known."""
         at = offset % self.file_size
         if not self.files.has(offset - at):
             return None
@@ -97,9 +97,7 @@ class CommitLog:
             found = decode(self.files.mapped(offset - at).buffer, at)
         except BrokenRecord:
             return None
-        if found.physical_offset != offset:
-            return None
-        return found.topic, found.queue_id, found.queue_offset, found.size
+        return found if found.physical_offset == offset else None
 
     # writing
 
@@ -231,15 +229,12 @@ class CommitLog:
         return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
 
     def _clear(self, mapped: MappedFile, position: int) -> None:
-        cleared = False
         for at in range(position, self.file_size, COPY_SLICE):
             end = min(at + COPY_SLICE, self.file_size)
             zeros = ZEROS[: end - at]
             if mapped.buffer[at:end] != zeros:
                 mapped.buffer[at:end] = zeros
-                cleared = True
-        if cleared:
-            mapped.sync()
+        mapped.sync()  # the zeros may also be those of a recovery that was killed before its sync
 
     # old files
 

@@ -27,6 +27,7 @@ BLANK_SIZE = 0x7FFFFFFF
 BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
+SWEEP_CHUNK = 1 << 12
 
 FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
 MAX_TOPIC = 127
@@ -64,6 +65,7 @@ class ConsumeQueue:
         "_home",
         "_written",
         "fixed_size",
+        "is_deleted",
         "is_plain",
         "last_physical",
         "magic",
@@ -88,6 +90,7 @@ class ConsumeQueue:
         self.is_plain = (
             self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC
         )  # takes the short way in `append.py`
+        self.is_deleted = False
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
         self._home = home
@@ -157,7 +160,7 @@ class ConsumeQueue:
 
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
         """Adds the entry of one message unless it is there. False: entries before it are missing."""
-        if physical <= self.last_physical:
+        if physical <= self.last_physical or self.is_deleted:
             return True
         end = self.max_offset
         if queue_offset < end:
@@ -226,9 +229,9 @@ class ConsumeQueue:
             if start >= position and start > self._base * UNIT:
                 self._home.remove_file(self.topic, self.queue_id, start)
         self._written = end
-        for at in range(position, position - position % size + size, WRITE_CHUNK):
-            length = min(WRITE_CHUNK, position - position % size + size - at)
-            if not any(self._read(at, length)):
+        for at in range(position, position - position % size + size, SWEEP_CHUNK):
+            length = min(SWEEP_CHUNK, position - position % size + size - at)
+            if self._read(at, length) == bytes(length):
                 break  # what lies behind so many zeros is never reached: entries grow over it
             self._write(at - at % size, at % size, bytes(length))
 
@@ -241,6 +244,12 @@ class ConsumeQueue:
                 break
             self._home.remove_file(self.topic, self.queue_id, self._base * UNIT)
             self._base += per_file
+
+    def delete(self) -> None:
+        """The topic is gone, but somebody may still hold this object: it takes nothing any more."""
+        self.is_deleted, self.is_plain = True, False
+        self.tail.clear()
+        self._home.dirty.pop(self, None)
 
     def clear(self) -> None:
         """Empties the queue: the next message begins it anew."""
@@ -270,17 +279,31 @@ class ConsumeQueue:
             self._set_end()
 
     def _find_end(self) -> int:
-        """Behind the last entry come zeros; after a crash perhaps anything, so the log is asked about the
-        last one.
+        """Behind the last entry are zeros; after a crash perhaps anything, so the log is asked about the
+        last.
         """
         end = self._written
         while end > self._base:
-            end = bisect_left(_Doubtful(self, self._home.trusted_below), 1, self._base, end)
+            end = self._boundary(end)
             last = self.entry(end - 1) if end > self._base else None
             if last is None or self._home.confirms(self.topic, self.queue_id, end - 1, last):
                 break
             end -= 1
         return end
+
+    def _boundary(self, end: int) -> int:
+        """Where, before `end`, entries turn into something else. Most queues are short for their files, so
+        the steps begin small.
+        """
+        doubtful = _Doubtful(self, self._home.trusted_below)
+        per_file = self._home.file_size // UNIT
+        low = max(self._base, (end - 1) - (end - 1) % per_file)  # the last file
+        if doubtful[low]:
+            return bisect_left(doubtful, 1, self._base, low)
+        step = 1
+        while low + step < end and not doubtful[low + step]:
+            low, step = low + step, step * 2
+        return bisect_left(doubtful, 1, low, min(low + step, end))
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._home.file_size
@@ -290,8 +313,8 @@ class ConsumeQueue:
     def _write(self, start: int, at: int, data: bytes | bytearray) -> None:
         file = self._home.open_file(self.topic, self.queue_id, start, create=True)
         assert file is not None, "a created file is there"
+        self._home.to_sync.add(file.path)  # also when the write fails: the file is there now
         file.write_at(at, data)
-        self._home.to_sync.add(file.path)
 
 
 class _Pointers:

@@ -7,6 +7,7 @@ nobody waits for them.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 
 from turbopump.protocol import properties as props
@@ -18,11 +19,13 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DelayLevels
 from turbopump.store.index import Index
-from turbopump.store.queues import ConsumeQueues
+from turbopump.store.queues import ConsumeQueues, is_directory_name
 
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
+
+log_line = logging.getLogger("turbopump.store")
 
 Arrival = Callable[[ConsumeQueue, int, int], None]
 
@@ -142,6 +145,8 @@ class Dispatcher:
         """One record of the log, 2 us. False: its queue lacks entries before it."""
         topic, queue_id, queue_offset, physical, size, sys_flag, store_timestamp, properties = found
         queue = self._named.get((topic, queue_id)) or self._name(topic, queue_id)
+        if queue is None:
+            return True
         kind = sys_flag & TRANSACTION_MASK
         whole = True
         if with_entry and kind not in (PREPARED, ROLLBACK):
@@ -159,12 +164,16 @@ class Dispatcher:
     def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in its queue are in no log: the queue goes on with it."""
         topic, queue_id, queue_offset, *_ = found
-        self._name(topic, queue_id).skip_to(queue_offset)
+        self._named[topic, queue_id].skip_to(queue_offset)
         self.dispatch(found, with_entry=True, with_keys=False)
 
-    def _name(self, topic: bytes, queue_id: int) -> ConsumeQueue:
-        queue = self._queues.known(topic.decode("utf-8", "replace"), queue_id)
-        self._named[topic, queue_id] = queue
+    def _name(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:
+        """No checksum guards the topic: a name that can be no directory's is passed over."""
+        name = topic.decode("utf-8", "replace")
+        if queue_id < 0 or not is_directory_name(name):
+            log_line.error("a record names queue %d of topic %r, which cannot be", queue_id, name)
+            return None
+        queue = self._named[topic, queue_id] = self._queues.known(name, queue_id)
         return queue
 
     def _tags_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:

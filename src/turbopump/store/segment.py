@@ -157,7 +157,8 @@ class LogFiles:
         path = os.path.join(self.directory, entry.name)
         file = self._disk.open_plain(path)
         try:
-            return not any(any(file.read_at(at, SLICE)) for at in range(0, file.size(), SLICE))
+            parts = (file.read_at(at, SLICE) for at in range(0, file.size(), SLICE))
+            return all(part == bytes(len(part)) for part in parts)
         finally:
             file.close()
 

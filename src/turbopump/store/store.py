@@ -5,6 +5,7 @@ groups are not known here.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ class Store:
         self.durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
         self._immediate = not config.syncs_each and not config.uses_pool
         self._appender = Appender(
-            self.log, self.flags, self.queues.dirty, clock, config.max_message_size, self._immediate
+            self.log, self.flags, self.queues, clock, config.max_message_size, self._immediate
         )
         self._append = self._appender.append
         self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
@@ -123,6 +124,8 @@ class Store:
         found = recovery.run()
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
         self.queues.heals, self.queues.trusted_below = False, ANY
+        if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
+            self._disk.sync_all(self.config.root_dir)
         if crashed or saved.note is None or saved.note.complete != found.end:
             self._upkeep.take_checkpoint_now()
         if crashed:
@@ -230,7 +233,8 @@ class Store:
         """Records of a topic by unique key or key; what merely has the same hash is left out."""
         if self.index is None:
             return QueryResult([], 0, 0)
-        self._dispatcher.put_all_keys()
+        with contextlib.suppress(OSError):  # a full disk: the newest keys are not found yet
+            self._dispatcher.put_all_keys()
         count = min(max_count, self.config.max_query_count)
         records = []
         for offset in self.index.query(index_hash(f"{topic}#{key}"), begin_ms, end_ms, count):

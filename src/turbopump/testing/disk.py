@@ -121,6 +121,12 @@ class SimulatedDisk:
         self.operation()
         self._names.sync(path)
 
+    def sync_all(self, path: str) -> None:
+        for name, node in list(self._names.nodes.items()):
+            self.sync(name, node)
+        for directory in sorted(self._names.directories):
+            self.sync_dir(directory)
+
     def read(self, path: str) -> bytes:
         self.operation()
         return bytes(self._names.find(path).pages)

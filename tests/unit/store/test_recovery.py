@@ -417,3 +417,17 @@ def test_one_draft_after_another_survives_every_single_cut():
         fill(again, 3, start=500)
         check(again)
         assert draft(again.queue("T", 0)).queue.next_offset == again.queue("T", 0).max_offset
+
+
+@pytest.mark.parametrize("name", [b"/", b"."])
+def test_a_topic_that_can_be_no_directory_does_not_keep_the_store_from_opening(name):
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 3)
+    buffer = store.log.files.mapped(0).buffer
+    record = next(records(store))
+    at = 88 + len(record.body) + 1
+    buffer[at : at + 1] = name
+    again = open_store(killed(disk))
+    assert again.max_offset == store.max_offset
+    assert len(list(records(again))) == 3
