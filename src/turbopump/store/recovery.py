@@ -210,13 +210,13 @@ class Recovery:
         """Dispatches one record after the other, by the plan."""
         dispatch, queues = self._dispatcher.dispatch, self._queues
         entries_from, keys_from = plan.entries_from, plan.keys_from
-        durable = plan.entries_from if self._crashed else ANY
+        durable, file_size = plan.entries_from if self._crashed else ANY, self._log.file_size
         count = 0
 
         def put(found: Found) -> None:
             nonlocal count
             physical = found[3]
-            if physical >= durable and is_torn(found):
+            if physical >= durable and is_torn(found, file_size):
                 raise _Torn(physical)
             if not dispatch(found, physical >= entries_from, physical >= keys_from):
                 self._gap(found, plan)

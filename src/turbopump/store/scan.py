@@ -74,7 +74,7 @@ def scan(
     return position, measure_at(buffer, start, position, limit, check_crc)
 
 
-def is_torn(found: Found) -> bool:
+def is_torn(found: Found, file_size: int) -> bool:
     """Whether a sector of the record's topic or properties is missing, which no checksum covers: a file is
     made of zeros, so it reads as zeros. Single zero bytes may have been sent.
     """
@@ -83,12 +83,10 @@ def is_torn(found: Found) -> bool:
         return True
     if 0 not in properties:
         return False
-    begin = physical + size - len(properties)
-    first = begin - begin % SECTOR
-    return not all(
-        any(properties[max(at - begin, 0) : at + SECTOR - begin])
-        for at in range(first, physical + size, SECTOR)
-    )
+    end = physical % file_size + size
+    begin = end - len(properties)
+    sectors = range(begin - begin % SECTOR, end, SECTOR)
+    return not all(any(properties[max(at - begin, 0) : at + SECTOR - begin]) for at in sectors)
 
 
 def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:
