@@ -13,13 +13,13 @@ files.
 """
 
 import struct
-import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from turbopump.protocol import properties as props
+from turbopump.protocol.checksum import crc32
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, HOSTS_MASK, STORE_V6
 
@@ -97,7 +97,7 @@ class Record(msgspec.Struct, gc=False):
 
 def crc31(data: Buffer) -> int:
     """CRC-32 without its top bit: Java keeps it as a positive int."""
-    return zlib.crc32(data) & 0x7FFFFFFF
+    return crc32(data) & 0x7FFFFFFF
 
 
 def decode(buffer: Buffer, position: int = 0) -> Record:
@@ -222,7 +222,7 @@ def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
         return -1
     if check_crc and body_length:
         with memoryview(buffer) as whole, whole[body_at:topic_at] as body:
-            if zlib.crc32(body) & 0x7FFFFFFF != crc:
+            if crc32(body) & 0x7FFFFFFF != crc:
                 return -1
     return int(size)
 

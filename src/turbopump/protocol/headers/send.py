@@ -10,11 +10,13 @@ import msgspec
 
 from turbopump.protocol.headers.base import I32, I64, Header
 
+DEFAULT_QUEUES = 4
+"""Queues of a topic created on the way, when the sender does not say; what Java's producers say."""
+
 
 class SendMessageRequest(Header):
     """Code 10 and 324. What Java does without is optional here."""
 
-    defaultTopicQueueNums: I32
     queueId: I32
     sysFlag: I32
     bornTimestamp: I64
@@ -22,6 +24,7 @@ class SendMessageRequest(Header):
     producerGroup: str = ""
     topic: str = ""
     defaultTopic: str = ""
+    defaultTopicQueueNums: I32 = DEFAULT_QUEUES
     properties: str | None = None
     reconsumeTimes: I32 = 0
     unitMode: bool = False
@@ -51,7 +54,6 @@ class SendMessageV2Request(
 ):
     """Code 310, 320 and 325: the same with a letter for each name."""
 
-    defaultTopicQueueNums: I32
     queueId: I32
     sysFlag: I32
     bornTimestamp: I64
@@ -59,6 +61,7 @@ class SendMessageV2Request(
     producerGroup: str = ""
     topic: str = ""
     defaultTopic: str = ""
+    defaultTopicQueueNums: I32 = DEFAULT_QUEUES
     properties: str | None = None
     reconsumeTimes: I32 = 0
     unitMode: bool = False
@@ -157,24 +160,60 @@ class ResumeCheckHalfMessageRequest(Header):
     topic: str | None = None
 
 
+class PlainSend(msgspec.Struct, gc=False, kw_only=True):
+    """What a plain send needs of its header; what is not read costs nothing."""
+
+    topic: str
+    queueId: I32
+    sysFlag: I32
+    bornTimestamp: I64
+    flag: I32
+    properties: str
+    reconsumeTimes: I32 = 0
+    batch: bool = False
+
+
+class PlainSendV2(
+    PlainSend,
+    rename={
+        "topic": "b",
+        "queueId": "e",
+        "sysFlag": "f",
+        "bornTimestamp": "g",
+        "flag": "h",
+        "properties": "i",
+        "reconsumeTimes": "j",
+        "batch": "m",
+    },
+    gc=False,
+    kw_only=True,
+):
+    topic: str
+    queueId: I32
+    sysFlag: I32
+    bornTimestamp: I64
+    flag: I32
+    properties: str
+    reconsumeTimes: I32 = 0
+    batch: bool = False
+
+
 class SendFrame(msgspec.Struct, gc=False):
     """The whole JSON header of a send with letters."""
 
-    extFields: SendMessageV2Request
+    extFields: PlainSendV2
     code: I32 = 0
     flag: I32 = 0
     opaque: I32 = 0
-    version: I32 = 0
 
 
 class LongSendFrame(msgspec.Struct, gc=False):
     """The whole JSON header of a send with long names."""
 
-    extFields: SendMessageRequest
+    extFields: PlainSend
     code: I32 = 0
     flag: I32 = 0
     opaque: I32 = 0
-    version: I32 = 0
 
 
 SEND_V2_DECODER = msgspec.json.Decoder(SendFrame, strict=False)
