@@ -5,7 +5,10 @@ from collections import defaultdict
 from tests.simulation.model import Model, Sent
 
 from turbopump.protocol.record import BLANK, BLANK_HEAD, Record, decode, measure
+from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
+from turbopump.store.tools import run, verify
+from turbopump.testing.disk import SimulatedDisk
 
 QUERY_LIMIT = 64
 
@@ -19,6 +22,14 @@ def check_recovered(store: Store, model: Model, least_end: int, why: str) -> Non
     model.synced = max(model.synced, store.flushed_offset)
     check_queues(store, model, {record.physical_offset: record for record in records})
     check_index(store, model)
+
+
+def check_files(disk: SimulatedDisk, config: StoreConfig, failures: int = 0) -> None:
+    """A store that was closed: its files agree with one another, in the eyes of somebody who opens none."""
+    shape = (config.index_slots, config.index_items)
+    report = run(verify(config.root_dir, disk, index_shape=shape))
+    assert report.is_clean or failures, "a clean stop left its abort file"
+    assert not report.problems, f"the files disagree: {report.problems[:3]}"
 
 
 def read_log(store: Store) -> list[Record]:
@@ -57,7 +68,7 @@ def check_log(store: Store, model: Model, records: list[Record], least_end: int,
         assert record is not None, (
             f"message at {sent.offset} is gone from the middle of the log ({first}..{end})"
         )
-        assert sent.is_in(record), f"another message is at {sent.offset}: {record} instead of {sent}"
+        assert not (why := sent.differences(record)), f"another message is at {sent.offset}: {why}"
     assert not found, f"records that were never appended, or were forgotten: {sorted(found)[:5]}"
 
 

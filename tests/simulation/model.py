@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
-from turbopump.protocol.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
+from turbopump.protocol.sysflag import HOSTS_MASK, PREPARED, ROLLBACK, TRANSACTION_MASK
 
 
 @dataclass(slots=True)
@@ -43,17 +43,19 @@ class Sent:
         tag = props.find(self.properties, props.TAGS)
         return java_hash(tag) if tag else 0
 
-    def is_in(self, record: Record) -> bool:
-        return (
-            record.physical_offset == self.offset
-            and record.size == self.size
-            and record.topic == self.topic
-            and record.queue_id == self.queue_id
-            and record.queue_offset == self.queue_offset
-            and record.body == self.body
-            and record.properties == self.properties
-            and record.sys_flag & ~0x30 == self.sys_flag
-        )
+    def differences(self, record: Record) -> list[str]:
+        """How the record differs from what was sent, in words."""
+        pairs = {
+            "offset": (record.physical_offset, self.offset),
+            "size": (record.size, self.size),
+            "topic": (record.topic, self.topic),
+            "queue id": (record.queue_id, self.queue_id),
+            "queue offset": (record.queue_offset, self.queue_offset),
+            "body": (record.body, self.body),
+            "properties": (record.properties, self.properties),
+            "sys flag": (record.sys_flag & ~HOSTS_MASK, self.sys_flag),
+        }
+        return [f"{name} {found!r} is not {sent!r}" for name, (found, sent) in pairs.items() if found != sent]
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.checks import check_recovered
+from tests.simulation.checks import check_files, check_recovered
 from tests.simulation.model import Model, Sent
 
 from turbopump.protocol import properties as props
@@ -65,6 +65,7 @@ class World:
         self.disk.cut_power_after(None)
         store = await self._open(least_end, why)
         await store.close()
+        check_files(self.disk, self.config)
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
     async def _open(self, least_end: int, why: str) -> Store:
@@ -149,7 +150,7 @@ class World:
             return await self._power_fails(store)
         self.disk.cut_power_after(None)
         log.info("closed at %d", end)
-        assert self.disk.exists(f"{ROOT}/abort") is False or failures, "a clean stop left its abort file"
+        check_files(self.disk, self.config, failures=failures)
         if self.chance.random() < 0.5:
             self.disk = self.disk.crash(self._any_survival())
         self.waiting.clear()
