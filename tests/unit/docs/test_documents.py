@@ -1,0 +1,59 @@
+"""What the documents name exists: tests in the table of deviations, targets, commands, files."""
+
+import re
+from pathlib import Path
+
+from turbopump.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[3]
+COMPATIBILITY = (ROOT / "docs/compatibility.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_every_row_of_the_table_names_a_test_that_exists() -> None:
+    written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    exist = set(re.findall(r"def (test_\w+)", written))
+    rows = [line for line in COMPATIBILITY.splitlines() if re.match(r"\| [CD]\d+ ", line)]
+    assert len(rows) > 20
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named, f"no test in: {row}"
+        assert set(named) <= exist, f"no such test: {set(named) - exist}"
+
+
+def test_rows_are_numbered_without_gaps() -> None:
+    for letter in "DC":
+        numbers = [int(number) for number in re.findall(rf"^\| {letter}(\d+) ", COMPATIBILITY, re.MULTILINE)]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_make_target_that_is_mentioned_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        mentioned = set(re.findall(r"`make ([a-z-]+)", page.read_text()))
+        assert mentioned <= targets, f"{page}: {mentioned - targets}"
+
+
+def test_every_command_that_is_mentioned_exists() -> None:
+    for page in PAGES:
+        mentioned = set(re.findall(r"turbopump ([a-z]+)\b", "\n".join(_code(page.read_text()))))
+        assert mentioned <= set(COMMANDS), f"{page}: {mentioned - set(COMMANDS)}"
+
+
+def test_links_between_files_lead_somewhere() -> None:
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_modules_on_the_map_exist() -> None:
+    package = ROOT / "src/turbopump"
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    for module in re.findall(r"`([a-z_]+/[a-z_]+\.py)`", text):
+        assert (package / module).exists(), module
+
+
+def _code(text: str) -> list[str]:
+    """Inline code and fenced blocks."""
+    fences = re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL)
+    return fences + re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
