@@ -48,7 +48,7 @@ class Home(Protocol):
     def begin(self, topic: str, queue_id: int) -> None: ...
     def extension(self, topic: str, queue_id: int) -> Extension: ...
     def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
-    def open_file(self, topic: str, queue_id: int, start: int, create: bool) -> PlainFile | None: ...
+    def open_file(self, queue: "ConsumeQueue", start: int, create: bool) -> PlainFile | None: ...
     def remove_file(self, topic: str, queue_id: int, start: int) -> None: ...
     def remove_files(self, topic: str, queue_id: int) -> None: ...
 
@@ -164,10 +164,12 @@ class ConsumeQueue:
             return True
         end = self.max_offset
         if queue_offset < end:
-            if queue_offset:
+            if queue_offset and self.last_physical >= 0:
                 return True  # Apache gave one offset to two messages; the first keeps it
-            self.clear()  # the topic was deleted and made again: its queues began anew
-        elif queue_offset > end:
+            # The topic was deleted and made again, or a crash took the files before an empty one.
+            self.clear()
+            end = 0
+        if queue_offset > end:
             return False
         if not self.tail:
             self._home.dirty[self] = None
@@ -307,11 +309,11 @@ class ConsumeQueue:
 
     def _read(self, position: int, length: int) -> bytes:
         at = position % self._home.file_size
-        file = self._home.open_file(self.topic, self.queue_id, position - at, create=False)
+        file = self._home.open_file(self, position - at, create=False)
         return file.read_at(at, length) if file else b""
 
     def _write(self, start: int, at: int, data: bytes | bytearray) -> None:
-        file = self._home.open_file(self.topic, self.queue_id, start, create=True)
+        file = self._home.open_file(self, start, create=True)
         assert file is not None, "a created file is there"
         self._home.to_sync.add(file.path)  # also when the write fails: the file is there now
         file.write_at(at, data)

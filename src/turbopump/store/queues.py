@@ -65,7 +65,7 @@ class ConsumeQueues:
         self.trusted_below = ANY
         self._log = log
         self._changed_dirs: set[str] = set()  # with files made since they were last synced
-        self._open: OrderedDict[str, PlainFile] = OrderedDict()
+        self._open: OrderedDict[tuple[ConsumeQueue, int], PlainFile] = OrderedDict()
         self._open_limit = max(2, config.open_queue_files)
 
     def load(self) -> None:
@@ -216,21 +216,22 @@ class ConsumeQueues:
                 )
         return starts
 
-    def open_file(self, topic: str, queue_id: int, start: int, create: bool) -> PlainFile | None:
-        path = os.path.join(self._directory(topic, queue_id), file_name(start))
-        if create and self.heals:  # a killed process may have made it and not synced its name
+    def open_file(self, queue: ConsumeQueue, start: int, create: bool) -> PlainFile | None:
+        file = self._open.get((queue, start))
+        if file is not None and not self.heals:
+            self._open.move_to_end((queue, start))
+            return file
+        path = os.path.join(self._directory(queue.topic, queue.queue_id), file_name(start))
+        if create and (self.heals or not self._disk.exists(path)):
+            # After a crash: the killed process may have made it and not synced its name.
             self._changed_dirs.add(os.path.dirname(path))
-        file = self._open.get(path)
         if file is not None:
-            self._open.move_to_end(path)
             return file
         try:
-            if create and not self._disk.exists(path):
-                self._changed_dirs.add(os.path.dirname(path))
             file = self._disk.open_plain(path, create, self.file_size if create else 0)
         except FileNotFoundError:
             return None
-        self._open[path] = file
+        self._open[queue, start] = file
         if len(self._open) > self._open_limit:
             self._open.popitem(last=False)[1].close()
         return file
@@ -259,8 +260,8 @@ class ConsumeQueues:
         return kept
 
     def _forget_files(self, prefix: str) -> None:
-        for path in [path for path in self._open if path.startswith(prefix)]:
-            self._open.pop(path).close()
+        for key in [key for key, file in self._open.items() if file.path.startswith(prefix)]:
+            self._open.pop(key).close()
         self.to_sync = {path for path in self.to_sync if not path.startswith(prefix)}
         self._changed_dirs = {path for path in self._changed_dirs if not f"{path}{os.sep}".startswith(prefix)}
 
