@@ -1,0 +1,143 @@
+"""`python -m tests.fuzz --seconds 60 [--target NAME …] [--runs N] [--seed S]`: seconds and runs are per
+target.
+
+With atheris installed (extra group `fuzz`) the search follows coverage; otherwise, and always with --runs,
+the mutations of this package do it. Failures are kept as corpus/<target>/crash-*, and the exit status says
+if there were any.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+
+from tests.fuzz.search import Hang, Report, search
+from tests.fuzz.targets import CORPUS, Target, all_targets
+
+HANG_S = 30
+MAX_MEMORY = 3 << 30
+KEPT_BYTES = 1200
+KEPT_EACH = 24
+
+
+def main() -> int:
+    table = all_targets()
+    options = _options(sorted(table))
+    names = options.target or sorted(table)
+    guided = options.runs is None and not options.plain and importlib.util.find_spec("atheris") is not None
+    print(f"{len(names)} targets, {'atheris' if guided else f'mutations, seed {options.seed}'}", flush=True)
+    failed = 0
+    if not guided:
+        _bound_the_process()
+    for name in names:
+        if guided:
+            failed += _guided(name, table[name], options.seconds, options.seed)
+        else:
+            failed += _plain(name, table[name], options)
+    print(f"{failed} failures" if failed else "no failures")
+    return 1 if failed else 0
+
+
+def _options(names: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz", description="Hostile input for every decoder."
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="time for each target")
+    parser.add_argument("--target", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--runs", type=int, help="inputs for each target, instead of a time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="mutations even where atheris is installed")
+    parser.add_argument(
+        "--keep", action="store_true", help="add an input for each new way of ending to the corpus"
+    )
+    return parser.parse_args()
+
+
+def _plain(name: str, target: Target, options: argparse.Namespace) -> int:
+    until = time.monotonic() + options.seconds
+
+    def goes_on(inputs: int) -> bool:
+        signal.alarm(HANG_S)  # counts again from each input
+        return inputs < options.runs if options.runs is not None else time.monotonic() < until
+
+    report = search(name, target, options.seed, goes_on)
+    signal.alarm(0)
+    rate = report.inputs / report.seconds if report.seconds else 0.0
+    print(
+        f"{name:16} {report.inputs:9} inputs {rate:8.0f}/s {len(report.endings):4} ways of ending", flush=True
+    )
+    for failure in report.failures:
+        print(f"  FAILED {failure.reason}\n  {_save(name, 'crash', failure.data)}: {failure.data[:120]!r}")
+    if options.keep:
+        _keep(name, report)
+    return len(report.failures)
+
+
+def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
+    folder = CORPUS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    before = set(folder.glob("crash-*"))
+    with tempfile.TemporaryDirectory() as scratch:
+        seeds, words = Path(scratch, "seeds"), Path(scratch, "words")
+        seeds.mkdir()
+        for number, data in enumerate(target.seeds()):
+            (seeds / str(number)).write_bytes(data)
+        words.write_text(
+            "".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in target.words)
+        )
+        command = [sys.executable, "-m", "tests.fuzz.guided", name, str(seeds), str(folder)]
+        command += [
+            f"-max_total_time={int(seconds)}",
+            f"-seed={seed + 1}",
+            f"-timeout={HANG_S}",
+            "-print_final_stats=1",
+        ]
+        command += ["-rss_limit_mb=3000", "-max_len=65536", f"-artifact_prefix={folder}/"]
+        command += [f"-dict={words}"] if target.words else []
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in finished.stderr.splitlines() if not line.startswith("INFO")]
+    stats = dict(line[6:].split(":") for line in lines if line.startswith("stat::"))
+    inputs, rate = (
+        stats.get(key, "?").strip() for key in ("number_of_executed_units", "average_exec_per_sec")
+    )
+    print(f"{name:16} {inputs:>9} inputs {rate:>8}/s, status {finished.returncode}", flush=True)
+    if not finished.returncode:
+        return 0
+    print("\n".join(lines[-40:]))
+    found = set(folder.glob("*-*")) - before
+    print(*found, sep="\n")
+    return 1
+
+
+def _bound_the_process() -> None:
+    """A hang and a greedy decoder end in an exception that is counted, not in a dead machine."""
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Hang(f"more than {HANG_S} s")
+
+    signal.signal(signal.SIGALRM, ring)
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.RLIM_INFINITY))
+
+
+def _save(name: str, kind: str, data: bytes) -> Path:
+    path = CORPUS / name / f"{kind}-{hashlib.sha256(data).hexdigest()[:12]}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def _keep(name: str, report: Report) -> None:
+    short = sorted((data for data in report.endings.values() if 0 < len(data) <= KEPT_BYTES), key=len)
+    for data in short[:KEPT_EACH]:
+        _save(name, "kept", data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,31 @@
+"""One target under atheris, which follows the coverage of our modules: `python -m tests.fuzz.guided TARGET
+[options]`.
+
+The options are libFuzzer's. The first thing done is to ask for instrumented imports, so nothing of ours may
+be imported before.
+"""
+
+import sys
+
+
+def main() -> None:
+    import atheris
+
+    with atheris.instrument_imports(include=["turbopump"]):
+        from tests.fuzz.targets import all_targets
+
+        name = sys.argv[1]
+        target = all_targets()[name]
+
+    def run(data: bytes) -> None:
+        try:
+            target.run(data)
+        except target.allowed:
+            return
+
+    atheris.Setup([f"fuzz-{name}", *sys.argv[2:]], run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""A taste of `python -m tests.fuzz`: the kept corpus, the seeds and a few hundred bent inputs per target."""
+
+import pytest
+from tests.fuzz.search import ending, search
+from tests.fuzz.targets import CORPUS, all_targets, kept
+
+TARGETS = all_targets()
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_nothing_unexpected_escapes(name: str) -> None:
+    replayed = len(kept(name))
+    report = search(name, TARGETS[name], seed=1, goes_on=lambda inputs: inputs < replayed + 600)
+    assert not report.failures, report.failures[0]
+    assert report.endings
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    seen = [
+        search("frames", TARGETS["frames"], seed=7, goes_on=lambda inputs: inputs < 500) for _ in range(2)
+    ]
+    assert seen[0].endings == seen[1].endings
+
+
+def test_a_failure_is_found_and_shrunk() -> None:
+    def run(data: bytes) -> None:
+        assert b"\xff" not in data
+
+    target = type(TARGETS["frames"])(run, lambda: [b"hello"], ())
+    report = search("none", target, seed=1, goes_on=lambda inputs: inputs < 2000)
+    assert report.failures[0].data == b"\xff"
+    assert ending(target, b"\xff")[1]
+
+
+def test_the_corpus_stays_small_and_belongs_to_targets() -> None:
+    assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 300_000
+    assert {path.name for path in CORPUS.iterdir() if path.is_dir()} <= TARGETS.keys()
