@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol
 
 from turbopump.broker.address import advertised, primary_local_address
@@ -22,7 +23,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups import Groups
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import OffsetRequests, Offsets
-from turbopump.broker.persist import Persisted
+from turbopump.broker.persist import PAUSE_S, Persisted
 from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
@@ -32,7 +33,7 @@ from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol.frame import Frame
-from turbopump.protocol.ids import UniqueIds, pack_host
+from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits
@@ -118,9 +119,8 @@ class Broker:
         files = ConfigFiles(config.store.config_dir, self._disk)
         tables = _Tables(config, clock)
         tables.load(files)
-        tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
         servers = await self._listen(stack)
-        store.store_host = pack_host(*_split(self.address))
+        store.store_host = await self._store_host()
 
         client = Client(self._network, clock)
         stack.push_async_callback(client.close)
@@ -128,10 +128,13 @@ class Broker:
         topics_file = self._persisted("topics.json", tables.topics.dump, files, stack)
         groups_file = self._persisted("subscriptionGroup.json", tables.groups.dump, files, stack)
         tables.groups.on_change = groups_file.changed
+        pause_s = config.offsets.flush_interval_ms / 1000
+        offsets_file = self._persisted("consumerOffset.json", tables.offsets.dump, files, stack, pause_s)
+        tables.offsets.on_change = offsets_file.changed
+        tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
 
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
         pulling = self._pulling(store, tables)
-        stack.callback(pulling.close)
         sending, receipts = self._sending(store, tables)
         requests = OffsetRequests(
             tables.offsets, tables.topics, tables.groups, lambda t, q: _starts_at_zero(store, t, q)
@@ -140,8 +143,12 @@ class Broker:
         parts: list[_Part] = [sending, clients, requests, Queries(store, tables.topics), *tools]
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
+        # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
         for router in (main_router, fast_router):
             stack.push_async_callback(router.close)
+        for server in servers:
+            stack.push_async_callback(server.stop)
+        stack.callback(pulling.close)
         fast_paths = [
             self._send_many(store, tables, sending, receipts, router) for router in (main_router, fast_router)
         ]
@@ -157,7 +164,6 @@ class Broker:
             server.serve = path.serve
         self._keep_running(clients.watch(), stack)
         self._keep_running(tables.traffic.watch(), stack)
-        self._keep_running(self._save_offsets(tables.offsets, files), stack)
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
@@ -177,6 +183,14 @@ class Broker:
             self.warnings.append(chosen.warning)
         self.address = f"{chosen.address}:{self.port}"
         return main, fast
+
+    async def _store_host(self) -> bytes:
+        """The address that is stamped on records: of a host name, what it stands for now."""
+        host, port = _split(self.address)
+        try:
+            return pack_host(host, port)
+        except ValueError:
+            return pack_host(await self._network.resolve(host), port)
 
     def _registration(self, client: Client, tables: "_Tables") -> Registration:
         listening = self.config.listening
@@ -201,7 +215,7 @@ class Broker:
 
     def _sending(self, store: Store, tables: "_Tables") -> tuple[Sending, Receipts]:
         config = self.config
-        ip, _ = _split(self.address)
+        ip, _ = unpack_host(store.store_host)
         lacks_slave = config.identity.role == "SYNC_MASTER"
         receipts = Receipts(store.store_host, config.sending.region_id, config.sending.trace_on, lacks_slave)
         rules = SendRules(
@@ -268,30 +282,37 @@ class Broker:
             TopicRequests(topics, offsets, store, name, topics_settled),
             GroupRequests(groups, topics, offsets, store, name, groups_file.settled),
             ConnectionRequests(tables.members, offsets),
-            ConfigurationRequests(self.config, self._clock, apply),
+            ConfigurationRequests(self._as_running(), self._clock, apply),
             RuntimeRequests(store, tables.traffic, self._clock, self._disk.usage, accept_from_ms),
         ]
+
+    def _as_running(self) -> BrokerConfig:
+        """The configuration with what was left to be found out."""
+        listening = self.config.listening
+        host, port = _split(self.address)
+        known = replace(
+            listening,
+            port=port,
+            advertised_address=host,
+            ha_address=listening.ha_address or host,
+            ha_port=listening.ha_port or port + 1,
+        )
+        return replace(self.config, listening=known)
 
     def _may(self, permission: int) -> bool:
         return self.config.topics.permission & permission != 0
 
     def _persisted(
-        self, name: str, dump: Callable[[], bytes], files: ConfigFiles, stack: contextlib.AsyncExitStack
+        self,
+        name: str,
+        dump: Callable[[], bytes],
+        files: ConfigFiles,
+        stack: contextlib.AsyncExitStack,
+        pause_s: float = PAUSE_S,
     ) -> Persisted:
-        persisted = Persisted(name, dump, files.save, self._workers)
+        persisted = Persisted(name, dump, files.save, self._workers, pause_s)
         stack.push_async_callback(persisted.close)
         return persisted
-
-    async def _save_offsets(self, offsets: Offsets, files: ConfigFiles) -> None:
-        """Each few seconds, and once more when the broker stops."""
-        try:
-            while True:
-                await self._clock.sleep(self.config.offsets.flush_interval_ms / 1000)
-                if offsets.is_dirty:
-                    await self._workers.run(files.save, "consumerOffset.json", offsets.dump())
-        finally:
-            if offsets.is_dirty:
-                files.save("consumerOffset.json", offsets.dump())
 
     def _keep_running(self, work: Coroutine[Any, Any, None], stack: contextlib.AsyncExitStack) -> None:
         task = asyncio.create_task(work)

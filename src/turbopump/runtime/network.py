@@ -23,6 +23,9 @@ class Network(Protocol):
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         """Raises OSError when nobody answers."""
 
+    async def resolve(self, host: str) -> str:
+        """An address of a host name. Raises OSError when it has none."""
+
 
 class _SystemListener:
     def __init__(self, server: asyncio.Server) -> None:
@@ -54,3 +57,9 @@ class SystemNetwork:
         loop = asyncio.get_running_loop()
         _, protocol = await loop.create_connection(factory, host, port)
         return protocol
+
+    async def resolve(self, host: str) -> str:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        found.sort(key=lambda row: row[0] != socket.AF_INET)  # what most clients can reach comes first
+        return str(found[0][4][0])

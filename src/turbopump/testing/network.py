@@ -53,6 +53,9 @@ class MemoryNetwork:
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         return await self.connect_from("127.0.0.1", factory, host, port)
 
+    async def resolve(self, host: str) -> str:
+        return "127.0.0.1"
+
     def at(self, ip: str) -> "Host":
         return Host(self, ip)
 
@@ -130,6 +133,9 @@ class Host:
 
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         return await self.network.connect_from(self.ip, factory, host, port)
+
+    async def resolve(self, host: str) -> str:
+        return self.ip
 
 
 class _MemoryListener:

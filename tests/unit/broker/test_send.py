@@ -217,3 +217,13 @@ def test_with_the_transient_pool_the_receipt_says_buffer() -> None:
         assert (answer.ext or {})["durability"] == "buffer"
 
     with_broker(scenario, transient_pool=True)
+
+
+def test_a_broker_that_is_known_by_name_stamps_the_address_on_records() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert desk.broker.address == "broker.example:10911"
+        answer = await desk.send("T")
+        assert parse_offset_id((answer.ext or {})["msgId"]) == ("127.0.0.1", 10911, 0)
+
+    listening = replace(CONFIG.listening, advertised_address="broker.example")
+    with_broker(scenario, config=replace(CONFIG, listening=listening))

@@ -1,0 +1,91 @@
+"""The broker as a whole: what survives a stop, what a crash, what it says of itself."""
+
+import asyncio
+
+from tests.unit.broker.desk import Desk, running
+
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+READERS = {"consumerGroup": "readers", "topic": "T", "queueId": 0}
+
+
+async def committed(desk: Desk) -> str | None:
+    answer = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, READERS | {"setZeroIfNotFound": "false"})
+    return (answer.ext or {}).get("offset")
+
+
+def test_topics_messages_and_offsets_survive_a_stop() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk) as desk:
+            await desk.send("T", b"kept")
+            await desk.pull("T", 1, sysFlag=5, commitOffset=1)
+        assert not disk.exists("/store/abort")
+        async with running(disk=disk) as desk:
+            assert (await desk.pull("T", 0)).remark == "FOUND"
+            assert await committed(desk) == "1"
+
+    run_virtual(scenario())
+
+
+def test_offsets_are_on_disk_within_five_seconds() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, flush_disk_type="SYNC_FLUSH") as desk:
+            await desk.send("T")
+            await desk.pull("T", 1, sysFlag=5, commitOffset=1)
+            await asyncio.sleep(6)
+            await desk.send("T")
+            await desk.pull("T", 2, sysFlag=5, commitOffset=2)
+            await asyncio.sleep(6)
+            after_crash = disk.crash(Survival.LOST)
+        async with running(disk=after_crash) as desk:
+            assert await committed(desk) == "2"
+
+    run_virtual(scenario())
+
+
+def test_an_offset_beyond_the_end_of_a_shortened_log_is_brought_back_to_it() -> None:
+    """A consumer that stays beyond the end would skip what is written there next."""
+
+    async def scenario() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk) as desk:
+            await desk.send("T")
+            await asyncio.sleep(20)  # flushed
+            await desk.send("T")
+            await desk.pull("T", 2, sysFlag=5, commitOffset=2)
+            after_crash = disk.crash(Survival.LOST)
+        after_crash.make_dirs("/store/config")
+        after_crash.write("/store/config/consumerOffset.json", b'{"offsetTable":{"T@readers":{0:2}}}')
+        async with running(disk=after_crash) as desk:
+            assert await committed(desk) == "1"
+
+    run_virtual(scenario())
+
+
+def test_those_who_wait_are_answered_when_the_broker_stops() -> None:
+    async def scenario() -> None:
+        async with running() as desk:
+            await desk.send("T")
+            waiting = asyncio.create_task(desk.pull("T", 1, sysFlag=6))
+            await asyncio.sleep(0.1)
+            await desk.broker.stop()
+            assert (await waiting).code == ResponseCode.PULL_NOT_FOUND
+
+    run_virtual(scenario())
+
+
+def test_the_broker_says_what_its_acknowledgement_means() -> None:
+    async def scenario() -> None:
+        async with running(flush_disk_type="SYNC_FLUSH") as desk:
+            assert desk.broker.acknowledgement == "the message is synced to disk"
+            assert desk.broker.trouble is None
+        async with running() as desk:
+            assert "operating system's memory" in desk.broker.acknowledgement
+
+    run_virtual(scenario())
