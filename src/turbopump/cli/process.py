@@ -1,7 +1,7 @@
 """The life of a server process: descriptor limit, event loop, signals, orderly stop.
 
-`serve` takes a function that starts servers and leaves their stops on a stack. It returns when SIGTERM or
-SIGINT has come and all of them have stopped, in reverse order. A second signal does not wait for them.
+`serve` takes a function that starts servers and leaves their stops on a stack. It returns when one of SIGNALS
+has come and all of them have stopped, in reverse order. A second signal does not wait for them.
 """
 
 import asyncio
@@ -9,6 +9,8 @@ import contextlib
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 Start = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
 
@@ -38,13 +40,15 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(start: Start) -> int:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
+    # A signal that our parent made us ignore, as nohup does with SIGHUP, stays ignored.
+    heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def stop() -> None:
         asked_to_stop.set()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in heeded:
             loop.remove_signal_handler(number)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in heeded:
         loop.add_signal_handler(number, stop)
     async with contextlib.AsyncExitStack() as stack:
         await start(stack)

@@ -1,5 +1,6 @@
 """`mqnamesrv`, `mqbroker` and what can go wrong at their start: Apache's words, one line, a status."""
 
+import signal
 import socket
 from collections.abc import Callable
 
@@ -46,6 +47,22 @@ def test_a_broker_starts_without_any_name_server(home: Home, write: Write) -> No
     broker = home.start("mqbroker", "-n", "127.0.0.1:1", "-c", write("broker.conf", BROKER_CONF))
     broker.wait_for("boot success")
     assert broker.stop() == 0
+
+
+def test_a_closed_terminal_stops_a_server_but_not_one_under_nohup(home: Home, write: Write) -> None:
+    words = ("mqnamesrv", "-c", write("namesrv.conf", NAMESRV_CONF))
+    plain = home.start(*words)
+    plain.wait_for("boot success")
+    assert plain.stop(signal.SIGHUP) == 0
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # what nohup does; a child inherits it
+    try:
+        kept = home.start(*words)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    address = kept.wait_for(r"boot success.* address (\S+)$")[1]
+    kept.process.send_signal(signal.SIGHUP)
+    assert home.run("turbopump", "health", address).returncode == 0
+    assert kept.stop(signal.SIGTERM) == 0
 
 
 @pytest.mark.parametrize("program", ["mqbroker", "mqnamesrv"])
