@@ -1,6 +1,7 @@
 """Appending: messages become records in the log and entries in their queues, many in one pass.
- In: drafts. Out: where each of them is. The loop in `Appender.append` is the hottest of the server, about 2
-us for a message of 1 KiB of which the checksum takes a third (`benchmarks/store.py`); what is rare (IPv6,
+
+In: drafts. Out: where each of them is. The loop in `Appender._write` is the hottest of the server, about 2 us
+for a message of 1 KiB, of which the checksum takes a third (`benchmarks/micro.py`); what is rare (IPv6,
 transactions, delayed messages, long topics) takes `_unusual`. Nothing here waits, and nothing is written when
 anything is refused.
 

@@ -4,13 +4,13 @@
     8   store time of the last record in its queue       40  log offset of that record
     16  store time of the last record in the index       rest zero, to Apache
     24  master's flushed offset (slaves)
- Apache's recovery starts at the beginning of a file that these times allow. Ours can start at a record:
-behind the fields we keep a note, ignored by Apache, with the offset below which log, queues and index are
-complete. It is sealed with a checksum over the fields too, so that it counts only as long as nobody else has
-written the checkpoint since.
 
-    256   "TURBOPMP" | i64 complete below | i64 last record below that | i64 index end | i32 queues | u32
-    checksum
+Apache's recovery starts at the beginning of a file that these times allow. Ours can start at a record: behind
+the fields we keep a note, ignored by Apache, with the offset below which log, queues and index are complete.
+It is sealed with a checksum over the fields too, so that it counts only as long as nobody else has written
+the checkpoint since.
+
+    256 "TURBOPMP" | i64 complete below | i64 last record below | i64 index end | i32 queues | u32 checksum
 """
 
 import struct

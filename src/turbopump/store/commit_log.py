@@ -1,10 +1,11 @@
 """The commit log: one long sequence of records, cut into files of equal size.
- In: bytes that are records already, at positions that `append.py` chose. Out: the same bytes by offset. A
+
+In: bytes that are records already, at positions that `append.py` chose. Out: the same bytes by offset. A
 record never crosses a file's end: what is left there is marked by a blank record (length, magic) of at least
 8 bytes.
 
-    offset   start of file + position in it
-    end      where the next record goes
+    offset                 start of file + position in it
+    end                    where the next record goes
     committed, synced      what readers may see (transient pool) and what is on the medium
 """
 

@@ -1,5 +1,6 @@
 """How the store is laid out and how careful it is. A value: built once, by whoever starts the store.
- The name after each `#` is Apache's key for the same thing in `broker.conf`; defaults are Apache's unless a
+
+The name after each `#` is Apache's key for the same thing in `broker.conf`; defaults are Apache's unless a
 line says why not.
 """
 
@@ -41,9 +42,8 @@ class StoreConfig:
     flush_thorough_interval_ms: int = 10_000  # flushCommitLogThoroughInterval
     sync_flush_timeout_ms: int = 5_000  # syncFlushTimeout
     consume_queue_flush_interval_ms: int = 1_000  # flushIntervalConsumeQueue
-    checkpoint_interval_ms: int = (
-        10_000  # flushConsumeQueueThoroughInterval, 60 s there: what a crash makes us re-read
-    )
+    # flushConsumeQueueThoroughInterval, 60 s there: what was stored since is read again after a crash
+    checkpoint_interval_ms: int = 10_000
     page_cache_busy_ms: int = 1_000  # osPageCacheBusyTimeOutMills
     transient_pool: bool = False  # transientStorePoolEnable; only with ASYNC_FLUSH, as in Apache
     commit_interval_ms: int = 200  # commitIntervalCommitLog
@@ -65,9 +65,7 @@ class StoreConfig:
     delete_when: str = "04"  # deleteWhen: hours of the day, separated by ;
     file_reserved_hours: int = 72  # fileReservedTime
     disk_max_used_ratio: int = 75  # diskMaxUsedSpaceRatio, percent: above it old files go
-    disk_force_clean_ratio: int = (
-        85  # diskSpaceCleanForciblyRatio, percent: above it their age no longer counts
-    )
+    disk_force_clean_ratio: int = 85  # diskSpaceCleanForciblyRatio: above it their age no longer counts
     disk_warning_ratio: int = 90  # diskSpaceWarningLevelRatio, percent: above it nothing is written
     clean_forcibly: bool = True  # cleanFileForciblyEnable
 

@@ -1,13 +1,14 @@
 """Consume queues: for each queue of a topic, where in the log its messages are.
- In: one entry per message, in order. Out: entries by queue offset, and the offsets between which there are
-any. New entries wait in memory and are written many at a time, so that an idle queue holds no descriptor and
-a busy one needs no map; `put` comes from `append.py` and `dispatch.py`. What is lost with the process is made
-again from the log.
 
-    entry   i64 log offset | i32 record size | i64 tag code        20 bytes file    named by the position of
-    its first byte in the queue, always of full size, zeros behind the last entry
- A queue whose first message here has offset n > 0 begins inside a file: the entries before it are blank (0,
-2^31-1, 0).
+In: one entry per message, in order. Out: entries by queue offset, and the offsets between which there are
+any. New entries wait in memory and are written many at a time, so that an idle queue holds no descriptor and
+a busy one needs no map. What is lost with the process is made again from the log.
+
+    entry   i64 log offset | i32 record size | i64 tag code: 20 bytes
+    file    named by its first byte's position in the queue, always of full size, zeros behind the last entry
+
+A queue whose first message here has offset n > 0 begins inside a file: the entries before it are blank
+(0, 2^31-1, 0).
 """
 
 import struct

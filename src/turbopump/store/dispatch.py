@@ -1,6 +1,6 @@
-"""From the log to what is derived of it: entries of consume queues, keys of the index, news for waiting
-pulls.
- In: what `append.py` just wrote (nothing is read again), or a record found by recovery. A record may come
+"""From the log to what is derived of it: entries of queues, keys of the index, news for waiting pulls.
+
+In: what `append.py` just wrote (nothing is read again), or a record found by recovery. A record may come
 twice: queues and index know what they have. Keys wait in a list and are hashed and put in slices, since
 nobody waits for them.
 """
@@ -23,6 +23,7 @@ from turbopump.store.queues import ConsumeQueues, is_directory_name
 
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
+NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
 
 log_line = logging.getLogger("turbopump.store")
@@ -109,9 +110,13 @@ class Dispatcher:
         elif len(waiting) > MAX_BACKLOG:
             with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
                 self.put_keys(SLICE)
-        elif not self._scheduled and self.loop is not None:
+        else:
+            self._put_after(PAUSE_S)
+
+    def _put_after(self, seconds: float) -> None:
+        if not self._scheduled and self.loop is not None:
             self._scheduled = True
-            self.loop.call_later(PAUSE_S, self._put_slice)
+            self.loop.call_later(seconds, self._put_slice)
 
     def put_keys(self, limit: int) -> None:
         """Puts the keys of up to `limit` messages. When it raises OSError (no room), they go on waiting."""
@@ -134,10 +139,13 @@ class Dispatcher:
     def _put_slice(self) -> None:
         self._scheduled = False
         waiting = self._appender.keys
-        with contextlib.suppress(OSError):  # as above
+        pause_s = PAUSE_S
+        try:
             self.put_keys(max(SLICE, len(waiting) // 64))
+        except OSError:  # as above
+            pause_s = NO_ROOM_PAUSE_S
         if waiting:
-            self.keys_waiting()
+            self._put_after(pause_s)
 
     # from the bytes of a record
 

@@ -1,6 +1,4 @@
-"""What stops a store from being opened: files we do not understand. Said to the operator, with what to do
-about it.
-"""
+"""What stops a store from being opened: files we do not understand, and what to do about them."""
 
 
 class UnusableStore(Exception):

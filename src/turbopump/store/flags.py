@@ -1,6 +1,6 @@
 """Why nothing can be written at the moment. The append loop looks at one attribute, `blocked`.
- Each part of the store sets and clears its own reason; the first one in the order below is what a sender is
-told.
+
+Each part of the store sets and clears its own reason; the first in the order below is what a sender is told.
 """
 
 from enum import Enum

@@ -1,8 +1,10 @@
 """Flushing: the log reaches the medium, and those who wait for it are told.
- All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. On a
+
+All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. On a
 disk that syncs quickly the sync runs inline (a hop to a thread costs more than it does), on others in the
 disk thread; which one is measured at the start and again whenever it goes wrong.
- A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
+
+A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
 unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
 failure. Nobody waits longer than `sync_flush_timeout_ms`. No path out of here leaves the next group waiting
 for a sync that nobody started.
@@ -54,6 +56,7 @@ class Flusher:
         self._workers = workers
         self._timeout_s = config.sync_flush_timeout_ms / 1000
         self._busy_s = config.page_cache_busy_ms / 1000
+        self._turns_away = config.syncs_each  # otherwise only a checkpoint waits, and no sender
         self._retry_s = config.flush_interval_ms / 1000
         self._thorough_s = config.flush_thorough_interval_ms / 1000
         self._least_bytes = config.flush_least_pages * PAGE
@@ -277,7 +280,7 @@ class Flusher:
         waiters = self._waiters
         while waiters and now - waiters[0][1] >= self._timeout_s:
             _tell(waiters.popleft()[2], Durability.TIMEOUT)
-        if waiters and now - waiters[0][1] >= self._busy_s:
+        if self._turns_away and waiters and now - waiters[0][1] >= self._busy_s:
             self._flags.set(Reason.BUSY)
         self._set_timer()
 

@@ -1,6 +1,6 @@
-"""Extension files of consume queues, as Apache writes them when `enableConsumeQueueExt` is on. Only read
-here.
- An entry's tag code at or below -2^31-1 is then an address: -2^63 plus the position, in the queue's extension
+"""Extension files of consume queues, as Apache writes them with `enableConsumeQueueExt`. Only read here.
+
+An entry's tag code at or below -2^31-1 is then an address: -2^63 plus the position, in the queue's extension
 files, of
 
     i16 size | i64 tag code | i64 store time | i16 length + filter bit map

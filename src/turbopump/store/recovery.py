@@ -1,13 +1,14 @@
 """Recovery: finds the end of the log and makes queues and index agree with it.
- In: the files as the last process left them. Out: a log that ends behind its last whole record, and queues
+
+In: the files as the last process left them. Out: a log that ends behind its last whole record, and queues
 and index that hold what is in the log, no more and no less. Three cases, told apart by the `abort` file and
 the checkpoint's note:
 
-    stopped cleanly by us      the note says where everything is complete: only what follows is read (nothing)
-    crashed, note of ours      queues and index are cut back to where they are known to be complete, and
-    filled again written by Apache          its rules choose the file to start from; queues are cut back if it
-    crashed
- A record is accepted as Apache accepts it (lengths agree, checksum of the body), and its stored log offset
+    stopped cleanly by us    the note says where everything is complete: only what follows is read (nothing)
+    crashed, note of ours    queues and index are cut back to where they are complete, and filled again
+    written by Apache        its rules choose the file to start from; queues are cut back if it crashed
+
+A record is accepted as Apache accepts it (lengths agree, checksum of the body), and its stored log offset
 must be where it lies: this tells the left-overs of an earlier life of the file from records. Unlike Apache,
 the record at the largest queue offset is not passed over, the index is made again from where it ends, and the
 end of the log is cut on the medium.

@@ -1,5 +1,6 @@
 """Reading the log from a position on, record by record, as recovery does: 3 us for a record of 1 KiB.
- In: a buffer that holds a whole file. Out: of each record what dispatching needs, until something comes that
+
+In: a buffer that holds a whole file. Out: of each record what dispatching needs, until something comes that
 is none. A record is accepted as `protocol.record.measure` accepts it, and its stored log offset must be where
 it lies. The usual record, with short topic and IPv4 hosts, takes a short way; a property test holds the two
 to the same verdicts.

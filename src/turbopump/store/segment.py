@@ -1,5 +1,6 @@
 """The commit log's files: found, mapped when needed, created ahead of need, removed from the front.
- A file is named by the log offset of its first byte, in 20 digits, and has exactly the configured size. The
+
+A file is named by the log offset of its first byte, in 20 digits, and has exactly the configured size. The
 files follow one another without a gap. A bounded number of older ones is mapped at a time; those that still
 have bytes to be synced stay mapped. What a file holds is not known here.
 """

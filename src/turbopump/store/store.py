@@ -1,5 +1,6 @@
 """The store: a commit log, and what is derived from it, behind one door.
- In: drafts of messages, and questions. Out: where a message is, when it is safe, and the bytes of records.
+
+In: drafts of messages, and questions. Out: where a message is, when it is safe, and the bytes of records.
 Everything but `start` and `close` is synchronous; one event loop owns it all. Sockets, topics and consumer
 groups are not known here.
 """

@@ -1,5 +1,6 @@
 """Offsets by time: which message of a queue was stored at or around a moment.
- Entries carry no time, so each step of the bisection reads the store time of one record in the log. Times are
+
+Entries carry no time, so each step of the bisection reads the store time of one record in the log. Times are
 taken to rise along a queue; where a clock went back, an answer is as good as Apache's.
 """
 

@@ -1,6 +1,6 @@
-"""What the store does by itself, in the background: flush, write out queues, make the next file, take
-checkpoints.
- Everything runs on the loop in short slices; what blocks goes to the disk thread. A failure is said once in
+"""What the store does by itself: flush, write out queues, make the next file, take checkpoints.
+
+Everything runs on the loop in short slices; what blocks goes to the disk thread. A failure is said once in
 the log, stops the acceptance of messages where going on would lose them, and is tried again at the next turn.
 """
 

@@ -1,5 +1,6 @@
 """A process that appends is killed at random moments; whatever it acknowledged is there afterwards.
- A forked child appends messages with small files, tells each attempt and each acknowledgement through a pipe,
+
+A forked child appends messages with small files, tells each attempt and each acknowledgement through a pipe,
 and is killed with signal 9. The parent opens the store and counts: every acknowledged message once and in
 order, at most one record for an attempt that was not acknowledged, and queues and index that say what the log
 says. `KILLS` in the environment sets the number of rounds (`make test-long`: 1,000).

@@ -1,6 +1,4 @@
-"""A small store to try things on: tiny files, a disk in memory, and a check that everything agrees with the
-log.
-"""
+"""A small store to try things on: tiny files, a disk in memory, a check that all parts agree with the log."""
 
 import json
 import lzma

@@ -170,6 +170,19 @@ def test_a_sync_that_hangs_times_its_waiters_out_and_turns_new_messages_away():
     run_virtual(main())
 
 
+def test_without_sync_flush_a_slow_disk_turns_nobody_away():
+    async def main() -> None:
+        bench = Bench(flush_disk_type="ASYNC_FLUSH")
+        await bench.store.start()
+        bench.workers.stall(4)
+        bench.send()  # waits, as a checkpoint does
+        await asyncio.sleep(3)
+        bench.store.append([draft(bench.store.queue("T", 0))])
+        await bench.store.close()
+
+    run_virtual(main())
+
+
 def test_an_answer_that_fails_does_not_keep_the_others_from_theirs():
     async def main() -> None:
         bench = Bench()
