@@ -23,8 +23,8 @@ from turbopump.testing.medium import Survival
 
 ROOT = "/store"
 TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
-ANSWER_S = 30.0  # nobody waits longer for a word about his message
-PATIENCE_S = 20.0  # so long after the last fault the store accepts messages again
+ANSWER_S = 12.0  # nobody waits longer for a word about his message
+PATIENCE_S = 10.0  # so long after the last fault the store accepts messages again
 
 log = logging.getLogger(__name__)
 
@@ -210,7 +210,7 @@ class World:
         await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01, 0.3, 2]))
 
     async def wait_long(self, store: Store) -> None:
-        await asyncio.sleep(self.chance.uniform(5, 100))
+        await asyncio.sleep(self.chance.uniform(3, 40))
 
     async def set_clock(self, store: Store) -> None:
         self.clock.jump_ms += round(self.chance.choice([-1, 1]) * 10 ** self.chance.uniform(1, 8))
@@ -223,7 +223,7 @@ class World:
         log.info("a sync will fail: %s", part or "any")
 
     async def stall(self, store: Store) -> None:
-        self.workers.stall(self.chance.choice([0.5, 3, 20]))
+        self.workers.stall(self.chance.choice([0.5, 3, 9]))
 
     async def fill_disk(self, store: Store) -> None:
         if self.chance.random() < 0.5:

@@ -8,7 +8,6 @@ from the `Chance` given, so a run replays from its seed. What a file remembers i
 
 import asyncio
 import errno
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -16,7 +15,7 @@ from typing import TypeVar
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
-from turbopump.testing.medium import Names, Node, Survival, SyncUnderWay
+from turbopump.testing.medium import Names, Node, Survival, SyncUnderWay, parent_of
 
 T = TypeVar("T")
 
@@ -65,13 +64,13 @@ class SimulatedDisk:
         self.operation()
         if not sparse:
             self.take_space(size)
-        self._names.make_dirs(os.path.dirname(path))
+        self._names.make_dirs(parent_of(path))
         self._names.link(path, Node(self.clock, b""))
         self.operation()  # the power may fail between making the file and giving it its length
         node = Node(self.clock, bytes(size), allocated=0 if sparse else size)
         self._names.link(path, node)
         self.operation()
-        self._names.sync(os.path.dirname(path))
+        self._names.sync(parent_of(path))
         return _MappedFile(self, path, node)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
@@ -82,7 +81,7 @@ class SimulatedDisk:
         self.operation()
         if create and path not in self._names.nodes:
             self.take_space(size)
-            self._names.make_dirs(os.path.dirname(path))
+            self._names.make_dirs(parent_of(path))
             node = Node(self.clock, b"", allocated=size)
             node.resize(size)
             self._names.link(path, node)

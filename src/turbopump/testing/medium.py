@@ -129,9 +129,9 @@ class Names:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.directories: set[str] = {"/", ""}
+        self.directories: set[str] = {""}
         self._durable: dict[str, Node] = {}
-        self._durable_directories: set[str] = {"/", ""}
+        self._durable_directories: set[str] = {""}
         self._pending: dict[str, list[dict[str, Node | None]]] = {}
 
     def find(self, path: str) -> Node:
@@ -143,7 +143,7 @@ class Names:
         self.change(path, {path: node})
 
     def change(self, path: str, names: dict[str, Node | None]) -> None:
-        parent = os.path.dirname(path)
+        parent = parent_of(path)
         if parent not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parent)
         _apply(self.nodes, names)
@@ -152,36 +152,38 @@ class Names:
     def make_dirs(self, path: str) -> None:
         while path not in self.directories:
             self.directories.add(path)
-            path = os.path.dirname(path)
+            path = parent_of(path)
 
     def remove_dirs(self, path: str) -> None:
         self.directories = {name for name in self.directories if not _is_inside(name, path)}
 
     def sync(self, path: str) -> None:
         """Also makes the directory itself durable, as journaling file systems do."""
+        path = path.rstrip("/")
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         for changes in self._pending.values():
-            here = [n for n, names in enumerate(changes, 1) if path in map(os.path.dirname, names)]
+            here = [n for n, names in enumerate(changes, 1) if path in map(parent_of, names)]
             for names in changes[: max(here, default=0)]:
                 _apply(self._durable, names)
             del changes[: max(here, default=0)]
         removed = self._durable_directories - self.directories
-        self._durable_directories -= {name for name in removed if os.path.dirname(name) == path}
+        self._durable_directories -= {name for name in removed if parent_of(name) == path}
         while path not in self._durable_directories:
             self._durable_directories.add(path)
-            path = os.path.dirname(path)
+            path = parent_of(path)
 
     def entries(self, directory: str) -> list[Entry]:
+        prefix = directory.rstrip("/") + "/"
         files = [
-            Entry(os.path.basename(path), len(node.pages), False)
+            Entry(path[len(prefix) :], len(node.pages), False)
             for path, node in self.nodes.items()
-            if os.path.dirname(path) == directory
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]
         ]
         inner = [
-            Entry(os.path.basename(path), 0, True)
+            Entry(path[len(prefix) :], 0, True)
             for path in self.directories
-            if path != directory and os.path.dirname(path) == directory
+            if path.startswith(prefix) and "/" not in path[len(prefix) :]
         ]
         return sorted(files + inner, key=lambda entry: entry.name)
 
@@ -209,14 +211,19 @@ class Names:
         changed = {unsynced[n] for n in _survivors(list(range(len(unsynced))), chance, survival)}
         after = Names()
         for path in sorted(self._durable_directories ^ changed):
-            if os.path.dirname(path) in after.directories:  # its parent is there too
+            if parent_of(path) in after.directories:  # its parent is there too
                 after.directories.add(path)
         for path, node in self._durable.items():
-            if os.path.dirname(path) in after.directories:
+            if parent_of(path) in after.directories:
                 after.nodes[path] = node.after_crash(chance, survival)
         after._durable = dict(after.nodes)
         after._durable_directories = set(after.directories)
         return after
+
+
+def parent_of(path: str) -> str:
+    """The directory of a path; that of all others has no name."""
+    return path.rpartition("/")[0]
 
 
 def _is_inside(path: str, directory: str) -> bool:
