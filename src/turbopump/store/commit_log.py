@@ -38,9 +38,7 @@ class LogFile:
 
 
 class CommitLog:
-    """`buffer`, `base`, `position` and `limit` are what the append loop works on; it keeps `position`
-    current.
-    """
+    """The append loop works on `buffer`, `base`, `position` and `limit`, and keeps `position` current."""
 
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self.file_size = config.commit_log_file_size
@@ -114,9 +112,7 @@ class CommitLog:
             assert self.position == 0, "a log continues where its last file is"
 
     def reserve(self, sizes: list[int], together: bool) -> None:
-        """Makes the files that these records need. Afterwards nothing can go wrong; before, nothing was
-        written.
-        """
+        """Makes the files that these records need. After this, writing cannot fail."""
         position = self.position if self.limit >= 0 else self.file_size
         start = self.base if self.limit >= 0 else self.base - self.file_size
         for size in [sum(sizes)] if together else sizes:
@@ -188,9 +184,7 @@ class CommitLog:
             _write_again(mapped.buffer, begin, end)
 
     def settle(self, begin: int, end: int, write_again: bool) -> None:
-        """Brings what a killed process left in the page cache to the medium, from a file that is known to be
-        there.
-        """
+        """Brings what a killed process left in the page cache to the medium."""
         for mapped, at, stop in self._parts(begin, end):
             if write_again:
                 _write_again(mapped.buffer, at, stop)

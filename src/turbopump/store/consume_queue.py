@@ -282,9 +282,7 @@ class ConsumeQueue:
             self._set_end()
 
     def _find_end(self) -> int:
-        """Behind the last entry are zeros; after a crash perhaps anything, so the log is asked about the
-        last.
-        """
+        """Behind the last entry are zeros; after a crash perhaps anything, so the log is asked about it."""
         end = self._written
         while end > self._base:
             end = self._boundary(end)

@@ -71,9 +71,7 @@ class Dispatcher:
         return deferred[0][2] if deferred else self._log.end
 
     def state(self) -> tuple[int, int, int]:
-        """Below which offset everything is dispatched; the last record below it (-1: none) and its store
-        time.
-        """
+        """Where everything is dispatched up to; the last record below (-1: none) and its store time."""
         if self._appender.deferred or self._last_record > self._appender.last_record:
             return self.dispatched, self._last_record, self._last_timestamp
         return self.dispatched, self._appender.last_record, self._appender.last_timestamp

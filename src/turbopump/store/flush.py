@@ -272,9 +272,7 @@ class Flusher:
             self._timer = None
 
     def _look_at_clock(self) -> None:
-        """A sync takes long: refuse new messages when someone waits too long, give up on those past their
-        time.
-        """
+        """A sync takes long: turn new messages away, and give up on waiters that are past their time."""
         self._timer = None
         now = self._clock.monotonic()
         waiters = self._waiters

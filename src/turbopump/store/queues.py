@@ -147,9 +147,7 @@ class ConsumeQueues:
             self.delete_topic(topic)
 
     def write_out(self, limit: int) -> int:
-        """Writes the waiting entries of up to `limit` queues, those that wait longest first; how many are
-        left.
-        """
+        """Writes the entries of up to `limit` queues, the longest waiting first. How many queues are left."""
         for queue in list(self.dirty)[:limit]:
             queue.write_out()
         return len(self.dirty)
@@ -251,9 +249,7 @@ class ConsumeQueues:
             self._disk.sync_dir(os.path.dirname(directory))
 
     def _heal(self, topic: str, queue_id: int, starts: list[int]) -> list[int]:
-        """Keeps the files before the first that is missing: a crash took it, so it was newer than a
-        checkpoint.
-        """
+        """Keeps the files before the first missing one, which a crash took before a checkpoint."""
         kept = [start for number, start in enumerate(starts) if start == starts[0] + number * self.file_size]
         for start in starts[len(kept) :]:
             self.remove_file(topic, queue_id, start)

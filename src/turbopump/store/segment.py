@@ -95,9 +95,7 @@ class LogFiles:
         return self._keep(start, made)
 
     def create_ahead(self, start: int) -> None:
-        """Makes a file that `append_file` will ask for. Runs beside the loop; harmless when it comes too
-        late.
-        """
+        """Makes a file that `append_file` will ask for, beside the loop. Harmless when it comes too late."""
         with self._creating:
             if start not in self._ahead and not self.has(start):
                 self._ahead[start] = self._disk.create_mapped(self.path(start), self.file_size)

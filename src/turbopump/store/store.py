@@ -193,9 +193,7 @@ class Store:
     # writing
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-        """Stores messages: all of them, or none and Refused is raised. `together`: in one file, as a batch
-        is.
-        """
+        """Stores all of the messages, or none and Refused is raised. `together`: in one file, as a batch."""
         appended = self._append(drafts, together)
         dispatcher = self._dispatcher
         if self._immediate:

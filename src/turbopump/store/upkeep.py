@@ -87,9 +87,7 @@ class Upkeep:
         self._dispatcher.advance(self._log.committed)
 
     async def make_next_file(self) -> None:
-        """So that the append loop finds it. When it fails, the append loop tries for itself, and says what is
-        wrong.
-        """
+        """So that the append loop finds it. When this fails, the loop tries, and says what is wrong."""
         start = self._log.wants_next(at_once=self._flags.is_set(Reason.NO_ROOM))
         with contextlib.suppress(OSError):
             if start is not None:
@@ -151,9 +149,7 @@ class Upkeep:
         self._saved = saved
 
     def take_checkpoint_now(self) -> None:
-        """The same without a loop: everything is in queues, index and log, and the log is synced. Raises
-        OSError.
-        """
+        """The same without a loop: the log is synced, everything is dispatched. Raises OSError."""
         complete, last_record, timestamp = self._dispatcher.state()
         for queue in list(self._queues.dirty):
             queue.write_out()
@@ -182,9 +178,7 @@ class Upkeep:
             self._index.delete_before(log_min)
 
     def expect_fewer_queues(self, count: int) -> None:
-        """Before queues are deleted: a checkpoint that still counted them would look like a loss after a
-        crash.
-        """
+        """Before queues are deleted: if a checkpoint counted them, a crash would look like a loss."""
         if self._saved.note is not None:
             self._saved = replace(self._saved, note=replace(self._saved.note, queues=count))
             checkpoints.save(self._disk, self._path, self._saved)
