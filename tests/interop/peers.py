@@ -23,6 +23,10 @@ FULL_DISK = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
 )
+MAIN_CLASSES = {
+    "namesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
+    "broker": "org.apache.rocketmq.broker.BrokerStartup",
+}
 
 LOGBACK = """\
 <configuration>
@@ -108,15 +112,17 @@ def place(home: Path) -> Place:
     return Place(home, free_port(avoid=range(broker_port - 2, broker_port + 2)), broker_port)
 
 
-def start(kind: str, where: Place, conf: Mapping[str, str] | None = None) -> Cluster:
-    """`kind` is an Apache version, or OURS."""
+def start(
+    kind: str, where: Place, conf: Mapping[str, str] | None = None, namesrv: str | None = None
+) -> Cluster:
+    """`kind` is an Apache version, or OURS; the name server is of the same kind unless told otherwise."""
     cluster = Cluster(kind, where)
-    commands = _our_commands(where) if kind == OURS else _apache_commands(kind, where)
     _write_configuration(where, conf or {})
     env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
     try:
-        for name, command in commands.items():
-            server = processes.Server(command, where.home / f"{name}-{kind}.log", env)
+        for role, made_by in (("namesrv", namesrv or kind), ("broker", kind)):
+            command = _our_command(role, where) if made_by == OURS else _apache_command(made_by, role, where)
+            server = processes.Server(command, where.home / f"{role}-{kind}.log", env)
             cluster.servers.append(server)
             server.wait_ready()
     except BaseException:
@@ -173,20 +179,12 @@ def _write_properties(path: Path, values: Mapping[str, str]) -> None:
     path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
 
 
-def _apache_commands(version: str, where: Place) -> dict[str, list[str]]:
+def _apache_command(version: str, role: str, where: Place) -> list[str]:
     java = artifacts.tool("java", f"Java server {version}")
     homes = [f"-Drocketmq.home.dir={where.home}", f"-Duser.home={where.home}"]
     run = [java, *artifacts.JAVA_OPTIONS, *HEAP, *FULL_DISK, *homes, "-cp", artifacts.server_jars(version)]
-    package = "org.apache.rocketmq"
-    return {
-        "namesrv": [*run, f"{package}.namesrv.NamesrvStartup", "-c", str(where.home / "namesrv.conf")],
-        "broker": [*run, f"{package}.broker.BrokerStartup", "-c", str(where.home / "broker.conf")],
-    }
+    return [*run, MAIN_CLASSES[role], "-c", str(where.home / f"{role}.conf")]
 
 
-def _our_commands(where: Place) -> dict[str, list[str]]:
-    run = [sys.executable, "-m", "turbopump"]
-    return {
-        "namesrv": [*run, "namesrv", "-c", str(where.home / "namesrv.conf")],
-        "broker": [*run, "broker", "-n", where.namesrv, "-c", str(where.home / "broker.conf")],
-    }
+def _our_command(role: str, where: Place) -> list[str]:
+    return [sys.executable, "-m", "turbopump", role, "-c", str(where.home / f"{role}.conf")]

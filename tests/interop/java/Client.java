@@ -6,9 +6,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
-import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.MQClientAPIImpl;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.TopicConfig;
@@ -46,8 +46,10 @@ final class Client {
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer");
         consumer.setConsumerPullTimeoutMillis(TIMEOUT_MS);
+        patient(consumer);
         consumer.start();
         closing.add(consumer::shutdown);
+        eventually(() -> raw(namesrv, 105, null, "topic", "TBW102").getCode() == 0);
     }
 
     /** A started producer whose new topics get that many queues. */
@@ -59,9 +61,19 @@ final class Client {
         made.setRetryTimesWhenSendFailed(0);
         made.setRetryTimesWhenSendAsyncFailed(0);
         made.setDefaultTopicQueueNums(queues);
+        patient(made);
         made.start();
         closing.add(made::shutdown);
         return made;
+    }
+
+    /** Newer clients can wait longer than three seconds for a busy machine. */
+    static void patient(ClientConfig client) throws Exception {
+        try {
+            ClientConfig.class.getMethod("setMqClientApiTimeout", int.class).invoke(client, (int) TIMEOUT_MS);
+        } catch (NoSuchMethodException older) {
+            return;
+        }
     }
 
     void onClose(Runnable action) {
@@ -139,13 +151,7 @@ final class Client {
 
     /** The same for the index: waits until the key is found. */
     void settleKey(String topic, String key) throws Exception {
-        eventually(() -> {
-            try {
-                return !producer.queryMessage(topic, key, 1, 0, Long.MAX_VALUE).getMessageList().isEmpty();
-            } catch (MQClientException notYet) {
-                return false;
-            }
-        });
+        eventually(() -> !producer.queryMessage(topic, key, 1, 0, Long.MAX_VALUE).getMessageList().isEmpty());
     }
 
     /** A plain send as SEND_MESSAGE_V2 has it; `more` overrides single letters. */
@@ -174,14 +180,19 @@ final class Client {
         return messages;
     }
 
-    static boolean eventually(Callable<Boolean> condition) throws Exception {
+    /** Asks until it is so, or the time is over; a call that fails is asked again. */
+    static void eventually(Callable<Boolean> condition) throws Exception {
         long deadline = System.currentTimeMillis() + SETTLE_MS;
-        while (!condition.call()) {
-            if (System.currentTimeMillis() > deadline) {
-                return false;
-            }
+        while (System.currentTimeMillis() < deadline && !holds(condition)) {
             Thread.sleep(20);
         }
-        return true;
+    }
+
+    private static boolean holds(Callable<Boolean> condition) {
+        try {
+            return condition.call();
+        } catch (Exception notYet) {
+            return false;
+        }
     }
 }

@@ -73,6 +73,7 @@ final class LitePulling {
         consumer.setNamesrvAddr(client.namesrv);
         consumer.setInstanceName(name);
         consumer.setAutoCommit(false);
+        Client.patient(consumer);
         consumer.start();
         client.onClose(consumer::shutdown);
         return consumer;
