@@ -30,13 +30,15 @@ def decode(kind: type[T], data: bytes) -> T:
     """The body as this struct."""
     decoder = _decoder(kind)
     try:
-        found: T = decoder.decode(data)
-        return found
+        return decoder.decode(data)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
-        pass  # the dialect, or a null where Java has a default
-    loose = dialect.loads(data, MAX_DIALECT_BYTES)
+        data = dialect.standard(data, MAX_DIALECT_BYTES)
     try:
-        return decoder.decode(_to_json(_without_nulls(loose)))  # type: ignore[no-any-return]
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        pass  # maybe a null where Java has a default
+    try:
+        return decoder.decode(_to_json(_without_nulls(msgspec.json.decode(data))))  # type: ignore[no-any-return]
     except (ValueError, OverflowError, RecursionError) as error:
         raise BrokenBody(f"no {kind.__name__}: {error}") from None
 

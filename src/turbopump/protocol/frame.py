@@ -31,7 +31,7 @@ _HEADER_LENGTH = 0xFFFFFF
 def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME) -> int:
     """Append all whole frames of `data` to `frames`; return how many bytes they took.
 
-    Called for every read event: 0.4 µs a frame, of which two thirds are the two slices.
+    Called for every read event: 0.5 µs a frame, most of it the two slices and the tuple.
     """
     at = 0
     end = len(data)
@@ -39,19 +39,22 @@ def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME) -> int:
     unpack = HEAD.unpack_from
     while end - at >= 8:
         length, mark = unpack(data, at)
-        header_length = mark & _HEADER_LENGTH
-        if not 4 <= length <= largest or not 0 < header_length <= length - 4 or mark > 0x1FFFFFF:
-            raise BrokenFrame(_complaint(length, mark, limit))
+        encoding = JSON
+        header_length = mark  # the top byte of a JSON frame's mark is 0
+        if mark > _HEADER_LENGTH:
+            encoding, header_length = mark >> 24, mark & _HEADER_LENGTH
+        if not 0 < header_length <= length - 4 or length > largest or encoding > ROCKETMQ:
+            raise BrokenFrame(_complaint(length, mark, largest))
         after = at + 4 + length
         if after > end:
             return at
         body_at = at + 8 + header_length
-        frames.append((mark >> 24, data[at + 8 : body_at], data[body_at:after]))
+        frames.append((encoding, data[at + 8 : body_at], data[body_at:after]))
         at = after
     if end - at >= 4:
         (length,) = _LENGTH.unpack_from(data, at)
         if not 4 <= length <= largest:
-            raise BrokenFrame(f"frame length {length} is not within 4 and {largest}")
+            raise BrokenFrame(_complaint(length, 0, largest))
     return at
 
 
@@ -67,10 +70,9 @@ def prefix(encoding: int, header: bytes, body_length: int) -> bytes:
     return HEAD.pack(4 + header_length + body_length, encoding << 24 | header_length)
 
 
-def _complaint(length: int, mark: int, limit: int) -> str:
-    header_length = mark & _HEADER_LENGTH
-    if not 4 <= length <= limit - 4:
-        return f"frame length {length} is not within 4 and {limit - 4}"
-    if mark > 0x1FFFFFF:
+def _complaint(length: int, mark: int, largest: int) -> str:
+    if not 4 <= length <= largest:
+        return f"frame length {length} is not within 4 and {largest}"
+    if mark >> 24 > ROCKETMQ:
         return f"unknown header encoding {mark >> 24}"
-    return f"header length {header_length} does not fit a frame of length {length}"
+    return f"header length {mark & _HEADER_LENGTH} does not fit a frame of length {length}"

@@ -2,7 +2,7 @@
 
 h = 31*h + code unit over UTF-16 code units, in 32 bits. It is computed for every message (key of the index,
 tag), so the loop runs inside `int()`: a code unit c is 31*q + r, both q and r are digits of base 31, hence
-the hash of a text is int(all r, 31) + 31 * int(all q, 31). For 40 ASCII characters on CPython 3.11: 0.9 µs;
+the hash of a text is int(all r, 31) + 31 * int(all q, 31). For 40 ASCII characters on CPython 3.11: 0.8 µs;
 sum(map(mul, …)) over a table of powers 2.6 µs; the plain loop 3.2 µs.
 """
 
@@ -17,27 +17,20 @@ _POWERS = tuple(pow(31, n, 1 << 32) for n in range(_CHUNK + 1))
 
 def java_hash(text: str) -> int:
     """String.hashCode(): signed, 32 bits."""
-    return extend_hash(0, text)
+    if text.isascii() and 0 < len(text) <= _CHUNK:
+        units = text.encode()
+        h = int(units.translate(_LOW), 31) + 31 * int(units.translate(_HIGH), 31)
+        return ((h + _SIGN) & _MASK) - _SIGN
+    return _extend_wide(0, text)
 
 
 def extend_hash(prefix_hash: int, text: str) -> int:
     """The hash of prefix + text, from the hash of the prefix."""
-    try:
-        units = text.encode("latin-1")
-    except UnicodeEncodeError:
-        return _extend_wide(prefix_hash, text)
-    if 0 < len(units) <= _CHUNK:
-        h = (
-            prefix_hash * _POWERS[len(units)]
-            + int(units.translate(_LOW), 31)
-            + 31 * int(units.translate(_HIGH), 31)
-        ) & _MASK
-        return h - 0x100000000 if h & _SIGN else h
-    h = prefix_hash
-    for at in range(0, len(units), _CHUNK):
-        part = units[at : at + _CHUNK]
-        h = (h * _POWERS[len(part)] + _polynomial(part)) & _MASK
-    return _signed(h)
+    if text.isascii() and 0 < len(text) <= _CHUNK:
+        units = text.encode()
+        h = int(units.translate(_LOW), 31) + 31 * int(units.translate(_HIGH), 31)
+        return ((prefix_hash * _POWERS[len(units)] + h + _SIGN) & _MASK) - _SIGN
+    return _extend_wide(prefix_hash, text)
 
 
 def index_hash(text: str) -> int:
@@ -47,20 +40,15 @@ def index_hash(text: str) -> int:
 
 
 def _extend_wide(prefix_hash: int, text: str) -> int:
-    """Beyond Latin-1: the high and the low bytes of the code units are hashed apart and joined."""
+    """Any text: the high and the low bytes of its code units are hashed apart and joined, in pieces."""
     units = text.encode("utf-16-be", "surrogatepass")
     high, low = units[0::2], units[1::2]
     h = prefix_hash
     for at in range(0, len(low), _CHUNK):
         high_part, low_part = high[at : at + _CHUNK], low[at : at + _CHUNK]
         h = (h * _POWERS[len(low_part)] + 256 * _polynomial(high_part) + _polynomial(low_part)) & _MASK
-    return _signed(h)
+    return ((h + _SIGN) & _MASK) - _SIGN
 
 
 def _polynomial(units: bytes) -> int:
     return int(units.translate(_LOW), 31) + 31 * int(units.translate(_HIGH), 31)
-
-
-def _signed(h: int) -> int:
-    h &= _MASK
-    return h - 0x100000000 if h & _SIGN else h

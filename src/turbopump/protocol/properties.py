@@ -100,21 +100,14 @@ def pack(pairs: Mapping[str, str]) -> str:
 
 
 def find(text: str | bytes, name: str) -> str | None:
-    """The value of one property without parsing the others: 0.3 µs in a string of 120 characters."""
+    """The value of one property without parsing the others: 0.4 µs in a string of 100 characters."""
     if isinstance(text, bytes):
-        found = _find_bytes(text, name.encode())
-        return None if found is None else found.decode("utf-8", "replace")
-    needle = f"\x02{name}\x01"
-    bound = len(text)
-    while start := text.rfind(needle, 0, bound) + 1:
-        value_at = start + len(name) + 1
-        end = text.find("\x02", value_at)
-        if value := text[value_at:end] if end >= 0 else text[value_at:]:
-            return value
-        bound = start  # an empty pair does not hide an earlier one
-    if text.startswith(needle[1:]):
-        return text[len(name) + 1 :].partition("\x02")[0] or None
-    return None
+        return _find_in_bytes(text, name)
+    _, found_name, tail = f"\x02{text}".rpartition(f"\x02{name}\x01")
+    if not found_name:
+        return None
+    # an empty pair hides no earlier one: rare, so only then all pairs are looked at
+    return tail.partition("\x02")[0] or parse(text).get(name)
 
 
 def append(text: str, name: str, value: str) -> str:
@@ -132,15 +125,8 @@ def without(text: str, name: str) -> str:
     return PAIR_END.join([pair for pair in text.split(PAIR_END) if not pair.startswith(mark)])
 
 
-def _find_bytes(text: bytes, name: bytes) -> bytes | None:
-    needle = b"\x02%b\x01" % name
-    bound = len(text)
-    while start := text.rfind(needle, 0, bound) + 1:
-        value_at = start + len(name) + 1
-        end = text.find(b"\x02", value_at)
-        if value := text[value_at:end] if end >= 0 else text[value_at:]:
-            return value
-        bound = start
-    if text.startswith(needle[1:]):
-        return text[len(name) + 1 :].partition(b"\x02")[0] or None
-    return None
+def _find_in_bytes(text: bytes, name: str) -> str | None:
+    _, found_name, tail = (b"\x02" + text).rpartition(b"\x02%b\x01" % name.encode())
+    if not found_name:
+        return None
+    return tail.partition(b"\x02")[0].decode("utf-8", "replace") or parse(text).get(name)
