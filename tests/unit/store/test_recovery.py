@@ -431,3 +431,29 @@ def test_a_topic_that_can_be_no_directory_does_not_keep_the_store_from_opening(n
     again = open_store(killed(disk))
     assert again.max_offset == store.max_offset
     assert len(list(records(again))) == 3
+
+
+def test_the_record_at_the_largest_queue_offset_is_not_passed_over():
+    """Apache 5.5 dispatches only what lies behind the largest offset in any queue: that record itself is lost."""
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 25)
+    before = check(store)
+    close(store)
+    disk.remove(CHECKPOINT)
+    last = before[-1]
+    path = f"/store/consumequeue/T/{last.queue_id}/{last.queue_offset * 20 // 200 * 200:020d}"
+    file = disk.open_plain(path)
+    file.write_at(last.queue_offset * 20 % 200, bytes(20))
+    assert check(open_store(disk)) == before
+
+
+def test_a_record_with_a_long_topic_in_the_middle_ends_nothing():
+    """Apache 4.9 takes it for the end of the log and deletes the files behind it."""
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 30)
+    store.append([draft(store.queue("%RETRY%" + "g" * 200, 0), b"long", key="L")])
+    fill(store, 60, start=30)
+    before = check(store)
+    assert check(open_store(killed(disk))) == before
