@@ -170,7 +170,7 @@ class Index:
         gone: list[IndexFile] = []
         for file in reversed(self._files):
             file.publish()
-            if file.begin_offset < offset and file.cut(offset, self._disk):
+            if file.begin_offset < offset and file.cut(offset):
                 break
             gone.append(file)
         self._remove_durably(gone)

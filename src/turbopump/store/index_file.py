@@ -12,7 +12,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 
-from turbopump.runtime.disk import Disk, MappedFile
+from turbopump.runtime.disk import MappedFile
 
 HEADER = struct.Struct(">qqqqii")  # begin time, end time, begin offset, end offset, used slots, next item
 SLOT = struct.Struct(">i")
@@ -21,6 +21,7 @@ ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previou
 RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
 _MAX_SECONDS = 2**31 - 1
 _CHUNK = ITEM.size * 50_000
+_ZEROS = bytes(_CHUNK)
 
 
 def file_size(slots: int, items: int) -> int:
@@ -173,18 +174,18 @@ class IndexFile:
                 self._failure = failure
                 raise
 
-    def cut(self, offset: int, disk: Disk) -> bool:
+    def cut(self, offset: int) -> bool:
         """Keeps the items before `offset`, with slots made from them alone; False when there are none."""
         if not self.is_ours:
             return self.end_offset < offset
         if self.count > 1 and self.end_offset < offset and max(self._slots_on_disk()) < self.count:
-            self._clear_items_from(self.count, disk)  # header and slots are of one time
+            self._clear_items_from(self.count)  # header and slots are of one time
             return True
         slots = _empty(self.slot_count)
         kept = self._link_again(slots, offset)
         if kept == 1:
             return False
-        self._clear_items_from(kept, disk)
+        self._clear_items_from(kept)
         _, self.end_offset, seconds, _ = self.item(kept - 1)
         self.end_timestamp = self.begin_timestamp + (seconds * 1000 if kept > 2 else 0)
         self.count, self.used, self._slots = kept, len(slots) - slots.count(0), slots
@@ -213,16 +214,13 @@ class IndexFile:
         for at in range(start, stop, _CHUNK):
             yield from ITEM.iter_unpack(bytes(self._buffer[at : min(at + _CHUNK, stop)]))
 
-    def _clear_items_from(self, number: int, disk: Disk) -> None:
-        """Left-overs must not pass for items after the next crash; cutting the file also frees the blocks."""
-        self._mapped.close()
-        plain = disk.open_plain(self.path)
-        plain.truncate(self._items_at + number * ITEM.size)
-        plain.truncate(self._mapped.size)
-        plain.close()
-        self._mapped = disk.open_mapped(self.path)
-        self._buffer = self._mapped.buffer
-        self._reserved = 1
+    def _clear_items_from(self, number: int) -> None:
+        """Left-overs must not pass for items after the next crash."""
+        for at in range(self._items_at + number * ITEM.size, self._mapped.size, _CHUNK):
+            end = min(at + _CHUNK, self._mapped.size)
+            if self._buffer[at:end] != _ZEROS[: end - at]:
+                self._buffer[at:end] = _ZEROS[: end - at]
+                self._dirty = True
 
     def _publish_all(self) -> None:
         self._published_count = 1 - self.slot_count  # more new items than slots: copy them all

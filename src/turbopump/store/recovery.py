@@ -127,7 +127,9 @@ class Recovery:
             return Plan(start, note.complete, keys_from, cut_queues=self._crashed, cut_log=touched)
         if self._crashed:
             start = self._file_by_checkpoint()
-            if self._index is not None:
+            if self._index is not None and note is not None:
+                self._index.truncate(note.complete)  # this much of the note holds in any case
+            elif self._index is not None:
                 self._index.remove_newer(self._checkpoint.index_timestamp)
         else:
             start = self._file_by_queues()
