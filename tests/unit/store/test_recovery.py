@@ -434,7 +434,7 @@ def test_a_topic_that_can_be_no_directory_does_not_keep_the_store_from_opening(n
 
 
 def test_the_record_at_the_largest_queue_offset_is_not_passed_over():
-    """Apache 5.5 dispatches only what lies behind the largest offset in any queue: that record itself is lost."""
+    """Apache 5.5 dispatches only what lies behind the largest offset in any queue: that record is lost."""
     disk = new_disk()
     store = open_store(disk)
     fill(store, 25)
