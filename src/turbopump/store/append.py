@@ -10,13 +10,13 @@ anything is refused.
 """
 
 import struct
-import zlib
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
+from turbopump.protocol.checksum import crc32
 from turbopump.protocol.errors import MessageIllegal
 from turbopump.protocol.record import HEADS, I16, MAGIC_V1, PACK_HEAD
 from turbopump.protocol.sysflag import (
@@ -131,7 +131,7 @@ class Appender:
         log = self._log
         base, position, buffer, store_host = log.base, log.position, log.buffer, self.store_host
         usual_host = IPV4_HOST if len(store_host) == IPV4_HOST else -1
-        join, crc32, pack_head, pack_short, pack_entry = b"".join, zlib.crc32, PACK_HEAD, I16.pack, ENTRY.pack
+        join, pack_head, pack_short, pack_entry = b"".join, PACK_HEAD, I16.pack, ENTRY.pack
         immediate, dirty, add_keys, defer = (
             self._immediate,
             self._dirty,
@@ -208,7 +208,7 @@ class Appender:
         log.buffer[log.position : end] = b"".join(
             (
                 HEADS[hosts].pack(
-                    size, queue.magic, zlib.crc32(draft.body) & 0x7FFFFFFF, queue.queue_id, draft.flag,
+                    size, queue.magic, crc32(draft.body) & 0x7FFFFFFF, queue.queue_id, draft.flag,
                     queue_offset, physical, sys_flag, draft.born_timestamp, draft.born_host, now, store_host,
                     draft.reconsume_times, draft.prepared_transaction_offset, len(draft.body),
                 ),

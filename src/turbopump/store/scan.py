@@ -7,9 +7,9 @@ to the same verdicts.
 """
 
 import struct
-import zlib
 from collections.abc import Callable
 
+from turbopump.protocol.checksum import crc32
 from turbopump.protocol.record import (
     HEAD_V4,
     I16,
@@ -38,7 +38,7 @@ def scan(
     """Calls `each` for the records from `position` on. Returns the position behind the last, and what came
     there: BLANK or NO_RECORD. `start`: log offset of the buffer's first byte.
     """
-    unpack_head, unpack_short, crc32 = HEAD_V4.unpack_from, I16.unpack_from, zlib.crc32
+    unpack_head, unpack_short = HEAD_V4.unpack_from, I16.unpack_from
     while position + SMALLEST <= limit:
         (
             size, magic, crc, queue_id, _, queue_offset, physical, sys_flag,
