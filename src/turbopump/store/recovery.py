@@ -155,6 +155,8 @@ class Recovery:
         limit = min(checkpoint.log_timestamp, checkpoint.queue_timestamp) - CLOCK_MARGIN_MS
 
         def is_early_enough(start: int) -> bool:
+            if checkpoint.note is not None:  # an offset, where there is one: clocks may have been set back
+                return start <= checkpoint.note.complete
             if checkpoint.queue_offset > 0:
                 return start <= checkpoint.queue_offset
             return self._timestamp(start) <= limit
@@ -274,9 +276,8 @@ class Recovery:
         sync. Nothing of what was read may vanish later.
         """
         note = self._checkpoint.note
-        known = note is not None and self._log.min_offset <= note.complete <= end
-        begin = note.complete if note is not None and known else plan.start
-        self._log.settle(begin, end, write_again=known)
+        begin = plan.start if note is None else max(note.complete, self._log.min_offset)
+        self._log.settle(begin, end, write_again=note is not None)
 
     def _forget_everything(self) -> None:
         self._queues.clear()
