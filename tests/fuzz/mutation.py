@@ -84,7 +84,8 @@ def _splice(data: bytearray, chance: random.Random, pool: Sequence[bytes], words
 def _word(data: bytearray, chance: random.Random, pool: Sequence[bytes], words: Sequence[bytes]) -> None:
     if words:
         at = _at(data, chance)
-        data[at : at + chance.choice((0, 0, 1, 4))] = chance.choice(words) * chance.choice((1, 1, 1, 1, 3, 3, 40, 3000))
+        times = chance.choice((1, 1, 1, 1, 3, 3, 40, 3000))
+        data[at : at + chance.choice((0, 0, 1, 4))] = chance.choice(words) * times
 
 
 def _noise(data: bytearray, chance: random.Random, pool: Sequence[bytes], words: Sequence[bytes]) -> None:
