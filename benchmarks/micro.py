@@ -18,17 +18,19 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from turbopump.broker.receipt import Receipts
-from turbopump.broker.send import SendRules, _added_properties
-from turbopump.broker.send_many import SendMany
+from turbopump.broker.config import BrokerConfig, Listening, NameServers
+from turbopump.broker.server import Broker
 from turbopump.protocol import command, frame, ids, properties, record
+from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.hashing import index_hash
 from turbopump.protocol.headers.send import SEND_V2_DECODER
+from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
+from turbopump.runtime.network import ProtocolFactory
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import Draft, Store
 
@@ -36,13 +38,15 @@ from .generator import CACHE
 
 BATCH = 64  # frames of a read event, as with 64 requests in flight
 PULL = 32
+TOPIC = "micro"
 BODY = b"a" * 1024
 HOST = ids.pack_host("127.0.0.1", 10911)
 ROUND_NS = 4_000_000
+EVENTS = 256  # different read events: more keys than anyone remembers
 PROPERTIES = "UNIQ_KEY\x017F0000012B674E0E2F2A%012X\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 KEYED = "KEYS\x01order_%012X\x02" + PROPERTIES
-HEADER = (
-    '{"code":310,"extFields":{"a":"BENCH","b":"bench","c":"TBW102","d":"4","e":"%d","f":"0","g":"1700000000000",'
+SEND = (
+    '{"code":310,"extFields":{"a":"BENCH","b":"micro","c":"TBW102","d":"4","e":"%d","f":"0","g":"1700000000000",'
     '"h":"0","i":"%s","j":"0","k":"false","m":"false","n":"broker-a"},"flag":0,"language":"JAVA","opaque":%d,'
     '"serializeTypeCurrentRPC":"JSON","version":513}'
 )
@@ -69,10 +73,9 @@ async def measure(names: list[str], rounds: int) -> None:
     home = CACHE / "micro"
     shutil.rmtree(home, ignore_errors=True)
     try:
-        async with opened(home) as store:
-            steps = [
-                step for step in all_steps(store) if not names or any(name in step.name for name in names)
-            ]
+        async with store_in(home / "store") as store, broker_in(home / "broker") as connect:
+            steps = [*protocol_steps(), *store_steps(store), *event_steps(connect)]
+            steps = [step for step in steps if not names or any(name in step.name for name in names)]
             costs: dict[str, list[float]] = {step.name: [] for step in steps}
             for _ in range(rounds):
                 for step in steps:
@@ -80,9 +83,9 @@ async def measure(names: list[str], rounds: int) -> None:
                     await asyncio.sleep(0)  # the store's own work
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    print(f"{'step':36} {'median ns':>10} {'least ns':>10}")
+    print(f"{'step':44} {'median ns':>10} {'least ns':>10}")
     for name, found in costs.items():
-        print(f"{name:36} {statistics.median(found):10,.0f} {min(found):10,.0f}")
+        print(f"{name:44} {statistics.median(found):10,.0f} {min(found):10,.0f}")
 
 
 def cost_ns(step: Step) -> float:
@@ -94,116 +97,190 @@ def cost_ns(step: Step) -> float:
     return spent / (calls * step.per)
 
 
+# Protocol
+
+
+def protocol_steps() -> Iterator[Step]:
+    frames, text = sends(BATCH, PROPERTIES), PROPERTIES % 1
+    event = packed(frames)
+    yield Step("frame.cut", BATCH, lambda: frame.cut(event, []))
+    yield Step("command.decode", 1, lambda: command.decode(frames[0]))
+    yield Step("header of a send, typed", 1, lambda: SEND_V2_DECODER.decode(frames[0][1]))
+    yield Step("properties.parse", 1, lambda: properties.parse(text))
+    yield Step("record.crc31 of 1 KiB", 1, lambda: record.crc31(BODY))
+    request = command.decode(frames[0])
+    answer = command.reply(request, 0, None, {"queueId": "1"})
+    yield Step("command.encode of an answer", 1, lambda: command.encode(answer))
+
+
+# Store
+
+
 @asynccontextmanager
-async def opened(home: Path) -> AsyncIterator[Store]:
-    config = StoreConfig(root_dir=str(home))
-    store = Store.open(config, SystemDisk(), SystemClock(), SystemWorkers())
+async def store_in(home: Path) -> AsyncIterator[Store]:
+    workers = SystemWorkers()
+    store = Store.open(StoreConfig(root_dir=str(home)), SystemDisk(), SystemClock(), workers)
     store.store_host = HOST
     await store.start()
     try:
         yield store
     finally:
         await store.close()
-
-
-def all_steps(store: Store) -> Iterator[Step]:
-    yield from protocol_steps()
-    yield from store_steps(store)
-    yield from send_steps(store)
-
-
-def protocol_steps() -> Iterator[Step]:
-    plain, text = requests(PROPERTIES), PROPERTIES % 1
-    event = b"".join(frame.pack(*one) for one in plain)
-    yield Step("frame.cut", BATCH, lambda: frame.cut(event, []))
-    yield Step("command.decode", 1, lambda: command.decode(plain[0]))
-    yield Step("header of a send, typed", 1, lambda: SEND_V2_DECODER.decode(plain[0][1]))
-    yield Step("properties.parse", 1, lambda: properties.parse(text))
-    yield Step("record.crc31 of 1 KiB", 1, lambda: record.crc31(BODY))
-    request = command.decode(plain[0])
-    yield Step(
-        "command.reply + encode", 1, lambda: command.encode(command.reply(request, 0, None, {"queueId": "1"}))
-    )
+        workers.close()
 
 
 def store_steps(store: Store) -> Iterator[Step]:
-    queues = [store.queue("micro", number) for number in range(4)]
+    queues = [store.queue(TOPIC, number) for number in range(4)]
+    stored = (PROPERTIES % 1).encode()
     serial = count()
 
-    def drafts() -> list[Draft]:
-        return [draft(queues[number % 4], number) for number in range(BATCH)]
-
-    def draft(queue: Any, number: int) -> Draft:
-        unique = f"7F0000012B674E0E2F2A{next(serial):012X}"
-        stored = (PROPERTIES % number).encode()
-        return Draft(queue, BODY, stored, 0, 0, 1_700_000_000_000, HOST, 2598919, unique, "", 0)
-
-    yield Step("making a Draft", BATCH, drafts)
-    yield Step("making a Draft + store.append", BATCH, lambda: store.append(drafts()))
-    for _ in range(32):
-        store.append(drafts())
-    offsets = count(0, PULL)
-    yield Step(
-        f"store.get of {PULL}, a message",
-        PULL,
-        lambda: store.get(queues[0], next(offsets) % 448, PULL, 262_144, None).body,
-    )
-    if (index := store.index) is not None:
-        entries = count(1)
-
-        def put_many() -> None:
-            first = next(entries) * BATCH
-            index.put_many(
-                (first + n, 1_700_000_000_000, index_hash(f"micro#{first + n}")) for n in range(BATCH)
-            )
-
-        yield Step("index_hash + index.put_many", BATCH, put_many)
-
-
-def send_steps(store: Store) -> Iterator[Step]:
-    """The whole of a send but the socket: frames of a read event in, answers out."""
-    rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4_194_304)
-    sending = SimpleNamespace(added=_added_properties(rules), append=store.append)
-    topic = SimpleNamespace(read_queues=4, write_queues=4, perm=6, filter_type="SINGLE_TAG", order=False)
-    topics = SimpleNamespace(find=lambda name: topic)
-    receipts = Receipts(HOST, "DefaultRegion", True)
-    answered: list[bytes] = []
-    connection = cast(Any, SimpleNamespace(peer_host=HOST, saturated=False, write=answered.append))
-
-    def refuse(_connection: object, one: Frame) -> None:
-        raise AssertionError(f"not a plain send: {one[1]!r}")
-
-    def serve(kind: str) -> Callable[[], None]:
-        sends = SendMany(
-            store,
-            cast(Any, topics),
-            cast(Any, sending),
-            receipts,
-            cast(Any, SimpleNamespace(one=refuse)),
-            4_194_304,
+    def draft() -> Draft:
+        number = next(serial)
+        unique_key = f"7F0000012B674E0E2F2A{number:012X}"
+        return Draft(
+            queues[number % 4], BODY, stored, 0, 0, 1_700_000_000_000, HOST, 2598919, unique_key, "", 0
         )
-        serial = count()
-        events = [requests(kind, next(serial) * BATCH) for _ in range(256)]  # more keys than anyone remembers
+
+    def append() -> None:
+        store.append([draft() for _ in range(BATCH)])
+
+    yield Step("Draft", 1, draft)
+    yield Step("Draft + store.append", BATCH, append)
+    for _ in range(32):
+        append()
+    turn = count()
+
+    def get() -> object:
+        return store.get(queues[0], next(turn) % 14 * PULL, PULL, 262_144, None).body
+
+    yield Step(f"store.get of {PULL}, each message", PULL, get)
+    index, first = store.index, count(1)
+    assert index is not None
+
+    def put_many() -> None:
+        start = next(first) * BATCH
+        keys = range(start, start + BATCH)
+        index.put_many((key, 1_700_000_000_000, index_hash(f"micro#{key}")) for key in keys)
+
+    yield Step("index_hash + index.put_many", BATCH, put_many)
+
+
+# The whole broker but the socket: the bytes of a read event in, the bytes of its answers out
+
+
+class Indoors:
+    """A network of one machine's memory: remembers who listens, connects nobody."""
+
+    def __init__(self) -> None:
+        self.factories: list[ProtocolFactory] = []
+
+    async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Any:
+        self.factories.append(factory)
+        return SimpleNamespace(port=port, close=lambda: None)
+
+    async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
+        raise OSError("nobody is there")
+
+    async def resolve(self, host: str) -> str:
+        return host
+
+
+class Wire(asyncio.Transport):
+    """A transport whose peer reads everything at once."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 10_911)})
+        self.last = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.last = bytes(data)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+Connect = Callable[[], tuple[asyncio.Protocol, Wire]]
+
+
+@asynccontextmanager
+async def broker_in(home: Path) -> AsyncIterator[Connect]:
+    network, workers = Indoors(), SystemWorkers()
+    config = BrokerConfig(
+        listening=Listening(bind_address="127.0.0.1", advertised_address="127.0.0.1"),
+        name_servers=NameServers(),
+        store=StoreConfig(root_dir=str(home)),
+    )
+    broker = Broker(config, network, SystemClock(), SystemDisk(), workers, Chance())
+    await broker.start()
+
+    connected: list[asyncio.Protocol] = []
+
+    def connect() -> tuple[asyncio.Protocol, Wire]:
+        protocol, wire = network.factories[0](), Wire()
+        protocol.connection_made(wire)
+        connected.append(protocol)
+        return protocol, wire
+
+    try:
+        yield connect
+    finally:
+        for protocol in connected:
+            protocol.connection_lost(None)
+        await broker.stop()
+        workers.close()
+
+
+def event_steps(connect: Connect) -> Iterator[Step]:
+    def step(name: str, per: int, events: list[bytes]) -> Step:
+        protocol, wire = connect()
         turn = count()
 
         def run() -> None:
-            sends.serve(connection, events[next(turn) % len(events)])
-            answered.clear()
+            protocol.data_received(events[next(turn) % len(events)])
 
-        return run
+        run()
+        assert b'"code":0' in wire.last, wire.last
+        return Step(name, per, run)
 
-    yield Step("send_many.serve", BATCH, serve(PROPERTIES))
-    yield Step("send_many.serve, keyed messages", BATCH, serve(KEYED))
+    connect()[0].data_received(packed(sends(1, PROPERTIES)))  # creates the topic
+    for name, text in (("plain", PROPERTIES), ("keyed", KEYED)):
+        for batch in (BATCH, 1):
+            events = [packed(sends(batch, text, number * batch)) for number in range(EVENTS)]
+            yield step(f"read event of {batch} {name} sends, each", batch, events)
+    connect()[0].data_received(packed(sends(BATCH * 16, PROPERTIES)))
+    yield step(
+        f"read event of a pull of {PULL}, each message", PULL, [pull(offset) for offset in range(0, 128, 8)]
+    )
 
 
-def requests(properties_text: str, first: int = 0) -> list[Frame]:
+def sends(number: int, properties_text: str, first: int = 0) -> list[Frame]:
     """Frames of plain sends, as `cut` gives them."""
     out: list[Frame] = []
-    for number in range(first, first + BATCH):
-        numbers = (number,) * properties_text.count("%")
-        text = (properties_text % numbers).replace("\x01", "\\u0001").replace("\x02", "\\u0002")
-        out.append((frame.JSON, (HEADER % (number % 4, text, number)).encode(), BODY))
+    for serial in range(first, first + number):
+        text = properties_text % ((serial,) * properties_text.count("%"))
+        text = text.replace("\x01", "\\u0001").replace("\x02", "\\u0002")
+        out.append((frame.JSON, (SEND % (serial % 4, text, serial)).encode(), BODY))
     return out
+
+
+def pull(offset: int) -> bytes:
+    fields = {"consumerGroup": "BENCH", "topic": TOPIC, "queueId": "0", "queueOffset": str(offset)}
+    fields |= {"maxMsgNums": str(PULL), "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "15000"}
+    fields |= {"subscription": "*", "subVersion": "0", "expressionType": "TAG"}
+    return command.encode(command.Command(RequestCode.PULL_MESSAGE, 7, language="JAVA", ext=fields))
+
+
+def packed(frames: list[Frame]) -> bytes:
+    return b"".join(frame.pack(*one) for one in frames)
 
 
 if __name__ == "__main__":
