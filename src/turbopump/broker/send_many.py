@@ -110,7 +110,7 @@ class SendMany:
             return None
         try:
             head = decoder.decode(header)
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):
             return None
         fields = head.extFields
         flag = head.flag

@@ -1,5 +1,6 @@
 """The many-at-once path gives the bytes of the general one: the same answers, the same log."""
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
+from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import JSON, Frame
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
@@ -149,6 +151,25 @@ def test_both_paths_answer_and_store_the_same_bytes(
         assert fast.log() == general.log()
 
     run_virtual(compare())
+
+
+def test_a_header_that_cannot_be_read_does_not_take_its_neighbours_along() -> None:
+    """One broken frame closes the connection, but the sends before it are stored and answered."""
+    good = frame(310, letters("T"), b"kept", 1)
+    broken = [
+        (JSON, good[1].replace(b'"PG"', b'"\xff\xfe"').replace(b'"T"', b'"\xff"'), b"x"),
+        (JSON, b'{"code":310,"extFields":' + b"[" * 100_000, b"x"),
+    ]
+
+    async def check() -> None:
+        for bad in broken:
+            bench = Bench()
+            with contextlib.suppress(BrokenFrame):
+                bench.many.serve(bench.connection, [good, bad])
+            assert bench.connection.written.count(b'"code":0') == 1
+            assert b"kept" in bench.log()
+
+    run_virtual(check())
 
 
 def test_a_plain_send_takes_the_short_path() -> None:
