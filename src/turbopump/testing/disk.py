@@ -106,10 +106,7 @@ class SimulatedDisk:
 
     def remove_tree(self, path: str) -> None:
         self.operation()
-        for inner in [name for name in self._names.nodes if name.startswith(path + "/")]:
-            self.operation()
-            self._names.change(inner, {inner: None})
-        self._names.remove_dirs(path)
+        self._names.remove_tree(path)
 
     def rename(self, old: str, new: str) -> None:
         self.operation()

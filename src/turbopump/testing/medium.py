@@ -154,19 +154,30 @@ class Names:
             self.directories.add(path)
             path = parent_of(path)
 
-    def remove_dirs(self, path: str) -> None:
+    def remove_tree(self, path: str) -> None:
+        """One change of the directory that holds it; what was under way inside is forgotten."""
+        inside = [name for name in self.nodes if _is_inside(name, path)]
+        for parent in [name for name in self._pending if _is_inside(name, path)]:
+            del self._pending[parent]
+        gone: dict[str, Node | None] = dict.fromkeys([*inside, *self._durable_inside(path)])
+        _apply(self.nodes, gone)
         self.directories = {name for name in self.directories if not _is_inside(name, path)}
+        self._pending.setdefault(parent_of(path), []).append(gone)
+
+    def _durable_inside(self, path: str) -> list[str]:
+        return [name for name in self._durable if _is_inside(name, path)]
 
     def sync(self, path: str) -> None:
         """Also makes the directory itself durable, as journaling file systems do."""
         path = path.rstrip("/")
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        for changes in self._pending.values():
+        for parent, changes in self._pending.items():
             here = [n for n, names in enumerate(changes, 1) if path in map(parent_of, names)]
-            for names in changes[: max(here, default=0)]:
+            done = len(changes) if parent == path else max(here, default=0)
+            for names in changes[:done]:
                 _apply(self._durable, names)
-            del changes[: max(here, default=0)]
+            del changes[:done]
         removed = self._durable_directories - self.directories
         self._durable_directories -= {name for name in removed if parent_of(name) == path}
         while path not in self._durable_directories:
