@@ -24,6 +24,14 @@ class Findings:
     def note(self, kind: str, text: str, count: int = 1) -> None:
         self._add(self.notes, kind, text, count)
 
+    def take(self, others: "Findings") -> None:
+        room = {kind: SAMPLES - self.counts[kind] for kind in others.counts}
+        for problem in others.problems:
+            if room[problem.kind] > 0:
+                room[problem.kind] -= 1
+                self.problems.append(problem)
+        self.counts += others.counts
+
     def _add(self, where: list[Finding], kind: str, text: str, count: int) -> None:
         if self.counts[kind] < SAMPLES:
             where.append(Finding(kind, text))

@@ -19,6 +19,7 @@ class QueueCheck:
         self._directory = directory
         self._disk = disk
         self._findings = findings
+        self._found = Findings()  # of the present life of the queue
         files = [
             entry
             for entry in disk.entries(directory)
@@ -52,10 +53,11 @@ class QueueCheck:
         entry: tuple[int, int, int] = ENTRY.unpack(found)
         if entry[:2] != (physical, size) or not self._is_tag(entry[2], tags_code):
             wanted = (physical, size, tags_code)
-            self._findings.blame("wrong entry", f"{self.name}[{queue_offset}] is {entry}, not {wanted}")
+            self._found.blame("wrong entry", f"{self.name}[{queue_offset}] is {entry}, not {wanted}")
 
     def finish(self, log_begin: int, log_end: int, is_clean: bool, is_deleted: bool) -> None:
         """All records were seen."""
+        self._findings.take(self._found)
         if self._missing_from is not None and self.next is not None:
             count = self.next - self._missing_from
             text = f"{self.name} lacks its last {count} entries, from {self._missing_from} on"
@@ -78,17 +80,18 @@ class QueueCheck:
             self._first = queue_offset
         elif queue_offset == 0 and self.next > 0:  # deleted and made again: entries of the old one are gone
             self._first, self._missing_from = 0, None
+            self._found = Findings()
             self._findings.note("queue began anew", f"{self.name} at log offset {physical}")
         elif queue_offset != self.next:
             what = "offset given twice" if queue_offset < self.next else "offsets skipped"
             text = f"{self.name}: the record at {physical} has {queue_offset}, {self.next} was next"
-            self._findings.blame(what, text)
+            self._found.blame(what, text)
 
     def _end_gap(self, queue_offset: int) -> None:
         if self._missing_from is not None:
             count = queue_offset - self._missing_from
             text = f"{self.name} lacks {count} entries from {self._missing_from} on"
-            self._findings.blame("missing entry", text, count)
+            self._found.blame("missing entry", text, count)
             self._missing_from = None
 
     def _is_tag(self, stored: int, wanted: int | None) -> bool:
