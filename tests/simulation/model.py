@@ -20,6 +20,7 @@ class Sent:
     sys_flag: int
     delay_ms: int = -1
     on_disk: bool = False  # the store said so
+    is_deleted: bool = False  # its topic was deleted: the record is there, no queue has it
 
     @property
     def end(self) -> int:
@@ -66,9 +67,15 @@ class Model:
     synced: int = 0  # the store said that everything below is on the medium
     deleted_below: int = 0  # files before this were deleted; a crash may bring some of them back
     disk_failures: int = 0
+    deleted_topics: set[str] = field(default_factory=set)
 
     def end(self) -> int:
         return self.sent[-1].end if self.sent else 0
+
+    def forget_queues(self, topic: str) -> None:
+        self.deleted_topics.add(topic)
+        for sent in self.sent:
+            sent.is_deleted = sent.is_deleted or sent.topic == topic
 
     def forget_from(self, offset: int) -> None:
         while self.sent and self.sent[-1].offset >= offset:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from tests.simulation.checks import check_files, check_recovered
+from tests.simulation.checks import check_files, check_readable, check_recovered
 from tests.simulation.model import Model, Sent
 
 from turbopump.protocol import properties as props
@@ -65,7 +65,7 @@ class World:
         self.disk.cut_power_after(None)
         store = await self._open(least_end, why)
         await store.close()
-        check_files(self.disk, self.config)
+        check_files(self.disk, self.config, self.model, failures=0)
         assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
 
     async def _open(self, least_end: int, why: str) -> Store:
@@ -120,6 +120,8 @@ class World:
             self.fill_disk: 1,
             self.delete_files: 2,
             self.query: 1,
+            self.read: 3,
+            self.delete_topic: 1,
         }
         weights = usual | {what: often for what, often in unusual.items() if self.chance.random() < 0.4}
         return list(weights), list(weights.values())
@@ -150,7 +152,7 @@ class World:
             return await self._power_fails(store)
         self.disk.cut_power_after(None)
         log.info("closed at %d", end)
-        check_files(self.disk, self.config, failures=failures)
+        check_files(self.disk, self.config, self.model, failures)
         if self.chance.random() < 0.5:
             self.disk = self.disk.crash(self._any_survival())
         self.waiting.clear()
@@ -247,6 +249,18 @@ class World:
             sent = self.chance.choice(self.model.sent)
             for key in sent.keys[:1]:
                 store.query(sent.topic, key, 0, 1 << 62, 32)
+
+    async def read(self, store: Store) -> None:
+        queue = store.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2))
+        offset = self.chance.randint(0, queue.max_offset)
+        check_readable(store, self.model, queue, offset)
+
+    async def delete_topic(self, store: Store) -> None:
+        topic = self.chance.choice(TOPICS)
+        self.model.forget_queues(topic)  # when it crashes in the middle, some may come back
+        with contextlib.suppress(OSError):
+            store.delete_topic(topic)
+            log.info("deleted topic %s", topic)
 
     # --- chance ---
 
