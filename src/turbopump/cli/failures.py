@@ -32,7 +32,7 @@ def explain(error: BaseException) -> Failure | None:
         case BaseExceptionGroup():  # of tasks that ran side by side, the first that failed tells the story
             return explain(error.exceptions[0])
         case Refused():
-            return Failure(f"refused: {error}")
+            return Failure(f"refused: {str(error).splitlines()[0]}")  # Apache adds a line of advice
         case AlreadyLocked():
             return Failure(f"the store is in use by another process ({error.strerror})")
         case OSError(errno=errno.EADDRINUSE | errno.EADDRNOTAVAIL | errno.EACCES) if error.filename is None:

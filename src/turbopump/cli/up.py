@@ -55,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
     )
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        for warning in loaded.warnings:
-            log.warning(warning)
         port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data))
         address = f"{serving.reachable(host)}:{port}"
         broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
+        for warning in (*loaded.warnings, *(broker.warnings if options.host else ())):
+            log.warning(warning)  # that 127.0.0.1 is for this machine alone is no news to who chose nothing
         http_port = await serving.start_pages(stack, pages(broker), host, options.http_port)
         health = f"http://{serving.reachable(host)}:{http_port}/health" if http_port > 0 else ""
         print(welcome(broker, address, data, health), flush=True)

@@ -38,6 +38,8 @@ class Following:
     notice: Callable[[str], None] = field(default=lambda text: None)
     """Told what a person who waits would like to know."""
 
+    _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence has been told
+
     async def run(self, start: StartOf, take: Take) -> None:
         queues, is_new = await self._queues()
         begins = {queue: 0 if is_new else await start(queue) for queue in queues}
@@ -104,11 +106,16 @@ class Following:
         expression = " || ".join(sorted(self.tags)) or "*"
         while True:
             try:
-                return await self.puller.pull(queue, offset, expression, hold_s=hold_s)
-            except (OSError, SystemBusy) as error:
-                self.notice(f"broker {queue.broker} did not answer, trying again: {error}")
+                result = await self.puller.pull(queue, offset, expression, hold_s=hold_s)
+            except (OSError, SystemBusy, TopicNotFound) as error:  # a restart may show as any of them
+                if queue.broker not in self._away:
+                    self.notice(f"broker {queue.broker} does not answer, trying again: {error}")
+                    self._away.add(queue.broker)
                 self.routes.doubt(queue.topic)
                 await self.clock.sleep(RETRY_S)
+            else:
+                self._away.discard(queue.broker)
+                return result
 
     def _wanted(self, record: Record) -> bool:
         """The broker compares hashes of tags; only the text is sure."""

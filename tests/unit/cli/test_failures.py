@@ -40,8 +40,8 @@ def test_a_store_that_is_not_understood_says_why() -> None:
 
 
 def test_of_failures_side_by_side_the_first_is_told() -> None:
-    group = ExceptionGroup("tasks", [TopicNotFound("no topic t"), KeyError("x")])
-    assert "no topic t" in str(explain(group))
+    group = ExceptionGroup("tasks", [TopicNotFound("no topic t\nSee the FAQ"), KeyError("x")])
+    assert str(explain(group)) == "refused: TOPIC_NOT_EXIST (17): no topic t"
 
 
 def test_a_fault_of_ours_is_not_dressed_up() -> None:
