@@ -72,7 +72,7 @@ fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FU
 bench: $(VENV)/.dev  ## the figures of docs/performance.md
 	@$(PY) -m benchmarks $(ARGS)
 
-test-long: $(VENV)/.dev  ## full live matrix, long kill, fuzz and soak runs, every supported Python: hours
+test-long: $(VENV)/.dev  ## full live matrix, long simulation, kill and fuzz runs, every supported Python: hours
 	@.ci/long
 
 # --- documentation and packages --------------------------------------------------------------------------------
