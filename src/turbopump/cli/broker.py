@@ -52,7 +52,8 @@ def run(options: argparse.Namespace) -> int:
         )
         for warning in (*loaded.warnings, *broker.warnings):
             log.warning(warning)
-        print(ready_line(broker), flush=True)
+        print(ready_line(broker))
+        print(f"Acknowledged means: {broker.acknowledgement}", flush=True)
 
     return serve(start)
 

@@ -5,11 +5,9 @@ import contextlib
 import os
 from dataclasses import replace
 
-from turbopump.cli import logs
+from turbopump.cli import logs, serving
 from turbopump.cli.conf import ConfFile
 from turbopump.cli.process import serve
-from turbopump.cli.serving import add_argument as add_http_argument
-from turbopump.cli.serving import prove
 from turbopump.namesrv.config import NamesrvConfig, configure, properties
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
@@ -26,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "--namesrvAddr", metavar="ADDR", help="accepted, as by Apache's, without effect"
     )
-    add_http_argument(parser)
+    serving.add_argument(parser)
     logs.add_argument(parser)
 
 
@@ -59,7 +57,7 @@ async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig)
     server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk())
     port = await server.start()
     stack.push_async_callback(server.stop)
-    await prove(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
+    await serving.prove(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
     return port
 
 

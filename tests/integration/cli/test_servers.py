@@ -32,6 +32,7 @@ def test_the_two_servers_start_with_apaches_words_and_find_each_other(home: Home
         r"^The broker\[broker-x, 127\.0\.0\.1:\d+\] boot success\. serializeType=JSON and (.*)$"
     )
     assert ready[1] == f"name server is {address}"
+    broker.wait_for("^Acknowledged means: .*flushDiskType=SYNC_FLUSH")
     home.environment["NAMESRV_ADDR"] = address
     assert home.run("turbopump", "health").returncode == 0
     assert home.run("turbopump", "send", "t", "x").returncode == 0
