@@ -135,6 +135,7 @@ class _NameServer:
     async def leave(self) -> None:
         if not self._knows_us:
             return
+        self._watched = None  # from here on its end is no news
         identity = self._endpoint.identity
         header = UnregisterBrokerRequest(
             brokerName=identity.broker_name,

@@ -39,6 +39,7 @@ PLAIN_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE)
 ONEWAY = 2
 RESPONSE = 1
 MAX_SHAPES = 8192
+MAX_SHAPE_LENGTH = 512  # a longer one is read each time: what is remembered has a bound of a few MiB
 UNIQUE_KEY = "UNIQ_KEY\x01"
 KEYS = "KEYS\x01"
 
@@ -189,7 +190,8 @@ class SendMany:
             shape = (java_hash(tag) if tag else 0, bool(keys), pairs.get(properties.WAIT) != "false")
         if len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
-        self._shapes[rest] = shape
+        if len(rest) <= MAX_SHAPE_LENGTH:
+            self._shapes[rest] = shape
         return shape
 
     def _write(self, connection: Connection, drafts: list[Draft], asked: list[Asked]) -> None:
