@@ -94,8 +94,8 @@ def test_what_fastjson_writes_is_read(data: bytes, value: Any) -> None:
         b"{0:1,}",
         b"\xff",
         b'{0:"\xff"}',
-        b"[" * 3000 + b"]" * 3000,
-        b"{0:" * 3000 + b"1" + b"}" * 3000,
+        b"[" * 200_000 + b"]" * 200_000,
+        b"{0:" * 200_000 + b"1" + b"}" * 200_000,
     ],
 )
 def test_garbage_is_broken(data: bytes) -> None:
