@@ -157,7 +157,7 @@ def measure(plan: Plan, running: dict[str, Running]) -> Samples:
                 samples[cell.name][kind].append(sample)
                 say(
                     f"round {turn + 1}  {cell.name:22} {kind:6} {sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us"
-                    f"  errors {sample.errors}  load {sample.load_average:.1f}"
+                    f"  errors {sample.errors}  load {sample.load_average:.1f}  evictions {sample.evictions:.0f}"
                 )
     return samples
 
@@ -192,6 +192,7 @@ def median_of(runs: list[Sample]) -> dict[str, Any]:
     names = ("rate", "cpu_us", "server_cores", "p50_us", "generator_cores", "other_cores", "load_average")
     return {
         **{name: median(name) for name in names},
+        "evictions": median("evictions"),
         "cpu_us_all": [run.cpu_us for run in runs],
         "rate_all": [run.rate for run in runs],
         "errors": sum(run.errors for run in runs),

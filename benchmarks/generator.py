@@ -29,6 +29,7 @@ class Sample:
     cpu_us: float
     per_cpu_second: float
     server_cores: float
+    evictions: float  # times in 1000 messages that a thread of the server lost its core to somebody else
     p50_us: float
     generator_cores: float
     other_cores: float
@@ -72,6 +73,7 @@ def sample(raw: dict[str, Any]) -> Sample:
         cpu_us=server.get("cpu_us_per_message", 0.0),
         per_cpu_second=server.get("messages_per_cpu_second", 0.0),
         server_cores=server.get("cores", 0.0),
+        evictions=server.get("evictions_per_1000_messages", 0.0),
         p50_us=raw["latency"]["p50_us"],
         generator_cores=machine["generator_cores"],
         other_cores=machine["other_cores"],

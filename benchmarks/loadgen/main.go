@@ -63,6 +63,7 @@ type server struct {
 	CPUPerMessage float64 `json:"cpu_us_per_message"`
 	PerCPUSecond  float64 `json:"messages_per_cpu_second"`
 	Cores         float64 `json:"cores"`
+	Evictions     float64 `json:"evictions_per_1000_messages"`
 	Memory        memory  `json:"memory"`
 	MemoryBefore  memory  `json:"memory_before"`
 }
@@ -206,6 +207,7 @@ func summary(mode string, o options, t *tally, begin, end usage) *report {
 		if t.messages > 0 && cpu > 0 {
 			r.Server.CPUPerMessage = cpu * 1e6 / float64(t.messages)
 			r.Server.PerCPUSecond = float64(t.messages) / cpu
+			r.Server.Evictions = float64(end.evicted-begin.evicted) * 1000 / float64(t.messages)
 		}
 	}
 	return r

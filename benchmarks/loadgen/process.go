@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ type usage struct {
 	self    float64
 	machine float64 // busy seconds of all cores, steal included
 	steal   float64
+	evicted int64 // times a thread of the server lost its core to somebody else
 }
 
 func readUsage(pids []int) (usage, error) {
@@ -30,6 +32,7 @@ func readUsage(pids []int) (usage, error) {
 			return u, err
 		}
 		u.server += seconds
+		u.evicted += involuntarySwitches(pid)
 	}
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
@@ -50,6 +53,17 @@ func processSeconds(pid int) (float64, error) {
 	}
 	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
 	return sumTicks(fields[11:13])
+}
+
+func involuntarySwitches(pid int) int64 {
+	sum := int64(0)
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
+	for _, path := range threads {
+		if data, err := os.ReadFile(path); err == nil { // a thread may end meanwhile
+			sum += valueOf(string(data), "nonvoluntary_ctxt_switches:")
+		}
+	}
+	return sum
 }
 
 func machineSeconds() (busy, steal float64, err error) {
@@ -90,13 +104,13 @@ func readMemory(pids []int) (memory, error) {
 		if err != nil {
 			return m, err
 		}
-		m.RSSKiB += kib(string(data), "Rss:")
-		m.AnonKiB += kib(string(data), "Anonymous:")
+		m.RSSKiB += valueOf(string(data), "Rss:")
+		m.AnonKiB += valueOf(string(data), "Anonymous:")
 	}
 	return m, nil
 }
 
-func kib(text, name string) int64 {
+func valueOf(text, name string) int64 {
 	for _, line := range strings.Split(text, "\n") {
 		if fields := strings.Fields(line); len(fields) >= 2 && fields[0] == name {
 			value, _ := strconv.ParseInt(fields[1], 10, 64)
