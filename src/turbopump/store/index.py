@@ -72,7 +72,7 @@ class Index:
             self._put_in_new_room(*entry)
 
     def _put_while_room(self, remaining: Iterator[Entry]) -> Entry | None:
-        """The hot loop, 0.4 us per entry (benchmarks/index.py). Returns the entry that found no room."""
+        """The hot loop, 0.4 us per entry (benchmarks/micro.py). Returns the entry that found no room."""
         file = self._files[-1] if self._files else self._roll()
         slots, slot_count, pack = file.working_slots(), file.slot_count, ITEM.pack
         count, limit, used = file.count, file.limit, file.used

@@ -8,11 +8,12 @@ chunks. Of a store in use, or one that crashed, the last entries may not be writ
 from collections import Counter, OrderedDict
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from turbopump.protocol import dialect
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import BrokenBody
-from turbopump.protocol.hashing import index_hash, java_hash
+from turbopump.protocol.hashing import extend_hash, java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import Disk, SystemDisk
@@ -134,12 +135,12 @@ class _Verification:
         self._report.log_end = piece.end
         self._count(piece, fields)
         kind = fields.sys_flag & TRANSACTION_MASK
+        tag = props.find(fields.properties, props.TAGS)
         if kind not in (PREPARED, ROLLBACK) and not fields.sys_flag & INNER_BATCH:
-            queue.check(fields.queue_offset, piece.offset, piece.size, _tags_code(fields))
+            queue.check(fields.queue_offset, piece.offset, piece.size, _tags_code(fields, tag))
         if self._index.exists:
-            tag = props.find(fields.properties, props.TAGS) if kind != ROLLBACK else None
-            tag_hash = index_hash(f"{fields.topic}#T#{tag}") if tag else None
-            self._index.check(piece.offset, [] if kind == ROLLBACK else _key_hashes(fields), tag_hash)
+            hashes, tag_hash = ([], None) if kind == ROLLBACK else _key_hashes(fields, tag)
+            self._index.check(piece.offset, hashes, tag_hash)
         return True
 
     def _is_left_over(self, fields: Fields, queue: QueueCheck) -> bool:
@@ -202,17 +203,32 @@ class _Verification:
             return None
 
 
-def _tags_code(fields: Fields) -> int | None:
+def _tags_code(fields: Fields, tag: str | None) -> int | None:
     if fields.topic == SCHEDULE_TOPIC and props.find(fields.properties, props.DELAY):
         return None  # the time of delivery, which depends on the configured levels
-    tag = props.find(fields.properties, props.TAGS)
-    return java_hash(tag) if tag else 0
+    return _tag_hash(tag) if tag else 0
 
 
-def _key_hashes(fields: Fields) -> list[int]:
+def _key_hashes(fields: Fields, tag: str | None) -> tuple[list[int], int | None]:
+    """Of the keys that must be in the index, and of the one that may be."""
+    prefix = _prefix_hash(fields.topic)
     unique_key = props.find(fields.properties, props.UNIQUE_KEY)
     keys = props.find(fields.properties, props.KEYS)
-    found = [unique_key] if unique_key else []
+    found = [_absolute(extend_hash(prefix, unique_key))] if unique_key else []
     if keys:
-        found += [key for key in keys.split(" ") if key]
-    return [index_hash(f"{fields.topic}#{key}") for key in found]
+        found += [_absolute(extend_hash(prefix, key)) for key in keys.split(" ") if key]
+    return found, _absolute(extend_hash(prefix, f"T#{tag}")) if tag else None
+
+
+@lru_cache(maxsize=4096)
+def _prefix_hash(topic: str) -> int:
+    return java_hash(f"{topic}#")
+
+
+@lru_cache(maxsize=4096)
+def _tag_hash(tag: str) -> int:
+    return java_hash(tag)
+
+
+def _absolute(code: int) -> int:
+    return 0 if code == -(2**31) else abs(code)
