@@ -97,7 +97,8 @@ class LogFiles:
     def create_ahead(self, start: int) -> None:
         """Makes a file that `append_file` will ask for, beside the loop. Harmless when it comes too late."""
         with self._creating:
-            if start not in self._ahead and not self.has(start):
+            is_late = bool(self.starts) and start <= self.starts[-1]  # it may even have been deleted again
+            if start not in self._ahead and not is_late:
                 self._ahead[start] = self._disk.create_mapped(self.path(start), self.file_size)
 
     def is_ready(self, start: int) -> bool:
