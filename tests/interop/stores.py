@@ -15,6 +15,7 @@ from . import clients, peers
 CLIENT = "java-4.9.8"
 KILL_AFTER = 900  # acknowledged messages, of a load that would go on
 ENDLESS = 1_000_000
+COMMITTED = 17  # the consumer offset that Load leaves behind
 LOAD_TIMEOUT_S = 60.0
 
 # Small files: a load of a few megabytes rolls the commit log, the consume queues and the index.

@@ -182,7 +182,11 @@ final class Client {
 
     /** Asks until it is so, or the time is over; a call that fails is asked again. */
     static void eventually(Callable<Boolean> condition) throws Exception {
-        long deadline = System.currentTimeMillis() + SETTLE_MS;
+        eventually(condition, SETTLE_MS);
+    }
+
+    static void eventually(Callable<Boolean> condition, long millis) throws Exception {
+        long deadline = System.currentTimeMillis() + millis;
         while (System.currentTimeMillis() < deadline && !holds(condition)) {
             Thread.sleep(20);
         }

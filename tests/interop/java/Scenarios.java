@@ -67,6 +67,7 @@ public final class Scenarios {
         new Pulling(client, views).addTo(scenarios);
         new Offsets(client, views).addTo(scenarios);
         new Querying(client, views).addTo(scenarios);
+        new Pushing(client, views).addTo(scenarios);
         addLitePull(client, views, scenarios);
         return scenarios;
     }

@@ -1,0 +1,47 @@
+"""The harness itself: what counts as a difference, and what a machine without the tools is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from . import artifacts, peers, recordings
+from .compare import ABSENT, Difference, differences
+
+
+def test_a_difference_names_its_place() -> None:
+    recorded = {"send": {"one byte": {"status": "SEND_OK", "queue": 0}}}
+    seen = {"send": {"one byte": {"status": "SEND_OK", "queue": 1}}}
+    assert list(differences(recorded, seen)) == [Difference("send / one byte / queue", 0, 1)]
+
+
+def test_what_is_missing_or_too_much_is_a_difference() -> None:
+    assert list(differences({"a": 1}, {"b": 2})) == [Difference("a", 1, ABSENT), Difference("b", ABSENT, 2)]
+    assert list(differences({"a": [1]}, {"a": [1, 2]})) == [Difference("a", [1], [1, 2])]
+
+
+def test_the_text_of_a_java_exception_is_no_promise() -> None:
+    assert list(differences({"remark": "<exception>"}, {"remark": "a field is missing"})) == []
+    assert list(differences({"code": 1, "remark": "<exception>"}, {"code": 2, "remark": ""})) == [
+        Difference("code", 1, 2)
+    ]
+
+
+def test_a_recording_has_one_line_per_step_and_reads_back() -> None:
+    answers = {"send": {"one": {"status": "SEND_OK"}, "two": [1, "\u4e2d"]}, "pull": {"none": None}}
+    text = recordings.pretty(answers)
+    assert json.loads(text) == answers
+    assert '  "two": [1, "\\u4e2d"]\n' in text
+
+
+def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(artifacts.Missing, match=r"Java client 4\.5\.1: mvn not found"):
+        artifacts.tool("mvn", "Java client 4.5.1")
+
+
+def test_the_ports_of_a_place_do_not_meet(tmp_path: Path) -> None:
+    place = peers.place(tmp_path)
+    assert place.namesrv_port not in range(place.broker_port - 2, place.broker_port + 2)
