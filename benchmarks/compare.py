@@ -155,10 +155,9 @@ def measure(plan: Plan, running: dict[str, Running]) -> Samples:
                 wait_for_quiet(plan.patience_s)
                 sample = server.load(cell.mode, **cell.options(), **window)
                 samples[cell.name][kind].append(sample)
-                say(
-                    f"round {turn + 1}  {cell.name:22} {kind:6} {sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us"
-                    f"  errors {sample.errors}  load {sample.load_average:.1f}  evictions {sample.evictions:.0f}"
-                )
+                noise = f"load {sample.load_average:.1f}  evictions {sample.evictions:.0f}"
+                cost = f"{sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us  errors {sample.errors}"
+                say(f"round {turn + 1}  {cell.name:22} {kind:6} {cost}  {noise}")
     return samples
 
 
