@@ -23,8 +23,8 @@ from turbopump.testing.medium import Survival
 
 ROOT = "/store"
 TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
-ANSWER_S = 12.0  # nobody waits longer for a word about his message
-PATIENCE_S = 10.0  # so long after the last fault the store accepts messages again
+ANSWER_S = 8.0  # nobody waits longer for a word about his message
+PATIENCE_S = 5.0  # so long after the last fault the store accepts messages again
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +162,7 @@ class World:
     async def _recover_from_faults(self, store: Store) -> None:
         """No new misfortune: all who wait get a word, and messages are accepted again."""
         self.disk._syncs_to_fail.clear()
+        self.workers.stall(0)
         self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
         await asyncio.sleep(ANSWER_S + PATIENCE_S)
         if self.disk.is_off:
@@ -212,7 +213,7 @@ class World:
         await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01, 0.3, 2]))
 
     async def wait_long(self, store: Store) -> None:
-        await asyncio.sleep(self.chance.uniform(3, 40))
+        await asyncio.sleep(self.chance.uniform(3, 15))
 
     async def set_clock(self, store: Store) -> None:
         self.clock.jump_ms += round(self.chance.choice([-1, 1]) * 10 ** self.chance.uniform(1, 8))
@@ -225,7 +226,7 @@ class World:
         log.info("a sync will fail: %s", part or "any")
 
     async def stall(self, store: Store) -> None:
-        self.workers.stall(self.chance.choice([0.5, 3, 9]))
+        self.workers.stall(self.chance.choice([0.5, 3, 7]))
 
     async def fill_disk(self, store: Store) -> None:
         if self.chance.random() < 0.5:
