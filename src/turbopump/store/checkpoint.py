@@ -13,6 +13,7 @@ the checkpoint since.
     256 "TURBOPMP" | i64 complete below | i64 last record below | i64 index end | i32 queues | u32 checksum
 """
 
+import os
 import struct
 import zlib
 from dataclasses import dataclass, replace
@@ -76,12 +77,15 @@ def pack(checkpoint: Checkpoint) -> bytes:
 
 def save(disk: Disk, path: str, checkpoint: Checkpoint) -> None:
     """Writes over the old one, which stays valid where the new one is not there yet, and syncs."""
+    is_new = not disk.exists(path)
     file = disk.open_plain(path, create=True, size=SIZE)
     try:
         file.write_at(0, pack(checkpoint))
         file.sync()
     finally:
         file.close()
+    if is_new:
+        disk.sync_dir(os.path.dirname(path))
 
 
 def _note(data: bytes) -> Note | None:

@@ -76,6 +76,7 @@ class Recovery:
         config: StoreConfig,
         checkpoint: Checkpoint,
         crashed: bool,
+        disown: Callable[[], None],
         progress: Callable[[str], None] | None = None,
     ) -> None:
         self._log = log
@@ -85,6 +86,7 @@ class Recovery:
         self._config = config
         self._checkpoint = checkpoint
         self._crashed = crashed
+        self._disown = disown  # the checkpoint, on the medium
         self._progress = progress
         self._last_record = -1
         self._last_timestamp = 0
@@ -186,6 +188,8 @@ class Recovery:
     def _read(self, plan: Plan) -> int:
         """Dispatches the records from `plan.start` on; returns the end of the last one."""
         if plan.cut_queues:
+            if self._checkpoint.note is not None and plan.entries_from < self._checkpoint.note.complete:
+                self._disown()
             self._queues.trusted_below = plan.entries_from  # for those that are opened here
             for queue in self._queues.every():
                 queue.truncate(plan.entries_from)

@@ -119,10 +119,18 @@ class Store:
         self.queues.load()
         self.queues.heals = crashed
         saved = self._upkeep.load_checkpoint()
+        disown = self._upkeep.disown_checkpoint
         recovery = Recovery(
-            self.log, self.queues, self.index, self._dispatcher, self.config, saved, crashed, progress
+            self.log, self.queues, self.index, self._dispatcher, self.config, saved, crashed, disown, progress
         )
-        found = recovery.run()
+        self._disk.write(self._abort, str(os.getpid()).encode())  # before anything is changed
+        self._disk.sync_dir(self.config.root_dir)
+        try:
+            found = recovery.run()
+        except UnusableStore:
+            if not crashed:
+                self._disk.remove(self._abort)
+            raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
         self.queues.heals, self.queues.trusted_below = False, ANY
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
@@ -135,8 +143,6 @@ class Store:
                 found.read_from,
                 found.end,
             )
-        self._disk.write(self._abort, str(os.getpid()).encode())
-        self._disk.sync_dir(self.config.root_dir)
 
     # what there is
 

@@ -177,6 +177,11 @@ class Upkeep:
         if self._index is not None:
             self._index.delete_before(log_min)
 
+    def disown_checkpoint(self) -> None:
+        """Before what it speaks of is cut: a crash in the middle must not find it true."""
+        self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)
+        checkpoints.save(self._disk, self._path, self._saved)
+
     def expect_fewer_queues(self, count: int) -> None:
         """Before queues are deleted: if a checkpoint counted them, a crash would look like a loss."""
         if self._saved.note is not None:
