@@ -1,4 +1,7 @@
+import asyncio
+import contextlib
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,10 +11,14 @@ from tests.unit.store.kit import HandClock, apache_store
 
 from turbopump.protocol.record import BLANK_HEAD, Record, decode, measure
 from turbopump.runtime.disk import AlreadyLocked, SystemDisk
+from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
+from turbopump.store.store import Draft, Store
 from turbopump.store.tools import Progress, Report, dump, rebuild, run, verify
+from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
+from turbopump.testing.medium import Survival
 
 STORES = ["4.9.7-clean", "4.9.7-kill9", "5.5.0-clean", "5.5.0-kill9"]
 RECORDS = {"4.9.7-clean": 155, "4.9.7-kill9": 155, "5.5.0-clean": 158, "5.5.0-kill9": 152}
@@ -339,3 +346,62 @@ def test_a_listing_can_be_narrowed(store: Path) -> None:
     begin, end = everything[100].physical_offset, everything[110].physical_offset
     assert list(dump(directory, begin=begin, end=end)) == everything[100:110]
     assert list(dump(directory, topic="nobody")) == []
+
+
+SMALL = StoreConfig(
+    root_dir="/store", commit_log_file_size=4096, consume_queue_file_size=400, index_slots=50, index_items=60
+)
+
+
+def filled(disk: SimulatedDisk, count: int = 60) -> Store:
+    """A store with messages in three queues, not started: nothing is written by itself."""
+    store = Store.open(SMALL, disk, disk.clock, SimulatedWorkers(disk))
+    for number in range(count):
+        key = f"K{number}"
+        draft = Draft(
+            queue=store.queue("orders", number % 3),
+            body=b"message %d" % number,
+            properties=f"UNIQ_KEY\x01{key}\x02".encode(),
+            flag=0,
+            sys_flag=0,
+            born_timestamp=number,
+            born_host=bytes(8),
+            unique_key=key,
+        )
+        store.append([draft])
+    return store
+
+
+def entries(store: Store) -> list[object]:
+    queues = [store.queue("orders", queue_id) for queue_id in range(3)]
+    return [queue.entry(offset) for queue in queues for offset in range(queue.max_offset)]
+
+
+def test_a_store_in_use_is_found_good_with_what_is_not_written_yet() -> None:
+    disk = SimulatedDisk(random.Random(1), HandClock())
+    store = filled(disk)
+    found = run(verify("/store", disk, index_shape=(50, 60)))
+    assert (found.is_clean, found.problems, found.records) == (False, [], 60)
+    assert found.counts["entries not written yet"] == 60
+    store.queues.write_out(2)
+    found = run(verify("/store", disk, index_shape=(50, 60)))
+    assert (found.problems, found.counts["entries not written yet"]) == ([], 20)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_an_interrupted_rebuild_is_finished_by_the_next_start(seed: int) -> None:
+    chance = random.Random(seed)
+    disk = SimulatedDisk(chance, HandClock())
+    store = filled(disk)
+    expected = entries(store)
+    asyncio.run(store.close())
+    disk.cut_power_after(chance.randint(0, 120))
+    with contextlib.suppress(PowerCut):
+        run(rebuild("/store", disk, disk.clock, SMALL))
+    disk = disk.crash(chance.choice(list(Survival)))
+    store = Store.open(SMALL, disk, disk.clock, SimulatedWorkers(disk))
+    assert entries(store) == expected
+    for number in range(60):
+        assert len(store.query("orders", f"K{number}", 0, 1 << 62, 9).records) == 1
+    asyncio.run(store.close())
+    assert run(verify("/store", disk, index_shape=(50, 60))).problems == []
