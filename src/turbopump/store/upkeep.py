@@ -17,6 +17,7 @@ from turbopump.store import checkpoint as checkpoints
 from turbopump.store.checkpoint import Checkpoint, Note
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.dispatch import Dispatcher
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Durability, Flusher
@@ -25,6 +26,8 @@ from turbopump.store.queues import ConsumeQueues, ToSync
 
 QUEUES_PER_SLICE = 16  # of which each may need a new file: 0.2 ms
 KEYS_PER_SLICE = 1024
+LEAST_WAITING = 4096  # bytes of entries that are worth a write of their own
+MAX_WAITING = 16 << 20  # bytes of entries in memory, all queues together, until the next turn
 AHEAD_INTERVAL_S = 0.1
 
 log_line = logging.getLogger("turbopump.store")
@@ -62,7 +65,7 @@ class Upkeep:
         config = self._config
         turns: list[tuple[float, Callable[[], Awaitable[None]]]] = [
             (AHEAD_INTERVAL_S, self.make_next_file),
-            (config.consume_queue_flush_interval_ms / 1000, self.write_out),
+            (config.consume_queue_flush_interval_ms / 1000, self.write_out_full),
             (config.checkpoint_interval_ms / 1000, self.take_checkpoint),
         ]
         if not config.syncs_each:
@@ -94,9 +97,16 @@ class Upkeep:
                 await self._workers.run(self._log.files.create_ahead, start)
             self._flags.clear(Reason.NO_ROOM)
 
-    async def write_out(self) -> None:
-        """Entries of queues go to their files, those that wait longest first."""
+    async def write_out_full(self) -> None:
+        """Between checkpoints only queues with a page to write: ten thousand quiet topics are left alone."""
         waiting = list(self._queues.dirty)
+        is_stuck = self._flags.is_set(Reason.QUEUES_STUCK)  # then only a try can tell
+        if not is_stuck and sum(len(queue.tail) for queue in waiting) < MAX_WAITING:
+            waiting = [queue for queue in waiting if len(queue.tail) >= LEAST_WAITING]
+        await self.write_out(waiting)
+
+    async def write_out(self, waiting: list[ConsumeQueue]) -> None:
+        """Entries of queues go to their files, those that wait longest first."""
         try:
             for at in range(0, len(waiting), QUEUES_PER_SLICE):
                 for queue in waiting[at : at + QUEUES_PER_SLICE]:
@@ -122,7 +132,7 @@ class Upkeep:
         complete, last_record, timestamp = self._dispatcher.state()
         if self._saved.note is not None and self._saved.note.complete == complete:
             return
-        await self.write_out()
+        await self.write_out(list(self._queues.dirty))
         try:
             while self._dispatcher.indexed < complete:
                 self._dispatcher.put_keys(KEYS_PER_SLICE)

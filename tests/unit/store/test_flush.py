@@ -7,6 +7,7 @@ from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers,
 
 from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
 from turbopump.runtime.disk import MappedFile
+from turbopump.store import upkeep
 from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
@@ -320,7 +321,9 @@ def test_where_syncs_run_follows_how_long_they_take():
     run_virtual(main())
 
 
-def test_no_room_for_queue_files_stops_writing_until_there_is():
+def test_no_room_for_queue_files_stops_writing_until_there_is(monkeypatch):
+    monkeypatch.setattr(upkeep, "LEAST_WAITING", 1)
+
     async def main() -> None:
         bench = Bench(flush_disk_type="ASYNC_FLUSH", commit_log_file_size=1 << 16, index_enabled=False)
         store = bench.store
