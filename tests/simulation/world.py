@@ -111,7 +111,7 @@ class World:
 
     def _any_mood(self) -> tuple[list[Callable[[Store], Any]], list[int]]:
         """What may happen in this life, and how often."""
-        usual = {self.append: 10, self.wait: 6}
+        usual = {self.append: 10, self.wait: 6, self.read: 3}
         unusual = {
             self.wait_long: 1,
             self.set_clock: 1,
@@ -120,7 +120,6 @@ class World:
             self.fill_disk: 1,
             self.delete_files: 2,
             self.query: 1,
-            self.read: 3,
             self.delete_topic: 1,
         }
         weights = usual | {what: often for what, often in unusual.items() if self.chance.random() < 0.4}
@@ -291,6 +290,8 @@ class World:
             pairs[props.KEYS] = " ".join(f"k{chance.randint(0, 20)}" for _ in range(chance.randint(1, 3)))
         if chance.random() < 0.4:
             pairs[props.TAGS] = chance.choice(["a", "b", "größe"])
+        if chance.random() < 0.1:
+            pairs["note"] = "x" * chance.randint(100, 2000)
         queue, delay_ms = self._any_queue(store, pairs)
         body = chance.randbytes(chance.choice([0, 10, 100, 1000, 3000]))
         return Draft(

@@ -111,17 +111,18 @@ class SyncUnderWay:
         node.pages.touched.clear()
 
     def finish(self) -> None:
-        self._write(self._sectors)
+        self._write(self._sectors, len(self._snapshot))
 
     def finish_partly(self, chance: Chance) -> None:
-        self._write(_survivors(self._sectors, chance, Survival.RANDOM))
+        """Some of the sectors; the length is old or new, nothing between."""
+        size = chance.choice([len(self.node.durable), len(self._snapshot)])
+        self._write(_survivors(self._sectors, chance, Survival.RANDOM), size)
 
-    def _write(self, sectors: list[int]) -> None:
+    def _write(self, sectors: list[int], size: int) -> None:
         durable = self.node.durable
         _copy_sectors(durable, self._snapshot, sectors)
-        if len(sectors) == len(self._sectors):
-            del durable[len(self._snapshot) :]
-            durable.extend(bytes(len(self._snapshot) - len(durable)))
+        del durable[size:]
+        durable.extend(bytes(size - len(durable)))
 
 
 class Names:
