@@ -72,20 +72,27 @@ def tools_jars(version: str) -> str:
     return _jars("tools", version, ("tools",))
 
 
+def client_programs(version: str) -> str:
+    """The class path that runs `Scenarios` and `Store` with the Java client of that version."""
+    return _programs("client", version, client_jars(version), (*LATER_THAN.get(version, ()), "Admin.java"))
+
+
+def tools_programs(version: str) -> str:
+    """The class path that runs `Admin` with the mqadmin of that version."""
+    return _programs("tools", version, tools_jars(version), ())
+
+
 @cache
-def java_programs(version: str) -> str:
-    """The class path that runs `Scenarios` and `Census` with the Java client of that version."""
-    what = f"Java client {version}"
-    jars = client_jars(version)
-    later = LATER_THAN.get(version, ())
-    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in later]
+def _programs(kind: str, version: str, jars: str, without: tuple[str, ...]) -> str:
+    what = f"Java {kind} {version}"
+    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in without]
     compiler = tool("javac", what)
 
     def compile_into(directory: Path) -> None:
         options = ["-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(directory)]
         _run([compiler, *options, *map(str, sources)])
 
-    classes = _made_once(f"classes-{version}-{_fingerprint(sources)}", compile_into)
+    classes = _made_once(f"{kind}-classes-{version}-{_fingerprint(sources)}", compile_into)
     return f"{classes}{os.pathsep}{jars}"
 
 

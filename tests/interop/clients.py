@@ -10,24 +10,29 @@ from pathlib import Path
 from typing import Any
 
 from . import artifacts, processes
-from .peers import Cluster
+from .peers import Cluster, write_logback
 
 Answers = dict[str, dict[str, Any]]
 
 TIMEOUT_S = 300
 GO = "go"
-CLIENTS = (*(f"java-{version}" for version in artifacts.JAVA_CLIENTS), GO)
+CLIENTS = (
+    *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
+    *(f"mqadmin-{version}" for version in artifacts.TOOLS),
+    GO,
+)
 
 # The 4.5.1 client is the one whose users still send through the VIP channel, two ports below.
 VIP_CHANNEL = {"4.5.1": ("-Dcom.rocketmq.sendMessageWithVIPChannel=true",)}
 
 
 def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str] = ()) -> Answers:
-    """What the client (`java-<version>` or `go`) saw on that cluster, by scenario and step."""
+    """What the client (`java-<version>`, `mqadmin-<version>` or `go`) saw, by scenario and step."""
     output = work / f"{client}-on-{cluster.kind}.json"
     arguments = [cluster.namesrv, cluster.broker_addr, prefix(), str(output), *only]
     log = output.with_suffix(".log")
-    processes.run([*_program(client, "Scenarios", work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    program = "Admin" if client.startswith("mqadmin-") else "Scenarios"
+    processes.run([*_program(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
     answers: Answers = json.loads(output.read_text())
     return answers
 
@@ -56,8 +61,10 @@ def prefix() -> str:
 def _program(client: str, program: str, work: Path) -> list[str]:
     if client == GO:
         return [str(artifacts.go_program())]
-    version = client.removeprefix("java-")
+    kind, version = client.split("-")
+    programs = artifacts.tools_programs if kind == "mqadmin" else artifacts.client_programs
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ())]
-    homes = [f"-Duser.home={work}", f"-Drocketmq.client.logRoot={work}"]
-    return [java, *artifacts.JAVA_OPTIONS, *options, *homes, "-cp", artifacts.java_programs(version), program]
+    homes = [f"-D{name}={work}" for name in ("user.home", "rocketmq.home.dir", "rocketmq.client.logRoot")]
+    write_logback(work)
+    return [java, *artifacts.JAVA_OPTIONS, *options, *homes, "-cp", programs(version), program]

@@ -21,7 +21,7 @@ class Difference:
     seen: Any
 
     def __str__(self) -> str:
-        return f"{self.path}\n    recorded: {self.recorded!r}\n    seen:     {self.seen!r}"
+        return f"{self.path}\n    recorded: {_short(self.recorded)}\n    seen:     {_short(self.seen)}"
 
 
 def differences(recorded: Any, seen: Any, path: str = "") -> Iterator[Difference]:
@@ -35,6 +35,11 @@ def differences(recorded: Any, seen: Any, path: str = "") -> Iterator[Difference
             yield from differences(left, right, f"{path} / {index}")
     elif recorded != seen and not (recorded == ANY_WORDS and isinstance(seen, str)):
         yield Difference(path, recorded, seen)
+
+
+def _short(value: Any, limit: int = 300) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def listing(found: list[Difference], limit: int = 40) -> str:

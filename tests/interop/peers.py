@@ -169,10 +169,15 @@ def _write_configuration(where: Place, conf: Mapping[str, str]) -> None:
     _write_properties(where.home / "broker.conf", broker)
     namesrv = {"listenPort": str(where.namesrv_port), "bindAddress": HOST}
     _write_properties(where.home / "namesrv.conf", namesrv)
-    (where.home / "conf").mkdir(exist_ok=True)
+    write_logback(where.home)
+
+
+def write_logback(home: Path) -> None:
+    """Servers and tools of 4.x do not start without these files."""
+    (home / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker", "tools"):
-        text = LOGBACK.format(log=where.home / f"{name}-logback.log")
-        (where.home / "conf" / f"logback_{name}.xml").write_text(text)
+        text = LOGBACK.format(log=home / f"{name}-logback.log")
+        (home / "conf" / f"logback_{name}.xml").write_text(text)
 
 
 def _write_properties(path: Path, values: Mapping[str, str]) -> None:

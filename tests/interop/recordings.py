@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .artifacts import HERE, JAVA_CLIENTS, SERVERS
+from .artifacts import HERE, JAVA_CLIENTS, SERVERS, TOOLS
 from .clients import GO, Answers
 
 FOLDER = HERE.parent / "compat" / "recorded"
 REFERENCE = "5.5.0"  # where Apache's versions differ, we answer as this one
 
-# What `record` runs. The Go client has one recording: it looks no different to the two servers.
+# What `record` runs. The Go client and mqadmin have one recording each: of the server that is our reference.
 PAIRS = (
     *((f"java-{client}", server) for server in SERVERS for client in JAVA_CLIENTS),
+    *((f"mqadmin-{version}", REFERENCE) for version in TOOLS),
     (GO, REFERENCE),
 )
 # Run again against the real server each time, so that a stale recording shows.

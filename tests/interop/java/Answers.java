@@ -82,6 +82,15 @@ final class Answers {
             }
         }
 
+        /** The same for a step that occurs more than once: later ones are numbered. */
+        void stepAgain(String name, Action action) {
+            String free = name;
+            for (int n = 2; answers.containsKey(free); n++) {
+                free = name + " (" + n + ")";
+            }
+            step(free, action);
+        }
+
         Map<String, Object> failed(Throwable failure) {
             Map<String, Object> answer = new LinkedHashMap<>();
             answer.put("failure", failure.getClass().getSimpleName());
