@@ -16,7 +16,7 @@ from turbopump.protocol.record import Record, decode
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.rebuild import Rebuilt, rebuild
 from turbopump.store.verify import Progress, Report, TopicCount, verify
-from turbopump.store.walk import Kind, fields_of, log_parts, walk
+from turbopump.store.walk import Kind, log_parts, walk
 
 __all__ = ["Progress", "Rebuilt", "Report", "TopicCount", "dump", "rebuild", "run", "verify"]
 
@@ -55,9 +55,9 @@ def dump(
     for piece in walk(parts, disk):
         if left == 0 or (end is not None and piece.offset >= end):
             return
-        if piece.kind is not Kind.RECORD or piece.offset < begin:
+        fields = piece.fields
+        if piece.kind is not Kind.RECORD or fields is None or piece.offset < begin:
             continue
-        fields = fields_of(piece)
         if (
             (topic is None or fields.topic == topic)
             and (queue_id is None or fields.queue_id == queue_id)

@@ -20,7 +20,7 @@ from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.findings import Finding, Findings
 from turbopump.store.index_check import IndexCheck
 from turbopump.store.queue_check import QueueCheck
-from turbopump.store.walk import Fields, Kind, Piece, fields_of, log_parts, walk
+from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
 
 PROGRESS_BYTES = 16 << 20
 QUEUES_IN_MEMORY = 1024  # so many keep a chunk of their entries
@@ -107,11 +107,10 @@ class _Verification:
         """False: the log ended before this piece."""
         match piece.kind:
             case Kind.RECORD:
-                return self._see_record(piece, fields_of(piece))
+                return self._see_record(piece)
             case Kind.BAD_CRC:
                 self._findings.blame("bad checksum", f"the body of the record at {piece.offset}")
-                assert piece.fields is not None, "a record has fields"
-                return self._see_record(piece, piece.fields)
+                return self._see_record(piece)
             case Kind.DAMAGE:
                 self._damage = self._damage or piece
             case Kind.TAIL:
@@ -121,7 +120,9 @@ class _Verification:
                 self._report.log_end = piece.end
         return True
 
-    def _see_record(self, piece: Piece, fields: Fields) -> bool:
+    def _see_record(self, piece: Piece) -> bool:
+        fields = piece.fields
+        assert fields is not None, "a record has fields"
         queue = self._queue(fields.topic, fields.queue_id)
         if self._damage is not None:
             if self._is_left_over(fields, queue):

@@ -4,20 +4,25 @@ In: a directory, written by us or by Apache, in use, stopped or copied. Out: one
 cover every byte. Reads only, one file mapped at a time. What a record should be is judged elsewhere.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import lru_cache
 
 from turbopump.protocol.record import HEADS, I16, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET_AT, Buffer, measure
 from turbopump.protocol.sysflag import HOSTS_MASK
 from turbopump.runtime.disk import Disk
+from turbopump.store.dispatch import Found
+from turbopump.store.scan import scan
 from turbopump.store.segment import NAME_DIGITS
 
 OFFSET = struct.Struct(">q")
 FIELDS = struct.Struct(">iiiiiqqi")  # size, magic, crc, queue id, flag, queue offset, log offset, sys flag
 MAGICS = (struct.pack(">i", MAGIC_V1), struct.pack(">i", MAGIC_V2))
 ZEROS = bytes(1 << 20)
+BATCH = 1000  # records read in one go
 
 
 class Kind(Enum):
@@ -63,7 +68,7 @@ class Piece:
     size: int
     buffer: Buffer = b""
     position: int = 0
-    fields: Fields | None = None  # of a record with a bad checksum
+    fields: Fields | None = None  # of a record, whatever its checksum
 
     @property
     def end(self) -> int:
@@ -88,7 +93,7 @@ def walk(parts: list[LogPart], disk: Disk) -> Iterator[Piece]:
         try:
             for piece in _walk_file(mapped.buffer, part):
                 if piece.kind in (Kind.DAMAGE, Kind.BAD_CRC, Kind.EMPTY):
-                    fields = fields_of(piece) if piece.kind is Kind.BAD_CRC else None
+                    fields = _fields_of(piece) if piece.kind is Kind.BAD_CRC else None
                     unknown.append(Piece(piece.kind, piece.offset, piece.size, fields=fields))
                     continue
                 for old in unknown:
@@ -103,7 +108,7 @@ def walk(parts: list[LogPart], disk: Disk) -> Iterator[Piece]:
         yield piece
 
 
-def fields_of(piece: Piece) -> Fields:
+def _fields_of(piece: Piece) -> Fields:
     buffer, position = piece.buffer, piece.position
     size, magic, _, queue_id, _, queue_offset, _, sys_flag = FIELDS.unpack_from(buffer, position)
     head = HEADS[sys_flag & HOSTS_MASK]
@@ -124,12 +129,42 @@ def fields_of(piece: Piece) -> Fields:
 def _walk_file(buffer: Buffer, part: LogPart) -> Iterator[Piece]:
     position, limit = 0, part.size
     while position < limit:
+        records = _records(buffer, position, part)
+        for topic, queue_id, queue_offset, offset, size, sys_flag, store_timestamp, properties in records:
+            fields = Fields(_text(topic), queue_id, queue_offset, sys_flag, store_timestamp, properties)
+            yield Piece(Kind.RECORD, offset, size, buffer, position, fields)
+            position += size
+        if len(records) == BATCH or position >= limit:
+            continue
         kind, size = _look(buffer, position, part)
         if size < 0:
             size = _next_record(buffer, position + 1, part) - position
             kind = Kind.EMPTY if _is_zero(buffer, position, position + size) else Kind.DAMAGE
         yield Piece(kind, part.start + position, size, buffer, position)
         position += size
+
+
+def _records(buffer: Buffer, position: int, part: LogPart) -> list[Found]:
+    """The records from here on, as many as there are and not too many at once."""
+    found: list[Found] = []
+
+    def keep(one: Found) -> None:
+        found.append(one)
+        if len(found) == BATCH:
+            raise _EnoughError
+
+    with contextlib.suppress(_EnoughError):
+        scan(buffer, part.start, position, part.size, True, keep)
+    return found
+
+
+class _EnoughError(Exception):
+    """Ends a scan."""
+
+
+@lru_cache(maxsize=4096)
+def _text(topic: bytes) -> str:
+    return topic.decode("utf-8", "replace")
 
 
 def _look(buffer: Buffer, position: int, part: LogPart) -> tuple[Kind, int]:
