@@ -62,8 +62,8 @@ record: $(VENV)/.dev  ## record the answers of Apache's servers again, per versi
 simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses and tears writes
 	@$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-kills: $(VENV)/.dev  ## a broker killed KILLS times while it is written to
-	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py $(ARGS)
+kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
+	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FUZZ_JOBS at a time
 	@$(PY) -c 'from tests.fuzz.targets import all_targets; print(*sorted(all_targets()), sep="\n")' | \
