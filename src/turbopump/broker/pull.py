@@ -6,6 +6,8 @@ request carries one.
 """
 
 import asyncio
+import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,6 +31,12 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import GetResult, GetStatus, Store
 
+log = logging.getLogger(__name__)
+
+MAX_PARKED_PER_CONNECTION = (
+    4096  # one client waits on so many queues at once; more are answered without waiting
+)
+MAX_SUSPEND_MS = 120_000  # an idle connection is closed then anyway
 SWEEP_S = 5.0
 """A parked pull looks again this often: messages that its filter did not want move it on too."""
 
@@ -87,6 +95,7 @@ class Pulling:
         self._broker_readable = broker_readable
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
+        self._waiting_on: Counter[Connection] = Counter()
         self._woken: list[Pull] = []
 
     def routes(self) -> Routes:
@@ -180,10 +189,12 @@ class Pulling:
         return self._store.get(pull.queue, pull.offset, header.maxMsgNums, header.maxMsgBytes, pull.accepts)
 
     def _park(self, pull: Pull) -> bool:
-        if not self._parked.park(pull):
+        connection = pull.request.connection
+        if self._waiting_on[connection] >= MAX_PARKED_PER_CONNECTION or not self._parked.park(pull):
             return False
+        self._waiting_on[connection] += 1
         wait_ms = (
-            pull.request.header.suspendTimeoutMillis
+            min(pull.request.header.suspendTimeoutMillis, MAX_SUSPEND_MS)
             if self._polling.long_polling
             else self._polling.short_polling_ms
         )
@@ -212,10 +223,20 @@ class Pulling:
     def _finish(self, pull: Pull) -> None:
         if pull.timer is not None:
             pull.timer.cancel()
-        if pull.request.connection.is_closing:
+        connection = pull.request.connection
+        self._waiting_on[connection] -= 1
+        if not self._waiting_on[connection]:
+            del self._waiting_on[connection]
+        if connection.is_closing:
             return
-        result = self._read(pull)
-        self._answer(pull, result, _code(result, pull.offset))
+        try:
+            result = self._read(pull)
+        except OSError as error:  # others wait to be answered after this one
+            log.error("A pull of %s cannot be read: %s", pull.queue.topic, error)
+            request = pull.request
+            request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(error), {}))
+        else:
+            self._answer(pull, result, _code(result, pull.offset))
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
         if result.count:

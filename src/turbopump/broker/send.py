@@ -26,6 +26,7 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Appended, Draft, Durability, Store
 
+MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
@@ -99,11 +100,17 @@ class Sending:
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 
-        def answer_later(durability: Durability) -> None:
-            request.answer(self._answer(request, prepared, appended, durability))
+        connection, size = request.connection, len(request.command.body)
+        connection.begin(size)
 
-        offset, _, size = appended[-1]
-        self._store.durable(offset + size, answer_later)
+        def answer_later(durability: Durability) -> None:
+            try:
+                request.answer(self._answer(request, prepared, appended, durability))
+            finally:
+                connection.end(size)
+
+        offset, _, record_size = appended[-1]
+        self._store.durable(offset + record_size, answer_later)
         return None
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
@@ -193,8 +200,9 @@ class Sending:
             messages = batch.split(body)
         except BrokenBody as broken:
             raise Refused(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {broken}") from None
-        if not messages:
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
+        if not 0 < len(messages) <= MAX_BATCH:
+            remark = f"the batch holds {len(messages)} messages, not 1 to {MAX_BATCH}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
         queue = self._store.queue(topic.name, queue_id)
         drafts = []

@@ -181,7 +181,10 @@ class SendMany:
         )
         if not special and (self._writable() or not topic.order):
             count = max(topic.read_queues, topic.write_queues)
-            queues = [self._store.queue(name, queue_id) for queue_id in range(count)]
+            try:
+                queues = [self._store.queue(name, queue_id) for queue_id in range(count)]
+            except OSError:  # the general path says what is wrong
+                return []
         self._targets[name] = queues
         return queues
 

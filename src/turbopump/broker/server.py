@@ -160,6 +160,7 @@ class Broker:
             registration.changed(topic.name for topic in topics)
 
         tables.topics.on_change = topics_changed
+        tables.topics.adopt(store.topics)
         for server, path in zip(servers, fast_paths, strict=True):
             server.serve = path.serve
         self._keep_running(clients.watch(), stack)

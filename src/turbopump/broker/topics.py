@@ -5,7 +5,7 @@ told to `on_change`, which keeps it on disk and in the routes. No disk and no so
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -24,6 +24,8 @@ READ_WRITE = READ | WRITE
 UNIT, UNIT_SUBSCRIBED = 1, 2
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
+LIGHT_PREFIX = "%LMQ%"  # light queues: they have no topic of their own
+ADOPTED_QUEUES = 4  # what producers ask for when a topic is created on the way
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
@@ -194,6 +196,17 @@ class Topics:
         self.version = table.dataVersion
         return len(table.topicConfigTable)
 
+    def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
+        """Topics that have messages but no entry here: created just before a crash, and acknowledged."""
+        for name, count in with_queues(self._table).items():
+            if self.is_system(name) or name.startswith(LIGHT_PREFIX) or not is_valid(name):
+                continue
+            count = count if names.is_retry_or_dlq(name) else max(count, ADOPTED_QUEUES)
+            log.warning(
+                "Topic %s has messages but no entry in topics.json: it is back, %d queues", name, count
+            )
+            self._put(Topic(name, count, count))
+
     def dump(self) -> bytes:
         """A topics.json that 4.9 and 5.x brokers read."""
         return msgspec.json.format(msgspec.json.encode(self.to_wire(self._table.values())), indent=1)
@@ -277,3 +290,11 @@ def built_in_topics(rules: TopicRules, identity: Identity) -> list[Topic]:
         queues = rules.default_queues
         topics.append(Topic(names.AUTO_CREATE_TOPIC, queues, queues, INHERIT | READ_WRITE))
     return topics
+
+
+def is_valid(name: str) -> bool:
+    try:
+        names.check_topic(name)
+    except InvalidParameter:
+        return False
+    return True

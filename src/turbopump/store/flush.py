@@ -26,6 +26,7 @@ PROBES = 8
 INLINE_BELOW_S = 300e-6
 INLINE_ABOVE_S = 1e-3  # inline syncs that take so long on average go to the thread
 SMOOTHING = 0.05
+STALL_S = 0.02  # a single inline sync as slow as this is enough to go to the thread
 PAGE = 4096
 
 log_line = logging.getLogger("turbopump.store")
@@ -240,6 +241,8 @@ class Flusher:
     def _weigh(self, took: float) -> None:
         """Goes from inline to thread when syncs have become slow, and back when they are quick again."""
         self._typical_s += SMOOTHING * (took - self._typical_s)
+        if self.inline and took > STALL_S:  # everyone waited for this one: not a second time
+            self._typical_s = took
         if self.inline and self._typical_s > INLINE_ABOVE_S:
             self.inline = False
             log_line.info("syncs take %d us now: they run in the disk thread", self._typical_s * 1e6)

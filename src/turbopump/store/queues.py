@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from turbopump.runtime.disk import Disk, Entry, PlainFile
@@ -124,6 +124,19 @@ class ConsumeQueues:
         """Every queue, opened one by one."""
         for topic, queue_id in {**dict.fromkeys(self.on_disk()), **dict.fromkeys(self._queues)}:
             yield self.known(topic, queue_id)
+
+    def topics(self, but: Container[str]) -> dict[str, int]:
+        """Topics other than these that have a queue → largest queue id and one."""
+        found: dict[str, int] = {}
+        on_disk = (entry.name for entry in self._disk.entries(self._root) if entry.name not in but)
+        for topic in on_disk:
+            for queue in self._disk.entries(os.path.join(self._root, topic)):
+                if _is_queue(queue):
+                    found[topic] = max(found.get(topic, 0), int(queue.name) + 1)
+        for topic, queue_id in self._queues:
+            if topic not in but:
+                found[topic] = max(found.get(topic, 0), queue_id + 1)
+        return found
 
     def opened(self) -> list[ConsumeQueue]:
         return list(self._queues.values())

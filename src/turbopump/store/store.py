@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from turbopump.protocol.errors import BrokenRecord
@@ -195,6 +195,14 @@ class Store:
         """Removes the topic's queues. Its records stay in the log until the log's files go."""
         self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
         self.queues.delete_topic(topic)
+
+    async def take_checkpoint(self) -> None:
+        """Afterwards a crash costs no more than the reading of what came later."""
+        await self._upkeep.take_checkpoint()
+
+    def topics(self, but: Container[str] = ()) -> dict[str, int]:
+        """Topics other than these that have a queue → how many queues that makes: the largest id and one."""
+        return self.queues.topics(but)
 
     # writing
 

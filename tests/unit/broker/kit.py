@@ -1,5 +1,6 @@
 """What the broker's unit tests share: a clock to set by hand, and a bench of handlers that one can ask."""
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Any
@@ -132,6 +133,8 @@ class Peer:
         self.transport.writes.clear()
         self.connection.data_received(b"".join(frames))
         await turn()
+        if not self.transport.writes:
+            await asyncio.sleep(1)  # it waits for the disk
         return self.heard()
 
     def heard(self) -> list[Command]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 
-from turbopump.broker.pull import tag_filter
+from turbopump.broker.pull import MAX_PARKED_PER_CONNECTION, tag_filter
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.testing.loop import run_virtual
@@ -221,3 +221,21 @@ def test_a_filter_knows_its_tags_by_hash() -> None:
     assert accepts(java_hash("标签"))
     assert not accepts(java_hash("B"))
     assert not accepts(0)
+
+
+def test_one_client_cannot_take_all_the_places_to_wait() -> None:
+    async def scenario(desk: Desk) -> None:
+        await three_messages(desk)
+        hog = [
+            asyncio.create_task(
+                desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=1 << 60)
+            )
+            for _ in range(MAX_PARKED_PER_CONNECTION + 10)
+        ]
+        await asyncio.sleep(1)
+        assert sum(task.done() for task in hog) == 10
+        await desk.send("T", b"news")
+        answers = await asyncio.gather(*hog)
+        assert sum(answer.code == ResponseCode.SUCCESS for answer in answers) == MAX_PARKED_PER_CONNECTION
+
+    with_broker(scenario)

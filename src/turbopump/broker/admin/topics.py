@@ -6,7 +6,7 @@ import msgspec
 
 from turbopump.broker.attributes import parse_changes
 from turbopump.broker.offsets import Offsets
-from turbopump.broker.topics import Topic, Topics, from_wire
+from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,
     DataVersion,
@@ -17,7 +17,7 @@ from turbopump.protocol.bodies import (
     TopicStatsTable,
 )
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.protocol.errors import SystemFailure, TopicNotFound
 from turbopump.protocol.headers.topics import (
     CreateTopicRequest,
     DeleteTopicRequest,
@@ -26,7 +26,6 @@ from turbopump.protocol.headers.topics import (
     GetTopicConfigRequest,
     GetTopicStatsRequest,
 )
-from turbopump.protocol.names import check_topic
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
 from turbopump.store.times import store_time
@@ -86,11 +85,15 @@ class TopicRequests:
         return Answer(remark=NOT_SET)
 
     async def delete(self, request: Request[DeleteTopicRequest]) -> Answer:
-        """Also when there is no such topic (any more): what may be left of it goes."""
+        """Also when there is no such topic (any more): what may be left of it goes.
+
+        The checkpoint comes first: recovery starts behind it and does not make the queues anew from the log.
+        """
         name = request.header.topic
+        await self._store.take_checkpoint()
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
-        if existed or _is_topic_name(name):
+        if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
             await self._settled()
@@ -149,12 +152,3 @@ class TopicRequests:
             return msgspec.json.decode(version, type=DataVersion) == self._topics.version
         except msgspec.MsgspecError:
             return False
-
-
-def _is_topic_name(name: str) -> bool:
-    """Whether it can become the name of a directory in the store, and of nothing else."""
-    try:
-        check_topic(name)
-    except InvalidParameter:
-        return False
-    return True
