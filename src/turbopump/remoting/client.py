@@ -35,7 +35,7 @@ class Client:
         self._router = router or Router({})
         self._limits = limits or Limits()
         self._connect_timeout_s = connect_timeout_s
-        self._unfinished = Unfinished()
+        self._unfinished: Unfinished[Connection] = Unfinished()
         self._misbehaved = Seldom(log, self._limits.log_interval_s)
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}

@@ -40,6 +40,7 @@ class TooManyCalls(ConnectionError):
 
 class Connection(asyncio.Protocol):
     __slots__ = (
+        "_begun",
         "_calls",
         "_collected",
         "_collected_bytes",
@@ -71,7 +72,9 @@ class Connection(asyncio.Protocol):
         "writes",
     )
 
-    def __init__(self, serve: "Serve", limits: Limits, unfinished: Unfinished, seldom: Seldom) -> None:
+    def __init__(
+        self, serve: "Serve", limits: Limits, unfinished: "Unfinished[Connection]", seldom: Seldom
+    ) -> None:
         self._serve = serve
         self._limits = limits
         self._unfinished = unfinished
@@ -79,6 +82,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._held: bytes | bytearray = b""  # the beginning of a frame whose end has not come
+        self._begun: float | None = None  # when `unfinished_for` first saw that frame
         self._needed = PREFIX_SIZE  # how long `_held` must be before it is worth cutting again
         self._collected: list[bytes] | None = None  # what is written during a read event
         self._collected_bytes = 0
@@ -217,6 +221,8 @@ class Connection(asyncio.Protocol):
                 self._run(frames)
             self._refuse(error, data)
             return
+        if used:
+            self._begun = None
         if used < len(data):
             self._hold(data[used:])
         if frames:
@@ -254,6 +260,17 @@ class Connection(asyncio.Protocol):
             self._seen = progress
             self._silent_since = now
         return now - self._silent_since
+
+    def unfinished_for(self, now: float) -> float:
+        """Seconds since the frame that is held began, as far as the calls of this function can tell.
+
+        While we do not read, the peer cannot end it: that time does not count."""
+        if not self._held or not self._reading:
+            self._begun = None
+            return 0.0
+        if self._begun is None:
+            self._begun = now
+        return now - self._begun
 
     def __str__(self) -> str:
         return f"{self.peer[0]}:{self.peer[1]}"
@@ -341,15 +358,18 @@ class Connection(asyncio.Protocol):
         self._count_unfinished(len(data))
 
     def _release(self) -> None:
-        self._unfinished.bytes -= len(self._held)
+        self._unfinished.release(self)
         self._held = b""
 
     def _count_unfinished(self, more: int) -> None:
-        self._unfinished.bytes += more
-        if self._unfinished.bytes > self._limits.unfinished_bytes:
-            self._seldom.say(self._loop.time(), "Closing %s: too many unfinished frames are held", self)
-            self._release()
-            self.abort()
+        """Too much in all ends whoever holds most: it is seldom the one that came last."""
+        self._unfinished.add(self, more)
+        while self._unfinished.bytes > self._limits.unfinished_bytes:
+            hog = self._unfinished.largest()
+            words = "Closing %s: too many unfinished frames are held, most bytes by this one: %d"
+            self._seldom.say(self._loop.time(), words, hog, len(hog._held))
+            hog._release()
+            hog.abort()
 
     def _refuse(self, error: BrokenFrame, data: bytes) -> None:
         tls = data[:1] == bytes((TLS_HANDSHAKE,)) and self.reads == 1

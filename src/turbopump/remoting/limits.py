@@ -1,7 +1,9 @@
 """What one peer, and all of them together, may cost us: every bound of the network edge, with its reason."""
 
 import logging
+from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from turbopump.protocol.frame import MAX_FRAME
 
@@ -13,8 +15,11 @@ class Limits:
     max_frame: int = MAX_FRAME
     """Apache's own bound; a longer frame closes the connection."""
 
-    unfinished_bytes: int = 512 * MIB
-    """Frames begun and not ended, all connections together; the one that passes it is closed."""
+    unfinished_bytes: int = 128 * MIB
+    """Frames begun and not ended, all connections together; beyond it the one that holds most is closed."""
+
+    unfinished_s: float = 60.0
+    """A frame has to end so soon after it began, or its connection is closed: drops do not keep it alive."""
 
     requests_in_flight: int = 1024
     """Running coroutine handlers of one connection; at the bound we stop reading from it."""
@@ -41,19 +46,34 @@ class Limits:
     """Nothing read or written for so long: closed, as Apache's peers do; with half a frame held, too."""
 
     sweep_s: float = 5.0
-    """How often we look for idle connections, so an idle one may live this much longer."""
+    """How often we look for idle connections and old halves of frames: they may live this much longer."""
 
     log_interval_s: float = 10.0
     """A line that peers can cause at will is written once per this many seconds, with a count."""
 
 
-class Unfinished:
-    """Bytes of unfinished frames, summed over the connections of one server or client."""
+H = TypeVar("H", bound=Hashable)
 
-    __slots__ = ("bytes",)
+
+class Unfinished(Generic[H]):
+    """Bytes of unfinished frames: who holds how many, of the connections of one server or client."""
+
+    __slots__ = ("_held", "bytes")
 
     def __init__(self) -> None:
         self.bytes = 0
+        self._held: dict[H, int] = {}
+
+    def add(self, holder: H, more: int) -> None:
+        self._held[holder] = self._held.get(holder, 0) + more
+        self.bytes += more
+
+    def release(self, holder: H) -> None:
+        self.bytes -= self._held.pop(holder, 0)
+
+    def largest(self) -> H:
+        """Looks at all of them: only for the moment when there are too many bytes."""
+        return max(self._held, key=self._held.__getitem__)
 
 
 class Seldom:

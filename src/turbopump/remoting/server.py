@@ -29,7 +29,7 @@ class Server:
         self._network = network
         self._clock = clock
         self._limits = limits or Limits()
-        self._unfinished = Unfinished()
+        self._unfinished: Unfinished[Connection] = Unfinished()
         self._refused = Seldom(log, self._limits.log_interval_s)
         self._misbehaved = Seldom(log, self._limits.log_interval_s)
         self._listeners: list[Listener] = []
@@ -95,11 +95,17 @@ class Server:
             await self._clock.sleep(self._limits.sweep_s)
             now = self._clock.monotonic()
             for connection in list(self.connections):
-                if connection.silent_for(now) >= self._limits.idle_s:
-                    log.debug(
-                        "Closing %s: nothing was read or written for %s s", connection, self._limits.idle_s
-                    )
-                    connection.abort()
+                self._examine(connection, now)
+
+    def _examine(self, connection: Connection, now: float) -> None:
+        limits = self._limits
+        if connection.silent_for(now) >= limits.idle_s:
+            log.debug("Closing %s: nothing was read or written for %s s", connection, limits.idle_s)
+            connection.abort()
+        elif connection.unfinished_for(now) >= limits.unfinished_s:
+            words = "Closing %s: a frame that it began did not end in %s s"
+            self._misbehaved.say(now, words, connection, limits.unfinished_s)
+            connection.abort()
 
 
 class _Accepted(Connection):
@@ -108,7 +114,7 @@ class _Accepted(Connection):
     __slots__ = ("_server",)
 
     def __init__(
-        self, serve: Serve, limits: Limits, unfinished: Unfinished, seldom: Seldom, server: Server
+        self, serve: Serve, limits: Limits, unfinished: Unfinished[Connection], seldom: Seldom, server: Server
     ) -> None:
         super().__init__(serve, limits, unfinished, seldom)
         self._server = server

@@ -71,7 +71,7 @@ def connected(
     serve: Serve,
     limits: Limits | None = None,
     peer: Any = ("10.0.0.7", 4711),
-    unfinished: Unfinished | None = None,
+    unfinished: Unfinished[Connection] | None = None,
 ) -> tuple[Connection, RecordingTransport]:
     connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), Seldom(LOG, 0.0))
     transport = RecordingTransport(peer)

@@ -57,7 +57,7 @@ def test_frames_survive_any_segmentation(bodies: list[bytes], cuts: list[int]) -
     edges = sorted({0, len(stream), *(edge for edge in cuts if edge < len(stream))})
 
     async def feed() -> None:
-        unfinished = Unfinished()
+        unfinished: Unfinished[Connection] = Unfinished()
         connection, _ = connected(lambda _, frames: seen.extend(frames), unfinished=unfinished)
         for start, end in pairwise(edges):
             connection.data_received(stream[start:end])
@@ -145,20 +145,35 @@ def test_a_bug_in_serve_closes_only_that_connection_and_is_logged(caplog: pytest
 
 
 @virtual
-async def test_unfinished_frames_of_all_connections_share_one_bound() -> None:
+async def test_unfinished_frames_share_one_bound_and_beyond_it_the_largest_is_closed() -> None:
     limits = Limits(unfinished_bytes=1000)
-    unfinished = Unfinished()
+    unfinished: Unfinished[Connection] = Unfinished()
     head = (5000).to_bytes(4, "big") + b"\x00\x00\x00\x09"
-    first, first_transport = connected(nothing, limits, unfinished=unfinished)
+    hog, hog_transport = connected(nothing, limits, unfinished=unfinished)
     second, second_transport = connected(nothing, limits, unfinished=unfinished)
-    first.data_received(head + bytes(600))
+    hog.data_received(head + bytes(600))
     second.data_received(head)
-    second.data_received(bytes(600))
-    assert not first_transport.aborted
+    second.data_received(bytes(500))
+    assert hog_transport.aborted
+    assert not second_transport.aborted
+    assert unfinished.bytes == 508
+    second.data_received(bytes(500))  # alone beyond the bound
     assert second_transport.aborted
     second.connection_lost(None)
-    first.connection_lost(None)
+    hog.connection_lost(None)
     assert unfinished.bytes == 0
+
+
+@virtual
+async def test_the_time_in_which_we_do_not_read_is_not_the_peers_fault() -> None:
+    connection, transport = connected(nothing, Limits(requests_in_flight=1))
+    connection.data_received(asked(1)[:20])
+    assert [connection.unfinished_for(now) for now in (100.0, 130.0)] == [0, 30]
+    connection.begin(0)
+    assert transport.is_paused
+    assert connection.unfinished_for(500.0) == 0
+    connection.end(0)
+    assert [connection.unfinished_for(now) for now in (510.0, 520.0)] == [0, 10]
 
 
 # Back pressure

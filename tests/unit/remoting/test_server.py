@@ -60,7 +60,42 @@ async def test_half_a_frame_and_then_silence_is_closed_too() -> None:
     _, network, port = await serving(QUICK)
     peer = await dial(network, port)
     peer.transport.write(asked(1, body=bytes(100))[:50])
-    assert 120 <= await peer.lost <= 130
+    assert 60 <= await peer.lost <= 70
+
+
+@virtual
+async def test_a_frame_that_comes_in_drops_is_closed_and_one_that_ends_in_time_is_served() -> None:
+    _, network, port = await serving(QUICK)
+    dripping, slow = await dial(network, port), await dial(network, port)
+    frame = asked(1, body=bytes(100))
+    dripping.transport.write(frame[:3])
+    for half in (frame[:50], frame[50:], frame[:50], frame[50:] + frame[:7]):
+        slow.transport.write(half)
+        await asyncio.sleep(40)
+        if not dripping.lost.done():
+            dripping.transport.write(frame[3:9])
+    assert 60 <= dripping.lost.result() <= 70
+    assert len(commands(slow.got)) == 2
+    assert not slow.lost.done()
+
+
+@virtual
+async def test_many_who_hold_large_halves_of_frames_do_not_cost_an_honest_sender_its_connection() -> None:
+    """The real bound, scaled by a thousand: 32 times 16 KiB against 128 KiB."""
+    limits = Limits(unfinished_bytes=128 * 1024)
+    _, network, port = await serving(QUICK, limits)
+    half = (16 * 1024).to_bytes(4, "big") + bytes((0, 0, 0, 2)) + b"{}" + bytes(16_300)
+    hogs = [await dial(network, port) for _ in range(32)]
+    honest = await dial(network, port)
+    frame = asked(1, body=bytes(2000))
+    for hog in hogs:
+        hog.transport.write(half)
+        for piece in (frame[:1000], frame[1000:]):
+            honest.transport.write(piece)
+            await asyncio.sleep(0.1)
+    assert len(commands(honest.got)) == 32
+    assert not honest.lost.done()
+    assert sum(hog.lost.done() for hog in hogs) >= 24
 
 
 @virtual
