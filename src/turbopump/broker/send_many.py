@@ -86,9 +86,10 @@ class SendMany:
             for durability in Durability
         }
 
-    def forget_topics(self) -> None:
-        """The topic table changed: look every target up again."""
-        self._targets.clear()
+    def topics_changed(self, names: list[str]) -> None:
+        """These are new or different; none are named when one is gone. Their targets are looked up again."""
+        for name in names or list(self._targets):
+            self._targets.pop(name, None)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         drafts: list[Draft] = []

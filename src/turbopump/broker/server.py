@@ -154,10 +154,11 @@ class Broker:
         ]
 
         def topics_changed(topics: list[Topic]) -> None:
+            names = [topic.name for topic in topics]
             for path in fast_paths:
-                path.forget_topics()
+                path.topics_changed(names)
             topics_file.changed()
-            registration.changed(topic.name for topic in topics)
+            registration.changed(names)
 
         tables.topics.on_change = topics_changed
         tables.topics.adopt(store.topics)

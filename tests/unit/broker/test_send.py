@@ -227,3 +227,17 @@ def test_a_broker_that_is_known_by_name_stamps_the_address_on_records() -> None:
 
     listening = replace(CONFIG.listening, advertised_address="broker.example")
     with_broker(scenario, config=replace(CONFIG, listening=listening))
+
+
+def test_a_topic_with_fewer_queues_takes_no_more_sends_to_the_others() -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("T", queue_id=3)).code == ResponseCode.SUCCESS
+        fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
+        fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
+        answer = await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)
+        assert answer.code == ResponseCode.SUCCESS
+        assert (await desk.send("T", queue_id=3)).code == ResponseCode.INVALID_PARAMETER
+        await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        assert (await desk.send("T", queue_id=3)).code == ResponseCode.SUCCESS  # created anew
+
+    with_broker(scenario)
