@@ -52,9 +52,9 @@ def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
     return config, [f"{file.path}: unknown key, no effect: {key}" for key in unknown]
 
 
-async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig) -> int:
-    """Returns the port it serves on. Its stop is left on the stack."""
-    server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk())
+async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:
+    """Returns the port it serves on. Its stop is left on the stack. `servers` there are in this process."""
+    server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers)
     port = await server.start()
     stack.push_async_callback(server.stop)
     await serving.prove(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)

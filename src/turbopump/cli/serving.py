@@ -12,8 +12,8 @@ from turbopump.remoting.http import HttpServer, Page
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
-HERE = "127.0.0.1"
-ANYWHERE = ("", "0.0.0.0", "::")
+REACHABLE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+MAX_PORT = 65_535
 PROOF_TIMEOUT_S = 10.0
 NO_PAGES = -1
 
@@ -21,27 +21,35 @@ NO_PAGES = -1
 def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http-port",
-        type=int,
+        type=port,
         default=NO_PAGES,
         metavar="P",
         help="serve GET /health and /rocketmq/nsaddr there (default: not served; 0: any free)",
     )
 
 
+def port(text: str) -> int:
+    """For argparse: a port to listen on, where 0 means any free one."""
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: a number from 0 to {MAX_PORT}")
+    return int(text)
+
+
 async def prove(host: str, port: int, code: RequestCode) -> None:
     """A ready line is true only when a request has been answered: any answer will do."""
     client = Client(SystemNetwork(), SystemClock())
     try:
-        await client.call(f"{reachable(host)}:{port}", request(code), PROOF_TIMEOUT_S)
+        await client.call(address(host, port), request(code), PROOF_TIMEOUT_S)
     except OSError as error:
-        raise Failure(f"started, but {reachable(host)}:{port} does not answer: {error}") from error
+        raise Failure(f"started, but {address(host, port)} does not answer: {error}") from error
     finally:
         await client.close()
 
 
-def reachable(host: str) -> str:
+def address(host: str, port: int) -> str:
     """The address at which this machine reaches a server that listens on `host`."""
-    return HERE if host in ANYWHERE else host
+    reachable = REACHABLE.get(host, host)
+    return f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
 
 
 async def start_pages(

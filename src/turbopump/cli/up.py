@@ -25,14 +25,15 @@ from turbopump.namesrv.config import NamesrvConfig
 DATA = "data"
 HERE_ONLY = "127.0.0.1"
 WIDTH = 110
+SERVERS = 3  # the name server, the broker and its fast port
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", help=f"where everything is kept (default: ./{DATA})")
     parser.add_argument(
-        "--namesrv-port", type=int, default=9876, metavar="P", help="default: 9876; 0: any free"
+        "--namesrv-port", type=serving.port, default=9876, metavar="P", help="default: 9876; 0: any free"
     )
-    parser.add_argument("--broker-port", type=int, metavar="P", help="default: 10911; 0: any free")
+    parser.add_argument("--broker-port", type=serving.port, metavar="P", help="default: 10911; 0: any free")
     parser.add_argument(
         "--host",
         metavar="H",
@@ -55,13 +56,13 @@ def run(options: argparse.Namespace) -> int:
     )
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data))
-        address = f"{serving.reachable(host)}:{port}"
+        port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data), SERVERS)
+        address = serving.address(host, port)
         broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
         for warning in (*loaded.warnings, *(broker.warnings if options.host else ())):
             log.warning(warning)  # that 127.0.0.1 is for this machine alone is no news to who chose nothing
         http_port = await serving.start_pages(stack, pages(broker), host, options.http_port)
-        health = f"http://{serving.reachable(host)}:{http_port}/health" if http_port > 0 else ""
+        health = f"http://{serving.address(host, http_port)}/health" if http_port > 0 else ""
         print(welcome(broker, address, data, health), flush=True)
 
     return serve(start)

@@ -17,12 +17,12 @@ from turbopump.protocol.headers.namesrv import NotifyMinBrokerIdChangeRequest
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.http import TEXT, HttpServer
-from turbopump.remoting.limits import Limits
+from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
-from turbopump.runtime.network import Network
+from turbopump.runtime.network import Network, descriptor_limit
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,10 @@ MAX_NOTICES = 1024  # on their way to brokers
 
 
 class NameServer:
-    def __init__(self, config: NamesrvConfig, network: Network, clock: Clock, disk: Disk) -> None:
+    def __init__(
+        self, config: NamesrvConfig, network: Network, clock: Clock, disk: Disk, servers: int = 1
+    ) -> None:
+        """`servers` share the descriptors of this process."""
         self._clock = clock
         self._routes = Routes(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValues(disk, config.kv_config_path)
@@ -38,7 +41,8 @@ class NameServer:
             config, self._routes, self._values, clock, disk, self._removed, self._notify
         )
         self._router = Router(self._requests.table())
-        self._server = Server(self._router.serve, network, clock, Limits(idle_s=config.idle_s))
+        limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
+        self._server = Server(self._router.serve, network, clock, limits)
         self._http = HttpServer({"/rocketmq/nsaddr": self._addresses, "/health": self._health}, network)
         self._client = Client(network, clock)
         self._notices: set[asyncio.Task[None]] = set()

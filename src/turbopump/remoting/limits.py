@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 from turbopump.protocol.frame import MAX_FRAME
 
 MIB = 1 << 20
+MAX_CONNECTIONS = 16_384
+DESCRIPTOR_RESERVE = 1000  # for the files of a store, and for dialling
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Limits:
     output_hard: int = 64 * MIB
     """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
 
-    max_connections: int = 16_384
-    """Connections of one server; the next one is closed as soon as it is accepted."""
+    max_connections: int = MAX_CONNECTIONS
+    """Connections of one server; the next one is closed as soon as it is accepted. See connections_within."""
 
     idle_s: float = 120.0
     """Nothing read or written for so long: closed, as Apache's peers do; with half a frame held, too."""
@@ -50,6 +52,14 @@ class Limits:
 
     log_interval_s: float = 10.0
     """A line that peers can cause at will is written once per this many seconds, with a count."""
+
+
+def connections_within(descriptors: int, servers: int = 1) -> int:
+    """Limits.max_connections for each of so many servers in a process that may open so many descriptors.
+
+    Without this, connections take the last descriptor and the next file of the store cannot be opened."""
+    for_connections = max(descriptors - DESCRIPTOR_RESERVE, descriptors // 2)
+    return min(MAX_CONNECTIONS, for_connections // servers)
 
 
 H = TypeVar("H", bound=Hashable)

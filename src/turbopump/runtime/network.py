@@ -1,9 +1,12 @@
 """The network: listening and connecting. Protocol objects are plain `asyncio.Protocol`s."""
 
 import asyncio
+import resource
 import socket
 from collections.abc import Callable
 from typing import Protocol
+
+ALL_IPV6 = "::"
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -47,6 +50,11 @@ class SystemNetwork:
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
+        if host == ALL_IPV6 and socket.has_dualstack_ipv6():  # asyncio would leave IPv4 peers outside
+            both = socket.create_server(
+                (host, port), family=socket.AF_INET6, backlog=self.BACKLOG, dualstack_ipv6=True
+            )
+            return _SystemListener(await loop.create_server(factory, sock=both, backlog=self.BACKLOG))
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         server = await loop.create_server(
             factory, host or None, port, family=family, backlog=self.BACKLOG, reuse_address=True
@@ -63,3 +71,9 @@ class SystemNetwork:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         found.sort(key=lambda row: row[0] != socket.AF_INET)  # what most clients can reach comes first
         return str(found[0][4][0])
+
+
+def descriptor_limit() -> int:
+    """How many files and connections this process may have open. Servers raise it first, then ask."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft

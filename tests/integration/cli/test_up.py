@@ -2,9 +2,11 @@
 
 import json
 import signal
+import socket
 import urllib.error
 import urllib.request
 
+import pytest
 from tests.integration.cli.conftest import Home
 
 
@@ -87,3 +89,13 @@ def test_a_command_without_a_server_says_what_to_do(home: Home) -> None:
     assert sent.returncode == 1
     assert "turbopump up" in sent.stderr
     assert len(sent.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_on_all_ipv6_addresses_both_kinds_of_clients_are_served(home: Home) -> None:
+    home.up("--host", "::")
+    address = home.environment["NAMESRV_ADDR"]
+    assert address.startswith("[::1]:")
+    for name_server in (address, address.replace("[::1]", "127.0.0.1")):
+        sent = home.run("turbopump", "send", "t", "x", "--namesrv", name_server)
+        assert sent.returncode == 0, sent.stderr

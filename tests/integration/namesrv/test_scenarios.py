@@ -401,3 +401,16 @@ async def test_requests_without_their_fields_are_answered_and_harm_nothing(world
     for code in (103, 217, 322):
         answer = await peer.ask(Command(code, ext=broker_fields(topic="T"), body=b"\xff garbage"))
         assert answer.code == 1, code
+
+
+def test_connections_leave_descriptors_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turbopump.namesrv.server.descriptor_limit", lambda: 4)
+
+    @in_world
+    async def connect_three(world: World) -> None:
+        _, address = await world.name_server()
+        peers = [await world.peer(address) for _ in range(3)]
+        await asyncio.sleep(1)
+        assert [peer.closed for peer in peers] == [False, False, True]
+
+    connect_three()
