@@ -78,4 +78,7 @@ def of_broker(address: str, answer: Command) -> Health:
         return Health(address, False, f"broker answers code {answer.code}: {answer.remark}")
     figures = bodies.KVTable.decode(answer.body).table
     version = figures.get("brokerVersionDesc", "of unknown version")
+    trouble = figures.get("storeTrouble")  # not brokerActive: Apache's slaves say false and are well
+    if trouble is not None:
+        return Health(address, False, f"broker {version} takes no messages: {trouble}")
     return Health(address, True, f"broker {version}")

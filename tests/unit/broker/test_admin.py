@@ -8,8 +8,10 @@ from tests.unit.remoting.kit import virtual
 from turbopump.broker.admin.runtime import lasted, size
 from turbopump.broker.topics import Topic
 from turbopump.protocol import dialect
+from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.conf import parse_properties
 from turbopump.protocol.names import SYSTEM_GROUPS
+from turbopump.store.flags import Reason
 
 CREATE, CREATE_LIST, ALL_TOPICS, TOPIC, DELETE, STATS = 17, 18, 21, 351, 215, 202
 UPDATE_GROUPS, ALL_GROUPS, DELETE_GROUP, PROGRESS = 225, 201, 207, 208
@@ -242,6 +244,17 @@ def test_durations_and_sizes_read_as_apache_prints_them() -> None:
         "1.5 MiB",
         "5.0 TiB",
     ]
+
+
+@virtual
+async def test_a_broker_that_takes_no_messages_says_so_and_why() -> None:
+    bench = Bench()
+    table = KVTable.decode((await bench.connect().ask(RUNTIME)).body).table
+    assert (table["brokerActive"], table.get("storeTrouble")) == ("true", None)
+    bench.store.flags.set(Reason.DISK_FULL, "(95 % used)")
+    table = KVTable.decode((await bench.connect().ask(RUNTIME)).body).table
+    assert table["brokerActive"] == "false"
+    assert table["storeTrouble"] == "service not available now: the broker's disk is full (95 % used)"
 
 
 TOOLS_READ = """

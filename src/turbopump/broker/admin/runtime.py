@@ -1,7 +1,7 @@
 """The state of the broker as a table of texts (28), with every key that Apache's tools read.
 
 Values are measured or zero, never invented: there are no queues between threads here, so their sizes and
-waits are 0.
+waits are 0. One key is ours: `storeTrouble` says why no message is taken, and is there only then.
 """
 
 from collections.abc import Callable
@@ -63,14 +63,16 @@ class RuntimeRequests:
         return dict(sorted(table.items()))
 
     def _life(self) -> dict[str, str]:
-        return {
+        trouble = self._store.writable
+        life = {
             "bootTimestamp": str(self._traffic.booted_ms),
             "runtime": lasted(self._clock.now_ms() - self._traffic.booted_ms),
-            "brokerActive": "true",
+            "brokerActive": "true" if trouble is None else "false",
             "brokerVersion": str(VERSION),
             "brokerVersionDesc": version_name(VERSION),
             "startAcceptSendRequestTimeStamp": str(self._accept_from_ms),
         }
+        return life if trouble is None else life | {"storeTrouble": trouble}
 
     def _puts(self) -> dict[str, str]:
         traffic = self._traffic
