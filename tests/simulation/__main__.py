@@ -4,11 +4,16 @@ import sys
 import time
 import traceback
 
+import tests.simulation
 from tests.simulation.world import run
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=tests.simulation.__doc__,
+    )
     parser.add_argument("--seeds", type=int, default=1000, help="how many worlds to run")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one alone, and show where it fails")
