@@ -41,7 +41,10 @@ class NamesrvConfig:
     """Tell the brokers of a group (request 905) when the smallest id among them changes."""
 
     delete_topic_with_registration: bool = False
-    """Forget topics that a broker's full registration no longer names."""
+    """Forget topics that a broker's periodic registration no longer names.
+
+    Only a table with SELF_TEST_TOPIC is taken for the whole one: every broker has it, and a change of some
+    topics does not name it. Not for brokers that split their registration (enableSplitRegistration)."""
 
     all_topic_list_enable: bool = True
     topic_list_enable: bool = True

@@ -2,7 +2,8 @@
 
 A broker is a name with an address per id (0 is the master). It is kept alive by registrations and
 heartbeats, and ends by unregistering, by its connection breaking, or by silence; with the last address of a
-name go its topics. Topics are merged, never dropped because a registration lacks them. No clock and no
+name go its topics. Topics are merged, and not dropped because a registration lacks them, unless that is asked
+for and the registration is a broker's whole table. No clock and no
 socket is known here: the time is passed in, and a connection is any object that means the same one each
 time.
 """
@@ -22,12 +23,13 @@ from turbopump.protocol.bodies import (
     TopicRouteData,
 )
 from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.names import SELF_TEST_TOPIC
 
 MASTER_ID = 0
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 MAX_BROKERS = 10_000  # addresses
-MAX_ROUTES = 5_000_000  # pairs of topic and broker name
+MAX_ROUTES = 500_000  # pairs of topic and broker name: a third of a GiB
 
 PERM_READ = 4
 PERM_WRITE = 2
@@ -327,7 +329,8 @@ class Routes:
         may_act = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
         if not is_master and not may_act:
             return
-        is_full = len(registration.topics) != 1
+        # Nothing on the wire says "this is all"; but the whole table names what every broker has built in.
+        is_full = SELF_TEST_TOPIC in registration.topics
         if self.delete_topic_with_registration and is_full and not registration.mappings:
             held = [topic for topic, queues in self._topics.items() if broker.name in queues]
             for gone in held:

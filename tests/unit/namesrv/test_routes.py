@@ -1,9 +1,10 @@
+import tracemalloc
 from typing import Any
 
 import pytest
-from turbopump.protocol.bodies import DataVersion, QueueData, TopicConfig, TopicRouteData
 
-from turbopump.namesrv.routes import MinIdChanged, Registration, Removed, Routes, in_zone
+from turbopump.namesrv.routes import MAX_ROUTES, MinIdChanged, Registration, Removed, Routes, in_zone
+from turbopump.protocol.bodies import DataVersion, QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import SystemFailure
 
 
@@ -76,13 +77,27 @@ def test_topics_are_merged_not_replaced() -> None:
     assert sorted(routes.topics()) == ["NEW", "T", "TBW102"]
 
 
-def test_with_deletion_on_a_full_registration_replaces_and_a_single_topic_does_not() -> None:
+def test_with_deletion_on_the_whole_table_replaces_and_a_change_of_some_topics_does_not() -> None:
     routes = Routes(delete_topic_with_registration=True)
-    routes.register(broker(topics=topics("T", "U", "V")), 1, 0)
+    routes.register(broker(topics=topics("SELF_TEST_TOPIC", "T", "U", "V")), 1, 0)
     routes.register(broker(topics=topics("W"), version=version(2)), 1, 0)
-    assert sorted(routes.topics()) == ["T", "U", "V", "W"]
-    routes.register(broker(topics=topics("T", "W"), version=version(3)), 1, 0)
-    assert sorted(routes.topics()) == ["T", "W"]
+    routes.register(broker(topics=topics("T", "X"), version=version(3)), 1, 0)
+    assert sorted(routes.topics()) == ["SELF_TEST_TOPIC", "T", "U", "V", "W", "X"]
+    routes.register(broker(topics=topics("SELF_TEST_TOPIC", "T", "W"), version=version(4)), 1, 0)
+    assert sorted(routes.topics()) == ["SELF_TEST_TOPIC", "T", "W"]
+
+
+def test_the_largest_table_fits_into_memory() -> None:
+    routes = Routes()
+    many = {f"a-topic-with-a-longer-name-{number}": topic("T") for number in range(5000)}
+    tracemalloc.start()
+    try:
+        routes.register(broker(topics=many), 1, 0)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    names = 80 * len(many)  # made before the measurement
+    assert (used + names) / len(many) * MAX_ROUTES < 512 * 2**20
 
 
 def test_queues_change_only_with_the_data_version() -> None:

@@ -14,7 +14,7 @@ NAMES = st.sampled_from("ab")
 IDS = st.integers(0, 2)
 CLUSTERS = st.sampled_from("CD")
 ADDRESSES = st.sampled_from(["x:1", "x:2", "x:3"])
-TOPICS = st.sets(st.sampled_from(["T", "U", "V"]))
+TOPICS = st.sets(st.sampled_from(["T", "U", "SELF_TEST_TOPIC"]))
 CONNECTIONS = st.integers(0, 2)
 VERSIONS = st.builds(version, st.integers(1, 2), st.integers(0, 1))
 
