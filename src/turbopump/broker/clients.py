@@ -14,6 +14,7 @@ from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request as new_request
+from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.client import (
     GetConsumerListByGroupRequest,
     HeartbeatResponse,
@@ -27,6 +28,9 @@ from turbopump.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 SCAN_S = 10.0
+MAX_GROUPS = 1000  # in one heartbeat: consumers and producers; each may create a group and its retry topic
+MAX_SUBSCRIPTIONS = 10_000  # in one heartbeat, over all its groups
+NAMED_GROUPS = 5  # of those that changed, in a log line
 UNIT_SUBSCRIBED = 2
 TAG_TYPES = (None, "", "TAG")
 
@@ -82,15 +86,20 @@ class Clients:
         self._rules = rules
 
     def heartbeat(self, request: Request[None]) -> Answer:
+        """Nothing of a heartbeat that is too large takes effect."""
         beat = HeartbeatData.decode(request.body)
+        _check_size(beat)
         connection = request.connection
         subscriptions_changed = beat.heartbeatFingerprint == 0
         if not connection.is_closing:
             self._watch(connection)
+            changed: list[str] = []
             for data in beat.consumerDataSet:
-                subscriptions_changed |= self._consumer_beat(data, beat, request)
+                subscriptions_changed |= self._consumer_beat(data, beat, request, changed)
             for producer in beat.producerDataSet:
                 self._members.add_producer(producer.groupName, self._member(beat, request))
+            if changed:
+                log.info("Consumer groups changed by %s on %s: %s", beat.clientID, connection, _some(changed))
         return Answer(HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=subscriptions_changed))
 
     def unregister(self, request: Request[UnregisterClientRequest]) -> Answer:
@@ -138,8 +147,10 @@ class Clients:
             await self._clock.sleep(SCAN_S)
             self.expire()
 
-    def _consumer_beat(self, data: ConsumerData, beat: HeartbeatData, request: Request[None]) -> bool:
-        """Whether the client has to tell its subscriptions (again)."""
+    def _consumer_beat(
+        self, data: ConsumerData, beat: HeartbeatData, request: Request[None], groups: list[str]
+    ) -> bool:
+        """Whether the client has to tell its subscriptions (again). A group that changed joins `groups`."""
         known = self._members.consumer_group(data.groupName)
         told_before = known.fingerprint if known is not None else None
         changed = told_before is not None and told_before != beat.heartbeatFingerprint
@@ -151,7 +162,7 @@ class Clients:
         self._create_retry_topic(data, group)
         keeps = beat.withoutSub and beat.heartbeatFingerprint != 0
         if self._members.add_consumer(data, self._member(beat, request), keeps_subscriptions=keeps):
-            log.info("Consumer group %s changed: %s on %s", data.groupName, beat.clientID, request.connection)
+            groups.append(data.groupName)
             self._notify(data.groupName)
         found = self._members.consumer_group(data.groupName)
         assert found is not None
@@ -188,3 +199,20 @@ class Clients:
         for connection in found.members:
             header = NotifyConsumerIdsChangedRequest(consumerGroup=group)
             connection.send_oneway(new_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+
+
+def _check_size(beat: HeartbeatData) -> None:
+    groups = len(beat.consumerDataSet) + len(beat.producerDataSet)
+    if groups > MAX_GROUPS:
+        raise SystemFailure(f"a heartbeat may name {MAX_GROUPS} groups, this one names {groups}")
+    subscriptions = sum(len(data.subscriptionDataSet or ()) for data in beat.consumerDataSet)
+    if subscriptions > MAX_SUBSCRIPTIONS:
+        raise SystemFailure(
+            f"a heartbeat may hold {MAX_SUBSCRIPTIONS} subscriptions, this one holds {subscriptions}"
+        )
+
+
+def _some(groups: list[str]) -> str:
+    named = ", ".join(groups[:NAMED_GROUPS])
+    more = len(groups) - NAMED_GROUPS
+    return f"{named} and {more} more" if more > 0 else named

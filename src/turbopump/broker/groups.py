@@ -14,9 +14,13 @@ from turbopump.broker.config import GroupRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from turbopump.protocol.errors import GroupNotFound, Refused
+from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
+
+CREATED_LINES = 20  # about groups that clients create, per ...
+CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -57,6 +61,7 @@ class Groups:
         self._rules = rules
         self._clock = clock
         self._table = {name: Group(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}
+        self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         self._forbidden: dict[str, dict[str, int]] = {}  # kept for 5.x brokers that open this store
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.on_change: Callable[[], None] = lambda: None
@@ -81,7 +86,7 @@ class Groups:
         group = self._table.get(name)
         if group is not None or not self._may_create(name):
             return group
-        log.info("Consumer group %s is created", name)
+        self._created.say(self._clock.monotonic(), "Consumer group %s is created", name)
         group = self._table[name] = Group(SubscriptionGroupConfig(groupName=name))
         self._changed()
         return group

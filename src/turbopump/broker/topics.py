@@ -15,6 +15,7 @@ from turbopump.broker.config import Identity, TopicRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ READ_WRITE = READ | WRITE
 UNIT, UNIT_SUBSCRIBED = 1, 2
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
+CREATED_LINES = 20  # about topics that clients create, per ...
+CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
 LIGHT_PREFIX = "%LMQ%"  # light queues: they have no topic of their own
 ADOPTED_QUEUES = 4  # what producers ask for when a topic is created on the way
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
@@ -89,6 +92,7 @@ class Topics:
     def __init__(self, rules: TopicRules, identity: Identity, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
+        self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         built_in = built_in_topics(rules, identity)
         self._table: dict[str, Topic] = {topic.name: topic for topic in built_in}
         self._system = names.SYSTEM_TOPICS | self._table.keys()
@@ -131,7 +135,7 @@ class Topics:
         if model is not None:
             queues = max(0, min(default_queues, model.write_queues))
             perm = model.perm & ~INHERIT
-            log.info("Topic %s is created, %d queues, by a send from %s:%d", name, queues, *peer)
+            self._say_created("Topic %s is created, %d queues, by a send from %s:%d", name, queues, *peer)
             return self._put(Topic(name, queues, queues, perm, model.filter_type, sys_flag))
         if is_retry:
             return self.for_group(name, 1, sys_flag=sys_flag)
@@ -141,7 +145,7 @@ class Topics:
         """The retry or dead-letter topic of a group, created when there is none."""
         topic = self._table.get(name)
         if topic is None:
-            log.info("Topic %s is created, %d queues, for a consumer group", name, queues)
+            self._say_created("Topic %s is created, %d queues, for a consumer group", name, queues)
             return self._put(Topic(name, queues, queues, READ_WRITE, sys_flag=sys_flag, order=order))
         return topic if topic.order == order else self._put(replace(topic, order=order))
 
@@ -246,6 +250,9 @@ class Topics:
         known = self._table.get(wanted.name)
         after = attributes.altered(known.attributes if known else None, changes)
         return replace(wanted, attributes=after)
+
+    def _say_created(self, text: str, *args: object) -> None:
+        self._created.say(self._clock.monotonic(), text, *args)
 
     def _put(self, topic: Topic) -> Topic:
         self._table[topic.name] = topic

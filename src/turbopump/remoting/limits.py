@@ -87,23 +87,30 @@ class Unfinished(Generic[H]):
 
 
 class Seldom:
-    """A log line that peers can cause: written once per interval, and the next says how many were not."""
+    """A log line that peers can cause: so many per interval, and the next says how many were not written."""
 
-    __slots__ = ("_interval_s", "_last", "_level", "_log", "_withheld")
+    __slots__ = ("_began", "_interval_s", "_level", "_lines", "_log", "_withheld", "_written")
 
-    def __init__(self, log: logging.Logger, interval_s: float, level: int = logging.WARNING) -> None:
+    def __init__(
+        self, log: logging.Logger, interval_s: float, level: int = logging.WARNING, lines: int = 1
+    ) -> None:
         self._log = log
         self._interval_s = interval_s
         self._level = level
-        self._last: float | None = None
+        self._lines = lines
+        self._began: float | None = None
+        self._written = 0
         self._withheld = 0
 
     def say(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        if self._last is not None and now - self._last < self._interval_s:
+        if self._began is None or now - self._began >= self._interval_s:
+            self._began = now
+            self._written = 0
+        if self._written >= self._lines:
             self._withheld += 1
             return
         if self._withheld:
             text += f" (and {self._withheld} more since the last such line)"
-        self._last = now
+        self._written += 1
         self._withheld = 0
         self._log.log(self._level, text, *args, exc_info=exc_info)

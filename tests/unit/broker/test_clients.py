@@ -1,4 +1,5 @@
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import ConsumerListBody, SubscriptionGroupConfig
 from turbopump.protocol.command import Command
 from turbopump.remoting.router import Request
+from turbopump.testing.loop import run_virtual
 
 HEARTBEAT, UNREGISTER, LIST, CHECK, NOTICE = 34, 35, 38, 46, 40
 
@@ -229,3 +231,39 @@ def test_only_tags_can_be_subscribed_to(kind: str | None, code: int) -> None:
         assert (await peer.ask(CHECK)).code == 0
 
     test()
+
+
+# Large heartbeats
+
+
+@virtual
+async def test_a_heartbeat_with_too_many_groups_or_subscriptions_is_refused_as_a_whole() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    groups = [f"G{number}" for number in range(1000)]
+    answer = await peer.ask(HEARTBEAT, beat("me", *groups, producers=("P",)))
+    assert (answer.code, answer.remark) == (1, "a heartbeat may name 1000 groups, this one names 1001")
+    topics = tuple(f"T{number}" for number in range(5001))
+    answer = await peer.ask(HEARTBEAT, beat("me", "G1", "G2", topics=topics))
+    assert answer.remark == "a heartbeat may hold 10000 subscriptions, this one holds 10002"
+    assert bench.groups.find("G1") is None
+    assert bench.members.consumers("G1") == []
+
+
+def test_a_thousand_groups_in_one_heartbeat_are_taken_with_few_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        bench = Bench()
+        groups = [f"G{number}" for number in range(1000)]
+        answer = await bench.connect().ask(HEARTBEAT, beat("me", *groups))
+        assert answer.code == 0
+        assert bench.topics.find("%RETRY%G999") is not None
+        assert bench.groups.find("G999") is not None
+
+    with caplog.at_level(logging.INFO, "turbopump.broker"):
+        run_virtual(main())
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) < 50
+    assert "Consumer group G0 is created" in lines
+    assert lines[-1] == "Consumer groups changed by me on 127.0.0.1:4711: G0, G1, G2, G3, G4 and 995 more"

@@ -18,6 +18,18 @@ def test_a_line_is_written_once_per_interval_and_the_next_one_counts(
     ]
 
 
+def test_single_lines_are_all_written_and_of_a_burst_the_first_ones(caplog: pytest.LogCaptureFixture) -> None:
+    seldom = Seldom(logging.getLogger("burst"), 1.0, lines=2)
+    for now in (100.0, 100.1, 100.2, 100.3, 102.0, 104.0):
+        seldom.say(now, "Made at %s", now)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Made at 100.0",
+        "Made at 100.1",
+        "Made at 102.0 (and 2 more since the last such line)",
+        "Made at 104.0",
+    ]
+
+
 def test_the_hard_output_limit_leaves_room_for_the_largest_frame() -> None:
     limits = Limits()
     assert limits.output_hard > 2 * MAX_FRAME + limits.output_high
