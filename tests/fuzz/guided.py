@@ -5,11 +5,14 @@ The options are libFuzzer's. The first thing done is to ask for instrumented imp
 be imported before.
 """
 
+import logging
 import sys
 
 
 def main() -> None:
     import atheris
+
+    logging.disable()
 
     with atheris.instrument_imports(include=["turbopump"]):
         from tests.fuzz.targets import all_targets

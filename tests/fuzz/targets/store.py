@@ -1,0 +1,229 @@
+"""The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
+
+Each input is the contents of one file of a small store, after a first byte that says how the last process
+ended and whether the file keeps the length it should have. The store is checked as `turbopump store verify`
+does, then opened, read through and written to.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+
+from tests.fuzz.targets import Target
+from tests.unit.store.kit import HandClock
+from tests.unit.store.lab import EVER, ROOT, Workers, draft, fill, new_disk, open_store, small
+
+from turbopump.broker.config import GroupRules, OffsetRules
+from turbopump.broker.groups import Groups
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.topics import Identity, TopicRules, Topics
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
+from turbopump.runtime.disk import Disk
+from turbopump.store import checkpoint, tools
+from turbopump.store.consume_queue import UNIT
+from turbopump.store.store import Boundary, Store, UnusableStore
+from turbopump.testing.disk import SimulatedDisk
+
+QUEUES = 2
+MESSAGES = 24
+KILLED, ANY_LENGTH = 1, 2  # bits of the first byte
+
+Files = dict[str, bytes]
+
+
+# --- the targets -------------------------------------------------------------------------------------
+
+
+def log_file(data: bytes) -> None:
+    """Damaged records that recovery has no reason to read again are handed out as they are."""
+    _check_use(_opened(data, _newest("commitlog/")))
+
+
+def queue_file(data: bytes) -> None:
+    """Entries of a store that was closed well are believed: what is read then is bounded, not right."""
+    _read_all(_opened(data[: 1 + len(data[1:]) // UNIT * UNIT], _newest("consumequeue/T/0/")))
+
+
+def index_file(data: bytes) -> None:
+    """A damaged index may hide messages, never show one that does not carry the key."""
+    _read_all(_opened(data, _newest("index/")))
+
+
+def checkpoint_file(data: bytes) -> None:
+    disk = new_disk()
+    disk.write("/checkpoint", data[1:])
+    found = checkpoint.load(disk, "/checkpoint")
+    disk.write("/checkpoint", checkpoint.pack(found))
+    assert checkpoint.load(disk, "/checkpoint") == found
+    store = _opened(data, "checkpoint")
+    for queue_id in range(QUEUES):
+        found = [record for body in _bodies(store, queue_id) for record in decode_all(body)]
+        assert [int(record.body[:6]) for record in found] == list(range(queue_id, MESSAGES, QUEUES))
+    _check_use(store)
+
+
+def _opened(data: bytes, name: str) -> Store:
+    how = data[0] if data else 0
+    disk = _disk_with(name, data[1:], how)
+    tools.run(tools.verify(ROOT, disk, index_shape=(small().index_slots, small().index_items)))
+    for record in tools.dump(ROOT, disk=disk):
+        assert record.size > 0
+    return Store.open(small(), disk, HandClock(), Workers())
+
+
+def _read_all(store: Store) -> None:
+    for queue_id in range(QUEUES):
+        for _ in _bodies(store, queue_id):
+            continue
+    for number in range(0, MESSAGES, 5):
+        for data in store.query("T", f"T-{number}", *EVER, 32).records:
+            assert [record.unique_key for record in decode_all(data)] == [f"T-{number}"]
+    store.append([draft(store.queue("T", 0), b"after", key="after")])
+
+
+def _check_use(store: Store) -> None:
+    """Whatever is damaged, the next message is stored, read and found."""
+    _read_all(store)
+    queue = store.queue("T", 0)
+    found = store.get(queue, queue.max_offset - 1, 1)
+    assert [record.body for record in decode_all(found.body)] == [b"after"]
+    assert store.query("T", "after", *EVER, 32).records
+
+
+def _bodies(store: Store, queue_id: int) -> Iterator[bytes]:
+    """All that can be pulled; each step leads on, and there are only so many."""
+    queue = store.find_queue("T", queue_id)
+    if queue is None:
+        return
+    assert 0 <= queue.min_offset <= queue.max_offset
+    offset = queue.min_offset
+    for _ in range(MESSAGES):
+        found = store.get(queue, offset, 8)
+        yield found.body
+        if found.next_offset <= offset:
+            break
+        offset = found.next_offset
+    for boundary in Boundary:
+        assert store.offset_by_time(queue, HandClock().now_ms(), boundary) >= 0
+    store.earliest_store_time(queue)
+
+
+def table_file(data: bytes) -> None:
+    """topics.json, subscriptionGroup.json or consumerOffset.json, by the first byte."""
+    make = TABLES[(data[0] if data else 0) % len(TABLES)]
+    table = make()
+    table.load(data[1:])
+    written = table.dump()
+    again = make()
+    again.load(written)
+    assert again.dump() == written
+
+
+# --- the store they damage ---------------------------------------------------------------------------
+
+
+@functools.cache
+def _good() -> Files:
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, MESSAGES, queues=QUEUES)
+    _run_at_once(store.close())
+    return {path.removeprefix(f"{ROOT}/"): disk.read(path) for path in _paths(disk, ROOT)}
+
+
+def _run_at_once(work: object) -> None:
+    try:
+        work.send(None)  # type: ignore[attr-defined]
+    except StopIteration:
+        return
+    raise AssertionError("it waits for something")
+
+
+def _paths(disk: Disk, directory: str) -> Iterator[str]:
+    for entry in disk.entries(directory):
+        path = f"{directory}/{entry.name}"
+        if entry.is_dir:
+            yield from _paths(disk, path)
+        else:
+            yield path
+
+
+def _newest(folder: str) -> str:
+    return max(name for name in _good() if name.startswith(folder))
+
+
+def _disk_with(name: str, contents: bytes, how: int) -> SimulatedDisk:
+    disk = new_disk()
+    size = len(_good()[name])
+    if not how & ANY_LENGTH:
+        contents = contents[:size].ljust(size, b"\0")
+    for other, data in _good().items():
+        disk.write(f"{ROOT}/{other}", contents if other == name else data, sync=False)
+    if how & KILLED:
+        disk.write(f"{ROOT}/abort", b"", sync=False)
+    return disk
+
+
+def _seeds(name: Callable[[], str]) -> Callable[[], Iterator[bytes]]:
+    def seeds() -> Iterator[bytes]:
+        for how in (0, KILLED, ANY_LENGTH, KILLED | ANY_LENGTH):
+            yield bytes([how]) + _good()[name()].rstrip(b"\0")
+        yield bytes([ANY_LENGTH]) + _good()[name()]
+
+    return seeds
+
+
+def _topics() -> Topics:
+    return Topics(TopicRules(), Identity("cluster", "broker"), HandClock())
+
+
+def _groups() -> Groups:
+    return Groups(GroupRules(), HandClock())
+
+
+def _offsets() -> Offsets:
+    return Offsets(OffsetRules(), HandClock())
+
+
+TABLES: tuple[Callable[[], Topics | Groups | Offsets], ...] = (_topics, _groups, _offsets)
+
+
+def _tables() -> Iterator[bytes]:
+    for number, make in enumerate(TABLES):
+        yield bytes([number]) + make().dump()
+    yield b'\2{"offsetTable":{"T@g":{0:12,1:3},"%RETRY%g@g":{0:1}},"dataVersion":{"counter":1}}'
+    yield b'\1{"subscriptionGroupTable":{"g":{"groupName":"g","retryMaxTimes":16}},"forbiddenTable":{}}'
+    yield b'\0{"topicConfigTable":{"T":{"topicName":"T","perm":6,"readQueueNums":4,"attributes":{}}}}'
+
+
+NUMBERS = (b"\0" * 8, b"\x7f" + b"\xff" * 7, b"\xff" * 8, b"\x80" + b"\0" * 7, b"\x7f\xff\xff\xff")
+MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2, BLANK))
+WORDS = (
+    b"{",
+    b"}",
+    b"[",
+    b'"',
+    b":",
+    b",",
+    b"null",
+    b"-1",
+    b"9" * 20,
+    b"{0:1}",
+    b'"T@g"',
+    b"\xff",
+    b"\\u0000",
+)
+
+
+def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
+    """A store is opened for each input: 100 to 300 a second."""
+    return Target(run, _seeds(lambda: _newest(folder)), (UnusableStore,), NUMBERS + MAGICS, taste=50)
+
+
+TARGETS = {
+    "store-log": _damaged(log_file, "commitlog/"),
+    "store-queue": _damaged(queue_file, "consumequeue/T/0/"),
+    "store-index": _damaged(index_file, "index/"),
+    "store-checkpoint": _damaged(checkpoint_file, "checkpoint"),
+    "store-tables": Target(table_file, _tables, (BrokenBody,), WORDS),
+}
