@@ -57,6 +57,9 @@ class MappedFile(Protocol):
     def reserve(self, offset: int, length: int) -> None:
         """Gives a part of a sparse file its blocks: a full disk is an OSError here, not a SIGBUS later."""
 
+    def allocated(self) -> int:
+        """How many bytes have blocks; fewer than `size` for a sparse file."""
+
     def close(self) -> None: ...
 
 
@@ -132,6 +135,9 @@ class _SystemMappedFile:
 
     def reserve(self, offset: int, length: int) -> None:
         _allocate(self._descriptor, offset, min(length, self.size - offset))
+
+    def allocated(self) -> int:
+        return os.fstat(self._descriptor).st_blocks * 512
 
     def close(self) -> None:
         if self._descriptor >= 0:

@@ -148,7 +148,7 @@ class IndexFile:
     def _publish_slots(self, slots: "array[int]") -> None:
         new = self.count - self._published_count
         if new > self.slot_count // 128:  # one copy of all is quicker than many single ones
-            self._buffer[HEADER.size : self._items_at] = native_slots(slots.tobytes()).tobytes()
+            self._buffer[HEADER.size : self._items_at] = memoryview(native_slots(slots)).cast("B")
             return
         for number in range(self._published_count, self.count):
             slot = self.item(number)[0] % self.slot_count
@@ -215,9 +215,12 @@ class IndexFile:
             yield from ITEM.iter_unpack(bytes(self._buffer[at : min(at + _CHUNK, stop)]))
 
     def _clear_items_from(self, number: int) -> None:
-        """Left-overs must not pass for items after the next crash."""
-        for at in range(self._items_at + number * ITEM.size, self._mapped.size, _CHUNK):
-            end = min(at + _CHUNK, self._mapped.size)
+        """Left-overs must not pass for items after the next crash. Behind allocated blocks there are none:
+        items follow one another, and so do their blocks.
+        """
+        stop = min(self._items_at + self._mapped.allocated(), self._mapped.size)
+        for at in range(self._items_at + number * ITEM.size, stop, _CHUNK):
+            end = min(at + _CHUNK, stop)
             if self._buffer[at:end] != _ZEROS[: end - at]:
                 self._buffer[at:end] = _ZEROS[: end - at]
                 self._dirty = True
@@ -235,7 +238,7 @@ def _empty(slots: int) -> "array[int]":
     return array("i", bytes(slots * SLOT.size))
 
 
-def native_slots(slots: bytes | bytearray) -> "array[int]":
+def native_slots(slots: "bytes | bytearray | array[int]") -> "array[int]":
     """Slots between the file's byte order and ours; the same swap leads there and back."""
     numbers = array("i", slots)
     if sys.byteorder == "little":

@@ -263,6 +263,9 @@ class _MappedFile:
         self._disk.take_space(length)
         self._node.allocated += length
 
+    def allocated(self) -> int:
+        return self.size
+
     def close(self) -> None: ...
 
 
