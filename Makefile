@@ -15,7 +15,7 @@ FUZZ_JOBS    ?= 2
 SELECT       ?= not long
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt check lint types imports unit test test-interop record simulation kills fuzz bench test-long
+.PHONY: help run venv fmt check lint types imports unit test test-interop record simulation kills hostile fuzz bench test-long
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -64,6 +64,9 @@ simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses 
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
+
+hostile: $(VENV)/.dev  ## slow, silent, greedy and broken peers against running servers; SELECT=long: the large crowds
+	@$(PYTEST) tests/hostile -m "$(SELECT)" $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FUZZ_JOBS at a time
 	@$(PY) -c 'from tests.fuzz.targets import all_targets; print(*sorted(all_targets()), sep="\n")' | \
