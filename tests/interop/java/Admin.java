@@ -125,11 +125,10 @@ public final class Admin {
     }
 
     private String stable(String line) {
-        line = answers.clean(line);
+        line = answers.clean(line).trim().replaceAll("\\s+", " ");
         for (Pattern changing : VOLATILE) {
             line = changing.matcher(line).replaceAll("<n>");
         }
-        line = line.trim().replaceAll("\\s+", " ");
         return line.startsWith(PROPERTIES) ? sorted(line) : line;
     }
 
