@@ -23,6 +23,7 @@ from turbopump.store import checkpoint, tools
 from turbopump.store.consume_queue import UNIT
 from turbopump.store.store import Boundary, Store, UnusableStore
 from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import run_virtual
 
 QUEUES = 2
 MESSAGES = 24
@@ -127,16 +128,8 @@ def _good() -> Files:
     disk = new_disk()
     store = open_store(disk)
     fill(store, MESSAGES, queues=QUEUES)
-    _run_at_once(store.close())
+    run_virtual(store.close())
     return {path.removeprefix(f"{ROOT}/"): disk.read(path) for path in _paths(disk, ROOT)}
-
-
-def _run_at_once(work: object) -> None:
-    try:
-        work.send(None)  # type: ignore[attr-defined]
-    except StopIteration:
-        return
-    raise AssertionError("it waits for something")
 
 
 def _paths(disk: Disk, directory: str) -> Iterator[str]:
