@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import cast
 
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import extend_hash, java_hash
@@ -24,6 +25,7 @@ from turbopump.store.queues import ConsumeQueues, is_directory_name
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
 NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
+MAX_GAP = 1_000_000  # entries missing in the middle of a queue; a larger gap is a damaged number
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
 
 log_line = logging.getLogger("turbopump.store")
@@ -169,8 +171,13 @@ class Dispatcher:
 
     def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in its queue are in no log: the queue goes on with it."""
-        topic, queue_id, queue_offset, *_ = found
-        self._named[topic, queue_id].skip_to(queue_offset)
+        topic, queue_id, queue_offset, *rest = found
+        queue = self._named[topic, queue_id]
+        if queue_offset - queue.max_offset > MAX_GAP:
+            # No checksum guards the offset either. As Apache does, the entry goes where the queue ends.
+            log_line.error("a record says it is number %d of %s/%d", queue_offset, queue.topic, queue_id)
+            found = cast(Found, (topic, queue_id, queue.max_offset, *rest))
+        queue.skip_to(found[2])
         self.dispatch(found, with_entry=True, with_keys=False)
 
     def _name(self, topic: bytes, queue_id: int) -> ConsumeQueue | None:

@@ -135,7 +135,7 @@ class QueueCheck:
         if len(found) == UNIT and found != NO_ENTRY:
             return found
         self._load(queue_offset)  # perhaps it was written since the chunk was read
-        return self._chunk[:UNIT] or NO_ENTRY
+        return self._chunk[:UNIT].ljust(UNIT, b"\0")  # a file may be cut inside an entry
 
     def _load(self, queue_offset: int) -> None:
         position = queue_offset * UNIT

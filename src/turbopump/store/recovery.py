@@ -120,7 +120,8 @@ class Recovery:
             self._last_timestamp = self._timestamp(note.last_record)
             keys_from = note.complete
             if self._index is not None:
-                if self._crashed:  # also when nothing seems to be behind: slots may be newer than the header
+                # After a crash also when nothing seems to be behind: slots may be newer than the header.
+                if self._crashed or self._index.end_offset > note.complete:
                     self._index.truncate(note.complete)
                 if self._index.end_offset < note.index_end:
                     keys_from = self._index_end()

@@ -20,7 +20,6 @@ from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
 from turbopump.runtime.disk import Disk
 from turbopump.store import checkpoint, tools
-from turbopump.store.consume_queue import UNIT
 from turbopump.store.store import Boundary, Store, UnusableStore
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
@@ -42,12 +41,12 @@ def log_file(data: bytes) -> None:
 
 def queue_file(data: bytes) -> None:
     """Entries of a store that was closed well are believed: what is read then is bounded, not right."""
-    _read_all(_opened(data[: 1 + len(data[1:]) // UNIT * UNIT], _newest("consumequeue/T/0/")))
+    _read_all(_opened(data, _newest("consumequeue/T/0/")))
 
 
 def index_file(data: bytes) -> None:
-    """A damaged index may hide messages, never show one that does not carry the key."""
-    _read_all(_opened(data, _newest("index/")))
+    """A damaged index may hide old messages, never show one without the key; new ones are found."""
+    _check_use(_opened(data, _newest("index/")))
 
 
 def checkpoint_file(data: bytes) -> None:

@@ -1,0 +1,40 @@
+"""Bytes that changed on the medium: found by fuzzing, kept by name."""
+
+import struct
+
+from tests.fuzz.targets import store as files
+from tests.unit.store.lab import EVER, HandClock, Workers, draft, small
+
+from turbopump.store import tools
+from turbopump.store.store import Store
+
+QUEUE_OFFSET_AT = 20
+
+
+def opened(name: str, data: bytes, mode: int) -> Store:
+    return Store.open(small(), files._disk_with(name, data, mode), HandClock(), Workers())
+
+
+def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> None:
+    name = files._newest("commitlog/")
+    data = bytearray(files._good()[name])
+    second = struct.unpack_from(">i", data, 0)[0]
+    data[second + QUEUE_OFFSET_AT] ^= 0x01  # adds 2^56
+    store = opened(name, bytes(data), files.KILLED)
+    assert max(store.queue("T", queue_id).max_offset for queue_id in range(files.QUEUES)) < 1000
+
+
+def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() -> None:
+    name = files._newest("index/")
+    data = bytearray(files._good()[name])
+    struct.pack_into(">q", data, 24, 1 << 60)
+    store = opened(name, bytes(data), 0)
+    store.append([draft(store.queue("T", 0), b"after", key="after")])
+    assert len(store.query("T", "after", *EVER, 32).records) == 1
+
+
+def test_verify_reads_a_queue_file_that_is_cut_inside_an_entry() -> None:
+    name = files._newest("consumequeue/T/0/")
+    disk = files._disk_with(name, files._good()[name][:7], files.ANY_LENGTH)
+    report = tools.run(tools.verify(files.ROOT, disk, index_shape=(16, 64)))
+    assert "missing entry" in [finding.kind for finding in report.problems]
