@@ -86,9 +86,9 @@ def tools_programs(version: str) -> str:
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...]) -> str:
     what = f"Java {kind} {version}"
     sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in without]
-    compiler = tool("javac", what)
 
     def compile_into(directory: Path) -> None:
+        compiler = tool("javac", what)
         options = ["-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(directory)]
         _run([compiler, *options, *map(str, sources)])
 
@@ -99,11 +99,11 @@ def _programs(kind: str, version: str, jars: str, without: tuple[str, ...]) -> s
 @cache
 def go_program() -> Path:
     what = "Go client"
-    go = tool("go", what)
     source = HERE / "go"
     files = sorted(path for path in source.iterdir() if path.is_file())
 
     def build_into(directory: Path) -> None:
+        go = tool("go", what)
         _fetch([go, "mod", "download"], what, cwd=source)
         _run([go, "build", "-mod=readonly", "-o", str(directory / "scenarios"), "."], cwd=source)
 
@@ -120,9 +120,9 @@ def tool(name: str, what: str) -> str:
 @cache
 def _jars(kind: str, version: str, names: tuple[str, ...]) -> str:
     what = f"Java {kind} {version}"
-    maven = tool("mvn", what)
 
     def copy_into(directory: Path) -> None:
+        maven = tool("mvn", what)
         dependencies = "".join(DEPENDENCY.format(name=name, version=version) for name in names)
         pom = directory / "pom.xml"
         pom.write_text(POM.format(dependencies=dependencies))

@@ -76,7 +76,7 @@ def test_committed_offsets_travel_too(journey: Journey) -> None:
     assert journey.seen_in_apache.committed == stores.COMMITTED
 
 
-@pytest.fixture(scope="module", params=ENDINGS)
+@pytest.fixture(scope="module")
 def written_by_ours(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[peers.Place, list[Acknowledged]]:
@@ -84,6 +84,7 @@ def written_by_ours(
     return place, fill(stores.start(peers.OURS, place), request.param)
 
 
+@pytest.mark.parametrize("written_by_ours", ENDINGS, indirect=True)
 @pytest.mark.parametrize("version", artifacts.SERVERS)
 def test_apache_opens_a_store_that_ours_made(
     version: str, written_by_ours: tuple[peers.Place, list[Acknowledged]], tmp_path: Path
@@ -96,17 +97,23 @@ def test_apache_opens_a_store_that_ours_made(
     assert seen.not_found_by_key == []
 
 
-def test_a_store_whose_first_file_is_gone_reads_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize("written_by_ours", ["clean stop"], indirect=True)
+def test_a_store_whose_first_file_is_gone_reads_alike(
+    written_by_ours: tuple[peers.Place, list[Acknowledged]], tmp_path: Path
+) -> None:
     """Retention has deleted the beginning: queues start above 0, and a pull from 0 is told where."""
-    place = peers.place(tmp_path / "written")
-    fill(stores.start("5.5.0", place), "clean stop")
-    oldest = min((place.store_dir / "commitlog").iterdir())
-    oldest.unlink()
-    in_apache = read(stores.start("5.5.0", stores.copy(place, tmp_path / "apache")))
-    in_ours = read(stores.start(peers.OURS, stores.copy(place, tmp_path / "ours")))
+    for_apache = without_first_file(stores.copy(written_by_ours[0], tmp_path / "apache"))
+    for_ours = without_first_file(stores.copy(written_by_ours[0], tmp_path / "ours"))
+    in_apache = read(stores.start("5.5.0", for_apache))
+    in_ours = read(stores.start(peers.OURS, for_ours))
     assert min(bounds["min"] for bounds in in_apache.queues.values()) > 0
     assert in_ours.queues == in_apache.queues
     assert in_ours.messages == in_apache.messages
+
+
+def without_first_file(place: peers.Place) -> peers.Place:
+    min((place.store_dir / "commitlog").iterdir()).unlink()
+    return place
 
 
 def fill(cluster: peers.Cluster, ending: str) -> list[Acknowledged]:
