@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,3 +82,4 @@ def start_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartOnce]:
     yield started
     for cluster in running.values():
         cluster.kill()
+        shutil.rmtree(cluster.store_dir)  # a gigabyte each; the logs stay for a look
