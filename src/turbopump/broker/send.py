@@ -8,14 +8,14 @@ the same rules at once and gives the same bytes.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.broker.groups import Groups
+from turbopump.broker.groups import FAQ, Groups
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
-from turbopump.protocol.errors import BrokenBody, Refused
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from turbopump.protocol.names import NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
@@ -175,7 +175,9 @@ class Sending:
     ) -> tuple[Topic, int]:
         """A message on its way round again: to the dead letters when the group has had enough of it."""
         group_name = header.topic[len(RETRY_PREFIX) :]
-        group = self._groups.for_consume(group_name)
+        group = self._groups.find_or_create(group_name)
+        if group is None:
+            raise GroupNotFound(f"subscription group not exist, {group_name} {FAQ}")
         most = group.retry_max_times
         if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
             most = header.maxReconsumeTimes
@@ -278,6 +280,8 @@ def refuse_unsupported(pairs: dict[str, str]) -> None:
     if pairs.get(properties.DELAY, "0") != "0":
         remark = "this broker does not deliver delayed messages yet: send it without a delay level"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if properties.INNER_NUM in pairs:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch carries INNER_NUM")
     if any(name in pairs for name in TIMERS):
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -293,7 +297,7 @@ def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
 
 
 def _dropped(name: str) -> bool:
-    return name in SET_BY_BROKER or name in NEVER_STORED or name.startswith(properties.TRANSIENT_PREFIX)
+    return name in SET_BY_BROKER or name in NEVER_STORED
 
 
 def _added_properties(rules: SendRules) -> bytes:

@@ -36,13 +36,13 @@ from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Limits
+from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
-from turbopump.runtime.network import Network
+from turbopump.runtime.network import Network, descriptor_limit
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.store import Durability, Store
 
@@ -173,7 +173,8 @@ class Broker:
     async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
         """Both ports are ours from here on; nobody is served yet."""
         listening = self.config.listening
-        limits = Limits(idle_s=listening.idle_seconds)
+        connections = connections_within(descriptor_limit(), servers=2)
+        limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
         main, fast = (Server(_too_early, self._network, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from turbopump.protocol.errors import MessageIllegal
 from turbopump.protocol.hashing import java_hash
-from turbopump.protocol.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from turbopump.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC
 from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
 from turbopump.runtime.disk import PlainFile
 from turbopump.store.queue_ext import Extension, is_address
@@ -32,7 +32,7 @@ SWEEP_CHUNK = 1 << 12
 
 FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
 MAX_TOPIC = 127
-MAX_GROUP_TOPIC = 255  # %RETRY% and %DLQ% topics carry a group's name behind the prefix
+MAX_RETRY_TOPIC = 255  # of %RETRY% topics alone, as in Apache 5.x; 4.9 reads no such record
 
 
 class Home(Protocol):
@@ -352,6 +352,6 @@ class _Doubtful:
 def check_topic_size(topic: str) -> None:
     """Refuses what a record could not carry, or Apache's 4.x could not read."""
     size = len(topic.encode())
-    allowed = MAX_GROUP_TOPIC if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else MAX_TOPIC
+    allowed = MAX_RETRY_TOPIC if topic.startswith(RETRY_PREFIX) else MAX_TOPIC
     if not 0 < size <= allowed:
         raise MessageIllegal(f"the topic's name has {size} bytes, {allowed} are allowed: {topic}")

@@ -123,6 +123,7 @@ def test_properties_up_to_the_limit() -> None:
         ({"DELAY": "3"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"TIMER_DELAY_SEC": "3"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"TRAN_MSG": "true", "PGROUP": "PG"}, ResponseCode.NO_PERMISSION),
+        ({"INNER_NUM": "5"}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )
 def test_a_kind_that_is_not_served_is_refused_not_stored_as_a_plain_message(
