@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turbopump.broker.config import GroupRules
+from turbopump.broker.topics import FAQ
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from turbopump.protocol.errors import GroupNotFound, Refused
@@ -21,8 +22,6 @@ log = logging.getLogger(__name__)
 
 CREATED_LINES = 20  # about groups that clients create, per ...
 CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
-
-FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
 
 @dataclass(frozen=True, slots=True)

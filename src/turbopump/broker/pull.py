@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from turbopump.broker.config import Polling
-from turbopump.broker.groups import FAQ, Groups
+from turbopump.broker.groups import Groups
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.parked import ParkedPulls
-from turbopump.broker.topics import READ, Topics
+from turbopump.broker.topics import FAQ, READ, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply

@@ -8,9 +8,9 @@ the same rules at once and gives the same bytes.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.broker.groups import FAQ, Groups
+from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -30,7 +30,7 @@ from turbopump.broker.receipt import Receipts
 from turbopump.broker.registration import Endpoint, Registration
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
-from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.topics import READ, WRITE, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
@@ -49,7 +49,6 @@ from turbopump.store.store import Durability, Store
 log = logging.getLogger(__name__)
 
 FAST_PORT_STEP = -2
-PERM_READ, PERM_WRITE = 4, 2
 REGISTERED_WITHIN_S = 3.0
 
 PROMISES = {
@@ -212,7 +211,7 @@ class Broker:
             self._clock,
             self.config.polling,
             tables.traffic,
-            broker_readable=lambda: self._may(PERM_READ),
+            broker_readable=lambda: self._may(READ),
             broker_ip=_split(self.address)[0],
         )
 
@@ -240,7 +239,7 @@ class Broker:
             self._chance,
             ids.next,
             tables.traffic,
-            writable=lambda: self._may(PERM_WRITE),
+            writable=lambda: self._may(WRITE),
         )
         return sending, receipts
 
@@ -254,7 +253,7 @@ class Broker:
             receipts,
             router,
             self.config.store.max_message_size,
-            writable=lambda: self._may(PERM_WRITE),
+            writable=lambda: self._may(WRITE),
         )
 
     def _tools(

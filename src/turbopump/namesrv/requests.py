@@ -6,7 +6,6 @@ Where an operation has a response header, Apache sends an empty one even with an
 
 import json
 import logging
-import zlib
 from collections.abc import Callable
 
 import msgspec
@@ -28,6 +27,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.conf import ConfigError, pack_properties
 from turbopump.protocol.errors import NoPermission, QueryNotFound, SystemFailure, TopicNotFound
 from turbopump.protocol.headers import namesrv as headers
+from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route
 from turbopump.remoting.router import Routes as RouteTable
@@ -125,7 +125,7 @@ class Requests:
 
     def register_broker(self, request: Request[headers.RegisterBrokerRequest]) -> Answer:
         header = request.header
-        if header.bodyCrc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.bodyCrc32:
+        if header.bodyCrc32 and crc31(request.body) != header.bodyCrc32:
             return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         registration = _registration(request)
         is_new = registration.broker_id not in self._routes.members(registration.broker_name)

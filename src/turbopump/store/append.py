@@ -18,6 +18,7 @@ import msgspec
 
 from turbopump.protocol.checksum import crc32
 from turbopump.protocol.errors import MessageIllegal
+from turbopump.protocol.properties import MAX_BYTES
 from turbopump.protocol.record import HEADS, I16, MAGIC_V1, PACK_HEAD
 from turbopump.protocol.sysflag import (
     BORN_V6,
@@ -32,7 +33,6 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.flags import Flags, Reason
 
-MAX_PROPERTIES = 32_767
 IPV4_HOST = 8
 IPV6_HOST = 20
 HOSTS_V6 = 24  # what two IPv6 hosts add to a record
@@ -101,7 +101,7 @@ class Appender:
         self._now_ms = clock.now_ms
         self._monotonic = clock.monotonic
         self._max_message_size = max_message_size
-        self._never_illegal = min(max_message_size, MAX_PROPERTIES)  # no record of this size breaks a rule
+        self._never_illegal = min(max_message_size, MAX_BYTES)  # no record of this size breaks a rule
         self._immediate = immediate
         self._retry_room_at = 0.0
 
@@ -275,7 +275,7 @@ class Appender:
 
     def _check(self, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            if len(draft.body) > self._max_message_size or len(draft.properties) > MAX_PROPERTIES:
+            if len(draft.body) > self._max_message_size or len(draft.properties) > MAX_BYTES:
                 raise MessageIllegal(
                     "the message is illegal, maybe msg body or properties length not matched. "
                     f"msg body length limit {self._max_message_size}B, msg properties length limit 32KB."
