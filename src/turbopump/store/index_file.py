@@ -20,6 +20,7 @@ ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previou
 
 RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
 _MAX_SECONDS = 2**31 - 1
+_LAST_TIME = 253_402_300_799_999  # the end of the year 9999
 _CHUNK = ITEM.size * 50_000
 _ZEROS = bytes(_CHUNK)
 
@@ -35,8 +36,10 @@ class IndexFile:
         self.path = mapped.path
         self.name = mapped.path.rpartition("/")[2]
         self.slot_count = slots
-        # A file of other counts cannot be searched; it takes no items either and goes when its messages go.
-        self.is_ours = mapped.size == file_size(slots, items)
+        # A file of other counts, or with a begin time that no clock says, cannot be searched; it takes no
+        # items either and goes when its messages go.
+        begin_timestamp = HEADER.unpack_from(mapped.buffer)[0]
+        self.is_ours = mapped.size == file_size(slots, items) and 0 <= begin_timestamp <= _LAST_TIME
         self.item_count = items if self.is_ours else 0
         self._items_at = HEADER.size + slots * SLOT.size
         self._mapped = mapped
