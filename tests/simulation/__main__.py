@@ -1,11 +1,15 @@
 import argparse
+import importlib
 import logging
 import sys
 import time
 import traceback
+from collections.abc import Callable
 
 import tests.simulation
-from tests.simulation.world import run
+
+WORLDS = {"store": "tests.simulation.world"}
+"""Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 
 
 def main() -> int:
@@ -14,6 +18,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=tests.simulation.__doc__,
     )
+    parser.add_argument("--world", choices=WORLDS, default="store", help="what is simulated")
     parser.add_argument("--seeds", type=int, default=1000, help="how many worlds to run")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one alone, and show where it fails")
@@ -22,6 +27,7 @@ def main() -> int:
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.CRITICAL, format="%(name)s: %(message)s"
     )
+    run: Callable[[int], None] = importlib.import_module(WORLDS[arguments.world]).run
     if arguments.seed is not None:
         run(arguments.seed)
         print(f"seed {arguments.seed}: every promise was kept")
