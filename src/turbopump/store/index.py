@@ -62,6 +62,13 @@ class Index:
             return (0, 0)
         return (self._files[-1].end_timestamp, self._files[-1].end_offset)
 
+    @property
+    def begin(self) -> tuple[int, int]:
+        """Store time and offset of the first message in the newest file."""
+        if not self._files:
+            return (0, 0)
+        return (self._files[-1].begin_timestamp, self._files[-1].begin_offset)
+
     def put(self, physical_offset: int, store_timestamp: int, key_hash: int) -> None:
         self.put_many(((physical_offset, store_timestamp, key_hash),))
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
@@ -141,16 +142,14 @@ class Upkeep:
             self._stuck(error)
         if self._flags.is_set(Reason.QUEUES_STUCK) or await self._synced(complete) is not Durability.DISK:
             return
-        if self._index is not None:
-            self._index.publish()
+        index_begin = self._publish_index()
         for path in list(self._queues.doubtful):
             self._queues.write_again(path)
             await asyncio.sleep(0)
         to_sync = self._queues.take_to_sync()
         try:
             index_state = await self._workers.run(self._sync_derived, to_sync)
-            queues = self._queues.count
-            saved = self._checkpoint(complete, last_record, timestamp, index_state, queues)
+            saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
             await self._workers.run(checkpoints.save, self._disk, self._path, saved)
         except OSError as error:
             self._queues.put_back(to_sync)
@@ -164,12 +163,11 @@ class Upkeep:
         for queue in list(self._queues.dirty):
             queue.write_out()
         self._dispatcher.put_all_keys()
-        if self._index is not None:
-            self._index.publish()
+        index_begin = self._publish_index()
         for path in list(self._queues.doubtful):
             self._queues.write_again(path)
         index_state = self._sync_derived(self._queues.take_to_sync())
-        self._saved = self._checkpoint(complete, last_record, timestamp, index_state, self._queues.count)
+        self._saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
         checkpoints.save(self._disk, self._path, self._saved)
 
     def load_checkpoint(self) -> Checkpoint:
@@ -202,17 +200,32 @@ class Upkeep:
         to_sync.sync(self._disk)
         return self._index.sync() if self._index is not None else (0, 0)
 
+    def _publish_index(self) -> tuple[int, int]:
+        """Returns store time and offset of the first message in its newest file."""
+        if self._index is None:
+            return sys.maxsize, sys.maxsize
+        self._index.publish()
+        return self._index.begin
+
     def _checkpoint(
-        self, complete: int, last_record: int, timestamp: int, index_state: tuple[int, int], queues: int
+        self,
+        complete: int,
+        last_record: int,
+        timestamp: int,
+        index_begin: tuple[int, int],
+        index_state: tuple[int, int],
     ) -> Checkpoint:
-        note = Note(complete, last_record, index_state[1], queues)
+        """Apache, started after a kill, deletes the newest index file and puts keys again from where these
+        fields allow: that must not be later than where the file began.
+        """
+        begin_timestamp, begin_offset = index_begin
         return replace(
             self._saved,
-            log_timestamp=timestamp,
-            queue_timestamp=timestamp,
+            log_timestamp=min(timestamp, begin_timestamp),
+            queue_timestamp=min(timestamp, begin_timestamp),
             index_timestamp=index_state[0],
-            queue_offset=max(last_record, 0),
-            note=note,
+            queue_offset=min(max(last_record, 0), begin_offset),
+            note=Note(complete, last_record, index_state[1], self._queues.count),
         )
 
     async def _synced(self, offset: int) -> Durability:

@@ -348,10 +348,29 @@ def test_the_fields_of_the_checkpoint_are_those_that_apache_reads():
     disk = new_disk()
     store = open_store(disk, clock)
     fill(store, 20)
-    last = list(records(store))[-1]
     close(store)
     fields = struct.unpack(">6q", disk.read(CHECKPOINT)[:48])
-    assert fields == (clock.now, clock.now, clock.now, 0, 0, last.physical_offset)
+    assert fields == (clock.now, clock.now, clock.now, 0, 0, 0)
+
+
+def test_apache_is_told_to_start_where_the_newest_index_file_begins():
+    """After a kill it deletes that file: without a start before it the keys would be gone."""
+    clock = HandClock()
+    disk = new_disk()
+    store = open_store(disk, clock)
+    per_file = small().index_items - 1
+    for number in range(2 * per_file + 5):
+        clock.now += 1000
+        fill(store, 1, start=number)
+    first = list(records(store))[2 * per_file]
+    close(store)
+    log_time, queue_time, index_time, _, _, offset = struct.unpack(">6q", disk.read(CHECKPOINT)[:48])
+    assert (log_time, queue_time, offset) == (
+        first.store_timestamp,
+        first.store_timestamp,
+        first.physical_offset,
+    )
+    assert index_time == clock.now
 
 
 @pytest.mark.parametrize("seed", range(8))
