@@ -1,4 +1,4 @@
-"""`turbopump store`: check a store directory, make its queues and index anew, look at its records."""
+"""`turbopump store`: check a store directory, make queues and index anew, look at its records, copy it."""
 
 import argparse
 import os
@@ -11,7 +11,7 @@ import msgspec
 
 from turbopump.cli.failures import FAILED, Failure
 from turbopump.cli.tail import fields, line
-from turbopump.store.tools import Progress, Rebuilt, Report, dump, rebuild, verify
+from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
 
 BAR_WIDTH = 30
@@ -24,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
         action.add_argument("directory", metavar="DIR", help="the store directory, with commitlog/ in it")
         action.add_argument("--json", action="store_true", help="print JSON")
+        if name == "backup":
+            action.add_argument("target", metavar="TARGET", help="a directory that is empty or not there yet")
         if name == "dump":
             action.add_argument("--topic", help="only records of this topic")
             action.add_argument("--queue", type=int, metavar="ID", help="only records of this queue")
@@ -61,6 +63,17 @@ def _rebuild(options: argparse.Namespace, directory: str) -> int:
     return FAILED if rebuilt.unread_files else 0
 
 
+def _backup(options: argparse.Namespace, directory: str) -> int:
+    copied = run_steps(backup(directory, options.target), Bar(sys.stderr))
+    text = (
+        f"{directory} copied to {options.target}: {copied.log_files} log files from offset "
+        f"{copied.log_begin}, {copied.bytes >> 20} MiB written, and {copied.tables} tables. "
+        "To restore, start a broker on the copy; queues and index are made by its first start"
+    )
+    _print(copied, text, options.json)
+    return 0
+
+
 def _dump(options: argparse.Namespace, directory: str) -> int:
     records = dump(directory, options.topic, options.queue, begin=options.begin, count=options.limit)
     for record in records:
@@ -75,6 +88,7 @@ def _dump(options: argparse.Namespace, directory: str) -> int:
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
     "verify": ("read every record and compare queues and index with the log; changes nothing", _verify),
     "rebuild": ("make consume queues and index anew from the commit log; wants a stopped broker", _rebuild),
+    "backup": ("copy the store, also of a running broker, into a new directory", _backup),
     "dump": ("print the records of the commit log; changes nothing", _dump),
 }
 
@@ -118,5 +132,5 @@ def summary_of(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _print(result: Report | Rebuilt, text: str, as_json: bool) -> None:
+def _print(result: Report | Rebuilt | Copied, text: str, as_json: bool) -> None:
     print(msgspec.json.encode(result).decode() if as_json else text)

@@ -1,8 +1,9 @@
-"""For operators: check a store, make its queues and index anew, look at its records.
+"""For operators: check a store, make its queues and index anew, look at its records, copy it.
 
     verify(directory)     a generator of Progress that returns a Report; reads only
     rebuild(directory)    a generator of Progress that returns a Rebuilt; the store must not be in use
     dump(directory)       the records of the log, one by one; reads only
+    backup(directory, to) a generator of Progress that returns a Copied; reads only, also beside a broker
     run(generator)        the returned value, progress given to a function
 
 Sizes of files are taken from the files themselves, so that the same words do for stores of any configuration,
@@ -14,11 +15,23 @@ from typing import TypeVar
 
 from turbopump.protocol.record import Record, decode
 from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.store.backup import Copied, backup
 from turbopump.store.rebuild import Rebuilt, rebuild
 from turbopump.store.verify import Progress, Report, TopicCount, verify
 from turbopump.store.walk import Kind, log_parts, walk
 
-__all__ = ["Progress", "Rebuilt", "Report", "TopicCount", "dump", "rebuild", "run", "verify"]
+__all__ = [
+    "Copied",
+    "Progress",
+    "Rebuilt",
+    "Report",
+    "TopicCount",
+    "backup",
+    "dump",
+    "rebuild",
+    "run",
+    "verify",
+]
 
 R = TypeVar("R")
 

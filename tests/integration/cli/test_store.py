@@ -33,3 +33,26 @@ def test_what_is_no_store_is_said_so(home: Home) -> None:
     done = home.run("turbopump", "store", "verify", ".")
     assert done.returncode == 1
     assert "commitlog" in done.stderr
+
+
+def test_a_running_broker_is_backed_up_and_the_copy_serves(home: Home) -> None:
+    up = home.up()
+    for number in range(3):
+        assert home.run("turbopump", "send", "t", f"m{number}", "--key", f"k{number}").returncode == 0
+    done = home.run("turbopump", "store", "backup", "data/store", "saved/store", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["log_files"] == 1
+    again = home.run("turbopump", "store", "backup", "data/store", "saved/store")
+    assert again.returncode == 1
+    assert "not empty" in again.stderr
+    assert home.run("turbopump", "send", "t", "after").returncode == 0
+    assert up.stop() == 0
+
+    shutil.rmtree(home.path / "data")
+    (home.path / "saved").rename(home.path / "data")
+    restored = home.up()
+    assert home.run("turbopump", "send", "t", "m3").returncode == 0
+    seen = home.run("turbopump", "tail", "t", "--from", "first", "-n", "4", "--json").stdout
+    assert sorted(json.loads(line)["body"] for line in seen.splitlines()) == ["m0", "m1", "m2", "m3"]
+    assert restored.stop() == 0
+    assert home.run("turbopump", "store", "verify", "data").returncode == 0

@@ -1,0 +1,109 @@
+"""A consistent copy of a store, also while a broker writes to it.
+
+In: a store directory. Out: another one, which starts as if the broker had been killed when the copy began, or
+a little later. Everything acknowledged before that is in it. What can be made anew from the log is left out:
+a store without consume queues, index and checkpoint is completed by its first start, ours or Apache's.
+
+Tables are copied before the log, so that an offset never points beyond the messages that were copied. A file
+of the log is copied only when the file before it was full by then: the copy has no gap.
+"""
+
+import os
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from turbopump.runtime.disk import Disk, PlainFile, SystemDisk
+from turbopump.store.errors import UnusableStore
+from turbopump.store.verify import Progress
+from turbopump.store.walk import LogPart, log_parts
+
+CHUNK = 4 << 20
+_ZEROS = bytes(CHUNK)
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    directory: str
+    target: str
+    tables: int
+    log_files: int
+    log_begin: int
+    bytes: int  # written; what is still empty of the last file takes no room
+
+
+def backup(directory: str, target: str, disk: Disk | None = None) -> Generator[Progress, None, Copied]:
+    """Yields progress and returns what was copied. Raises UnusableStore when `target` is not empty."""
+    disk = disk or SystemDisk()
+    if disk.entries(target):
+        raise UnusableStore(f"{target} is not empty: a backup wants a directory of its own")
+    tables = _copy_tables(f"{directory}/config", f"{target}/config", disk)
+    parts = log_parts(f"{directory}/commitlog", disk)
+    total = sum(part.size for part in parts)
+    done = written = 0
+    copied: list[LogPart] = []
+    for number, part in enumerate(parts, 1):
+        is_last = number == len(parts) or not _is_begun(parts[number], disk)
+        try:
+            for size, was_written in _copy(part, f"{target}/commitlog", disk):
+                done += size
+                written += was_written
+                yield Progress(min(done, total), total)
+        except FileNotFoundError:  # retention was quicker, and it only takes the oldest
+            if copied:
+                raise
+            continue
+        copied.append(part)
+        if is_last:
+            break
+    disk.make_dirs(f"{target}/commitlog")
+    disk.sync_dir(target)
+    yield Progress(total, total)
+    return Copied(directory, target, tables, len(copied), copied[0].start if copied else 0, written)
+
+
+def _copy_tables(directory: str, target: str, disk: Disk) -> int:
+    names = [entry.name for entry in disk.entries(directory) if entry.name.endswith(".json")]
+    disk.make_dirs(target)
+    for name in names:
+        disk.write(f"{target}/{name}", disk.read(f"{directory}/{name}"))
+    disk.sync_dir(target)
+    return len(names)
+
+
+def _is_begun(part: LogPart, disk: Disk) -> bool:
+    try:
+        file = disk.open_plain(part.path)
+    except FileNotFoundError:
+        return True
+    try:
+        return any(file.read_at(0, 8))
+    finally:
+        file.close()
+
+
+def _copy(part: LogPart, directory: str, disk: Disk) -> Generator[tuple[int, int], None, None]:
+    """Yields bytes passed and bytes written. Until it is whole, the copy has a name that no store reads."""
+    source = disk.open_plain(part.path)
+    try:
+        unfinished = f"{os.path.dirname(directory)}/{os.path.basename(part.path)}.part"
+        target = disk.open_plain(unfinished, create=True)
+        try:
+            target.truncate(part.size)
+            yield from _copy_bytes(source, target, part.size)
+            target.sync()
+        finally:
+            target.close()
+    finally:
+        source.close()
+    disk.make_dirs(directory)
+    disk.rename(unfinished, f"{directory}/{os.path.basename(part.path)}")
+    disk.sync_dir(directory)
+
+
+def _copy_bytes(source: PlainFile, target: PlainFile, size: int) -> Generator[tuple[int, int], None, None]:
+    for at in range(0, size, CHUNK):
+        data = source.read_at(at, min(CHUNK, size - at))
+        is_empty = data == _ZEROS[: len(data)]
+        if not is_empty:
+            target.write_at(at, data)
+        yield len(data), 0 if is_empty else len(data)
