@@ -129,7 +129,8 @@ class _Rebuilding:
             self._dispatcher.put_all_keys()
             self._queues.take_to_sync().sync(self._disk)
             self._index.flush()
-            unread = sum(1 for start in files.starts if start > end)
+            behind = [start for start in files.starts if start > end]
+            unread = sum(1 for start in behind if any(files.mapped(start).buffer[:8]))  # the rest was made ahead
             return Rebuilt(self._records, self._queues.count, self._log.min_offset, end, unread)
         finally:
             self._queues.close()

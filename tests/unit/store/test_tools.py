@@ -315,6 +315,13 @@ def test_a_rebuild_stops_at_damage_and_says_what_it_left(store: Path) -> None:
     assert rebuilt.unread_files >= 2
 
 
+def test_a_file_made_ahead_of_its_use_is_not_taken_for_unread(store: Path) -> None:
+    last = log_file(store, len(list((store / "commitlog").iterdir())) - 1)
+    ahead = last.with_name(f"{int(last.name) + LOG_FILE:020d}")
+    ahead.write_bytes(bytes(LOG_FILE))
+    assert run(rebuild(str(store), clock=HandClock())).unread_files == 0
+
+
 def test_a_store_in_use_is_not_rebuilt(store: Path) -> None:
     class Locked(SystemDisk):
         def lock(self, path: str) -> None:  # type: ignore[override]
