@@ -130,7 +130,7 @@ class _Rebuilding:
             self._queues.take_to_sync().sync(self._disk)
             self._index.flush()
             behind = [start for start in files.starts if start > end]
-            unread = sum(1 for start in behind if any(files.mapped(start).buffer[:8]))  # the rest was made ahead
+            unread = sum(any(files.mapped(start).buffer[:8]) for start in behind)  # others were made ahead
             return Rebuilt(self._records, self._queues.count, self._log.min_offset, end, unread)
         finally:
             self._queues.close()
