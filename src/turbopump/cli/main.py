@@ -20,6 +20,7 @@ COMMANDS = {
     "send": "send a message to a topic",
     "tail": "print the messages of a topic as they arrive",
     "health": "ask a server whether it works: exit status 0 or 1",
+    "admin": "administer a cluster (also: mqadmin)",
     "store": "look into a store directory: verify, rebuild, dump",
 }
 

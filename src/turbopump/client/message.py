@@ -1,11 +1,14 @@
-"""What a user of the client holds: a message to send, the queue it went to, and what the broker answered."""
+"""What a user of the client holds: a message to send or received, its queue, and what the broker answered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.ids import offset_id
+from turbopump.protocol.record import Record, body_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,13 @@ class Message:
     tags: str = ""
     keys: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    """Any number: brokers keep it and no one interprets it."""
 
     def property_map(self) -> dict[str, str]:
         """The message's own properties with tags and keys among them; empty ones are left out."""
-        own = {**self.properties, properties.TAGS: self.tags, properties.KEYS: " ".join(self.keys)}
+        named = {properties.TAGS: self.tags, properties.KEYS: " ".join(self.keys)}
+        own = {**self.properties, **{name: value for name, value in named.items() if value}}
         return {name: value for name, value in own.items() if value}
 
 
@@ -33,6 +39,66 @@ class MessageQueue:
     topic: str
     broker: str
     id: int
+
+
+@dataclass(frozen=True)
+class MessageExt:
+    """A message as it was received."""
+
+    record: Record
+    queue: MessageQueue
+    """Where it was read: of a message that comes again, a queue of the group's retry topic."""
+    local_retries: int = 0
+    """Deliveries that failed here and could not be sent back."""
+
+    @cached_property
+    def properties(self) -> Mapping[str, str]:
+        return self.record.property_map()
+
+    @cached_property
+    def body(self) -> bytes:
+        """Raises BrokenBody when it is compressed and cannot be read."""
+        return body_of(self.record)
+
+    @property
+    def topic(self) -> str:
+        """Where it was sent, also when it comes again through a retry topic."""
+        return self.properties.get(properties.RETRY_TOPIC) or self.record.topic
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(properties.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(properties.KEYS, "").split())
+
+    @property
+    def message_id(self) -> str:
+        """The sender's id; the same in every copy of the message."""
+        return self.properties.get(properties.UNIQUE_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """Where this copy of it is stored."""
+        return offset_id(self.record.store_host, self.record.physical_offset)
+
+    @property
+    def queue_offset(self) -> int:
+        return self.record.queue_offset
+
+    @property
+    def reconsume_times(self) -> int:
+        """How often its consumption has failed before."""
+        return self.record.reconsume_times + self.local_retries
+
+    @property
+    def born_timestamp(self) -> int:
+        return self.record.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        return self.record.store_timestamp
 
 
 class SendStatus(Enum):

@@ -6,7 +6,8 @@ A message keeps its unique key over all tries, so a consumer can tell a repetiti
 from dataclasses import dataclass
 
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
-from turbopump.client.routes import NEW_TOPIC_QUEUES, Calls, QueueChoice, Route, Routes
+from turbopump.client.name_servers import Calls
+from turbopump.client.routes import NEW_TOPIC_QUEUES, QueueChoice, Route, Routes
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request

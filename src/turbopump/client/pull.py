@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.routes import Calls, Routes
+from turbopump.client.name_servers import Calls
+from turbopump.client.routes import Routes
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request

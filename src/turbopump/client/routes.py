@@ -7,12 +7,12 @@ none does, what was known still serves.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from turbopump.client.message import MessageQueue
+from turbopump.client.name_servers import Calls, NameServers
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import Command, request
+from turbopump.protocol.command import request
 from turbopump.protocol.errors import TopicNotFound, refusal
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
@@ -22,12 +22,6 @@ MASTER = 0
 CALL_TIMEOUT_S = 3.0
 READ, WRITE = 4, 2  # bits of a queue's permission
 NEW_TOPIC_QUEUES = 4  # asked for when a send creates the topic
-
-
-class Calls(Protocol):
-    """What the client needs of `remoting.Client`."""
-
-    async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +66,7 @@ def route_of_new(topic: str, template: Route) -> Route:
 
 class Routes:
     def __init__(self, calls: Calls, name_servers: Sequence[str], chance: Chance) -> None:
-        if not name_servers:
-            raise ValueError("a client needs the address of a name server")
-        self._calls = calls
-        self._name_servers = tuple(name_servers)
-        self._current = chance.randrange(len(name_servers))
+        self._name_servers = NameServers(calls, name_servers, chance)
         self._known: dict[str, Route] = {}
         self._doubted: set[str] = set()
 
@@ -101,7 +91,8 @@ class Routes:
 
     async def refresh(self, topic: str) -> Route:
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
-        answer = await self._ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header))
+        question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._name_servers.ask(question, CALL_TIMEOUT_S)
         self._doubted.discard(topic)
         if answer.code != 0:
             self._known.pop(topic, None)
@@ -112,18 +103,6 @@ class Routes:
     def doubt(self, topic: str) -> None:
         """A broker of this route failed: ask again before the next use."""
         self._doubted.add(topic)
-
-    async def _ask(self, question: Command) -> Command:
-        failure: OSError | None = None
-        for _ in self._name_servers:
-            address = self._name_servers[self._current]
-            try:
-                return await self._calls.call(address, question, CALL_TIMEOUT_S)
-            except OSError as error:
-                failure = error
-                self._current = (self._current + 1) % len(self._name_servers)
-        assert failure is not None
-        raise failure
 
 
 class QueueChoice:

@@ -1,0 +1,190 @@
+"""Options of a command, typed: an `Option[int]` is declared once, and `given[option]` is an int.
+
+Spelling is Apache's: `-t orders`, `-torders`, `--topic orders`, `--topic=orders`, `-topic orders`, and any
+beginning of a long name that fits one option only. A value that cannot be read is a `WrongUse`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+T = TypeVar("T")
+
+TRUE_OR_FALSE = {"true": True, "false": False}
+
+
+class WrongUse(Exception):
+    """The command line cannot be understood; its text is the line to print."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option(Generic[T]):
+    """Made by `required`, `optional`, `defaulting` and `flag`."""
+
+    short: str
+    """Without dash; empty when there is none."""
+
+    long: str
+    help: str
+    read: Callable[[str], T]
+    default: T | None = None
+    is_required: bool = False
+    is_flag: bool = False
+
+    @property
+    def shown(self) -> str:
+        return f"-{self.short}" if self.short else f"--{self.long}"
+
+
+def text(word: str) -> str:
+    return word.strip()
+
+
+def number(word: str) -> int:
+    try:
+        return int(word.strip())
+    except ValueError:
+        raise ValueError("a whole number") from None
+
+
+def boolean(word: str) -> bool:
+    found = TRUE_OR_FALSE.get(word.strip().lower())
+    if found is None:
+        raise ValueError("true or false")
+    return found
+
+
+def required(short: str, long: str, help: str, read: Callable[[str], T]) -> Option[T]:
+    return Option(short, long, help, read, is_required=True)
+
+
+def optional(short: str, long: str, help: str, read: Callable[[str], T]) -> Option[T | None]:
+    return Option(short, long, help, read)
+
+
+def defaulting(short: str, long: str, help: str, read: Callable[[str], T], default: T) -> Option[T]:
+    return Option(short, long, help, read, default)
+
+
+def flag(short: str, long: str, help: str) -> Option[bool]:
+    return Option(short, long, help, boolean, default=False, is_flag=True)
+
+
+NAME_SERVERS = optional(
+    "n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'", text
+)
+HELP = flag("h", "help", "Print help")
+JSON = flag("", "json", "Print one JSON document in place of text")
+COMMON: tuple[Option[Any], ...] = (HELP, NAME_SERVERS, JSON)
+
+
+class Given:
+    """The options of one call, by their declaration: `given[TOPIC]`."""
+
+    def __init__(self, values: dict[Option[Any], Any], ignored: Sequence[str] = ()) -> None:
+        self._values = values
+        self.ignored = tuple(ignored)
+        """Words that belong to no option."""
+
+    def __getitem__(self, option: Option[T]) -> T:
+        return cast(T, self._values.get(option, option.default))
+
+    def __contains__(self, option: Option[Any]) -> bool:
+        return option in self._values
+
+
+def parse(words: Sequence[str], options: Iterable[Option[Any]], one_of: Sequence[Option[Any]] = ()) -> Given:
+    """Raises WrongUse. Of an option given twice the first counts, as with Apache's."""
+    known = _Names((*options, *one_of, *COMMON))
+    values: dict[Option[Any], Any] = {}
+    ignored: list[str] = []
+    left = list(words)
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-") or word == "-":
+            ignored.append(word)
+            continue
+        for option, value in known.resolve(word):
+            if value is None:
+                value = "true" if option.is_flag else _next_value(option, left, known)
+            values.setdefault(option, _read(option, value))
+    if HELP not in values:
+        _check(values, options, one_of)
+    return Given(values, ignored)
+
+
+class _Names:
+    def __init__(self, options: Sequence[Option[Any]]) -> None:
+        self._by_name: dict[str, Option[Any]] = {}
+        for option in reversed(options):  # a command's own -n or -h goes before the common one
+            self._by_name[option.long] = option
+            if option.short:
+                self._by_name[option.short] = option
+
+    def resolve(self, word: str) -> list[tuple[Option[Any], str | None]]:
+        """The options that a word with a dash stands for, with the value that is part of the word."""
+        name, has_value, value = word.lstrip("-").partition("=")
+        exact = self._by_name.get(name)
+        if exact is not None:
+            return [(exact, value if has_value else None)]
+        if not word.startswith("--"):
+            attached = self._attached(word[1:])
+            if attached:
+                return attached
+        begun = {option for long, option in self._by_name.items() if name and long.startswith(name)}
+        if len(begun) == 1:
+            return [(begun.pop(), value if has_value else None)]
+        raise WrongUse(f"there is no option {word}" if not begun else f"{word} could be several options")
+
+    def _attached(self, letters: str) -> list[tuple[Option[Any], str | None]]:
+        """`-torders` is -t with a value, `-am` two flags."""
+        first = self._by_name.get(letters[:1])
+        if first is None:
+            return []
+        if not first.is_flag:
+            return [(first, letters[1:])]
+        flags = [self._by_name.get(letter) for letter in letters]
+        return [(each, None) for each in flags if each] if all(f and f.is_flag for f in flags) else []
+
+    def is_option(self, word: str) -> bool:
+        if not word.startswith("-") or _is_number(word):
+            return False
+        try:
+            return bool(self.resolve(word))
+        except WrongUse:
+            return False
+
+
+def _next_value(option: Option[Any], left: list[str], known: _Names) -> str:
+    if not left or known.is_option(left[0]):
+        raise WrongUse(f"{option.shown} (--{option.long}) needs a value")
+    return left.pop(0)
+
+
+def _read(option: Option[Any], value: str) -> Any:
+    try:
+        return option.read(value)
+    except ValueError as error:
+        raise WrongUse(f"{option.shown} (--{option.long}) cannot be {value!r}: it takes {error}") from None
+
+
+def _check(
+    values: dict[Option[Any], Any], options: Iterable[Option[Any]], one_of: Sequence[Option[Any]]
+) -> None:
+    missing = [option for option in options if option.is_required and option not in values]
+    if missing:
+        raise WrongUse("missing: " + ", ".join(f"{option.shown} (--{option.long})" for option in missing))
+    choice = " or ".join(option.shown for option in one_of)
+    chosen = [option for option in one_of if option in values]
+    if one_of and not chosen:
+        raise WrongUse(f"missing: {choice}")
+    if len(chosen) > 1:
+        raise WrongUse(f"only one of {choice} can be given")
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""`Admin`: the parts, over one client. Open it with `async with`; it dials when it is first asked."""
+
+from collections.abc import Sequence
+from typing import Self
+
+from turbopump.client.admin.asking import TIMEOUT_S, Asking
+from turbopump.client.admin.brokers import Brokers
+from turbopump.client.admin.clusters import Clusters
+from turbopump.client.admin.topics import Topics
+from turbopump.client.routes import Routes
+from turbopump.remoting.client import Client
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock, SystemClock
+from turbopump.runtime.network import Network, SystemNetwork
+
+
+class Admin:
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        network: Network | None = None,
+        clock: Clock | None = None,
+        chance: Chance | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        self.chance = chance or Chance()
+        self.client = Client(network or SystemNetwork(), self.clock)
+        self.routes = Routes(self.client, name_servers, self.chance)
+        self.asking = asking = Asking(self.client, name_servers, self.chance, timeout_s)
+        self.clusters = Clusters(asking)
+        self.topics = Topics(asking)
+        self.brokers = Brokers(asking)
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

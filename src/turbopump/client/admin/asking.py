@@ -1,0 +1,105 @@
+"""How all parts of `Admin` put their questions: to one server, to any name server, to all name servers.
+
+Comes in: a request. Goes out: a successful answer; any other becomes an exception here, once for all.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from turbopump.client.name_servers import Calls, NameServers
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.errors import refusal
+from turbopump.protocol.headers.base import Header
+from turbopump.runtime.chance import Chance
+
+TIMEOUT_S = 5.0
+AT_ONCE = 20  # questions under way, where many are asked
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Unreachable(OSError):
+    """A server that cannot be reached, or does not answer in time."""
+
+    def __init__(self, address: str, why: OSError) -> None:
+        super().__init__(f"{address} does not answer: {_words(why)}")
+        self.address = address
+
+
+class NotFound(Exception):
+    """What was asked for by name is not there."""
+
+
+class Asking:
+    def __init__(
+        self, calls: Calls, name_servers: Iterable[str], chance: Chance, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._calls = calls
+        self._name_servers = NameServers(calls, tuple(name_servers), chance)
+        self.timeout_s = timeout_s
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return self._name_servers.addresses
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> Command:
+        """One server's answer. Raises Refused for any code but success, Unreachable for none."""
+        try:
+            answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
+        except OSError as error:
+            raise Unreachable(address, error) from None
+        return successful(answer)
+
+    async def ask_name_server(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> Command:
+        """The answer of whichever name server answers first."""
+        try:
+            answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
+        except OSError as error:
+            raise Unreachable("; ".join(self.name_servers), error) from None
+        return successful(answer)
+
+    async def ask_name_servers(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        addresses: Iterable[str] = (),
+    ) -> dict[str, Command]:
+        """The answers of these name servers, or of all of them: each keeps its own state."""
+        asked = tuple(addresses) or self.name_servers
+        return {address: await self.ask(address, code, header, body) for address in asked}
+
+
+async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list[T]:
+    """Asks once for each item, AT_ONCE under way. Answers in the order of the items; a failure ends it."""
+    free = asyncio.Semaphore(AT_ONCE)
+
+    async def one(item: K) -> T:
+        async with free:
+            return await ask(item)
+
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(one(item)) for item in items]
+    return [task.result() for task in running]
+
+
+def successful(answer: Command) -> Command:
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer.code, answer.remark)
+    return answer
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error) or "no answer in time"

@@ -1,0 +1,74 @@
+"""Which clusters there are, which brokers belong to them, and at which addresses."""
+
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+
+MASTER = 0
+
+
+class ClusterNotFound(NotFound):
+    """No name server knows a cluster of that name."""
+
+
+class BrokerNotFound(NotFound):
+    """No name server knows a broker of that name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BrokerAt:
+    """One broker process: a member of the group `name`, with id 0 when it is the master."""
+
+    cluster: str
+    name: str
+    id: int
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All brokers of all clusters, in the order of cluster, name and id."""
+
+    brokers: tuple[BrokerAt, ...]
+
+    @property
+    def clusters(self) -> list[str]:
+        return sorted({broker.cluster for broker in self.brokers})
+
+    def of_cluster(self, cluster: str) -> list[BrokerAt]:
+        found = [broker for broker in self.brokers if broker.cluster == cluster]
+        if not found:
+            raise ClusterNotFound(f"there is no cluster {cluster}")
+        return found
+
+    def masters(self, cluster: str) -> list[str]:
+        return [broker.address for broker in self.of_cluster(cluster) if broker.id == MASTER]
+
+    def master_of(self, name: str) -> str:
+        """The master of the broker group `name`."""
+        for broker in self.brokers:
+            if broker.name == name and broker.id == MASTER:
+                return broker.address
+        raise BrokerNotFound(f"there is no broker {name}, or it has no master")
+
+
+@dataclass
+class Clusters:
+    asking: Asking
+
+    async def layout(self) -> Layout:
+        answer = await self.asking.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return layout_of(bodies.ClusterInfo.decode(answer.body))
+
+
+def layout_of(info: bodies.ClusterInfo) -> Layout:
+    brokers = [
+        BrokerAt(cluster, name, number, address)
+        for cluster, names in info.clusterAddrTable.items()
+        for name in names
+        if name in info.brokerAddrTable
+        for number, address in info.brokerAddrTable[name].brokerAddrs.items()
+    ]
+    return Layout(tuple(sorted(brokers)))

@@ -1,0 +1,50 @@
+"""What a consumer did lately: sums over a moving window. The clock is the caller's."""
+
+
+class Window:
+    """Events of the last `slots * slot_s` seconds, and the sum of a value that each of them has."""
+
+    def __init__(self, slots: int = 60, slot_s: float = 1.0) -> None:
+        self._slot_s = slot_s
+        self._length_s = slots * slot_s
+        self._counts = [0] * slots
+        self._sums = [0.0] * slots
+        self._now = 0
+
+    def add(self, now_s: float, count: int = 1, value: float = 0.0) -> None:
+        slot = self._turn(now_s)
+        self._counts[slot] += count
+        self._sums[slot] += value
+
+    def count(self, now_s: float) -> int:
+        self._turn(now_s)
+        return sum(self._counts)
+
+    def rate(self, now_s: float) -> float:
+        """Per second."""
+        return self.count(now_s) / self._length_s
+
+    def mean(self, now_s: float) -> float:
+        count = self.count(now_s)
+        return sum(self._sums) / count if count else 0.0
+
+    def _turn(self, now_s: float) -> int:
+        """Empties the slots that time has passed over; gives the one of now."""
+        slots = len(self._counts)
+        now = int(now_s / self._slot_s)
+        for passed in range(max(self._now + 1, now - slots + 1), now + 1):
+            self._counts[passed % slots] = 0
+            self._sums[passed % slots] = 0.0
+        self._now = max(self._now, now)
+        return now % slots
+
+
+class TopicFigures:
+    """Of one topic, as `mqadmin consumerStatus` shows them."""
+
+    def __init__(self) -> None:
+        self.pulls = Window()  # value: milliseconds until the answer
+        self.pulled = Window()  # messages
+        self.consumed = Window()  # value: milliseconds in the listener
+        self.failed = Window()
+        self.failed_in_hour = Window(60, 60.0)

@@ -1,0 +1,60 @@
+"""How far a group has read a queue, as its broker keeps it."""
+
+from dataclasses import dataclass
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.routes import Routes
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.errors import QueryNotFound, refusal
+from turbopump.protocol.headers.base import Header
+from turbopump.protocol.headers.offsets import (
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from turbopump.remoting.client import Client
+
+CALL_TIMEOUT_S = 5.0
+
+
+@dataclass
+class GroupOffsets:
+    client: Client
+    routes: Routes
+    group: str
+
+    async def query(self, queue: MessageQueue) -> int | None:
+        """None: the group has never committed one. Raises Refused or OSError when it cannot be known."""
+        header = QueryConsumerOffsetRequest(self.group, queue.topic, queue.id, bname=queue.broker)
+        try:
+            answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except QueryNotFound:
+            return None
+        offset = OffsetResponse.from_ext(answer.ext).offset
+        return offset if offset >= 0 else None
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Returns when the broker has it. Raises Refused or OSError."""
+        await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
+
+    async def tell(self, queue: MessageQueue, offset: int) -> None:
+        """As `commit`, without an answer: for the regular commits, of which the next mends a lost one."""
+        question = request(RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
+        await self.client.send_oneway(await self._address(queue), question)
+
+    def _update(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetRequest:
+        return UpdateConsumerOffsetRequest(self.group, queue.topic, queue.id, offset, bname=queue.broker)
+
+    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> Command:
+        answer = await self.client.call(await self._address(queue), request(code, header), CALL_TIMEOUT_S)
+        if answer.code != 0:
+            raise refusal(answer.code, answer.remark)
+        return answer
+
+    async def _address(self, queue: MessageQueue) -> str:
+        address = (await self.routes.find(queue.topic)).reader(queue.broker)
+        if address is None:
+            self.routes.doubt(queue.topic)
+            raise ConnectionError(f"no address of broker {queue.broker} is known")
+        return address

@@ -1,0 +1,55 @@
+"""What a consumer tells a tool about itself (307), in the words of Apache's consumers."""
+
+from collections.abc import Iterable, Mapping
+
+from turbopump.client.figures import TopicFigures
+from turbopump.client.message import MessageQueue
+from turbopump.client.process_queue import ProcessQueue
+from turbopump.client.subscription import Subscription
+from turbopump.protocol import bodies
+
+MIB = 1 << 20
+
+
+def running_info(
+    properties: Mapping[str, str],
+    subscriptions: Iterable[Subscription],
+    held: Mapping[MessageQueue, ProcessQueue],
+    figures: Mapping[str, TopicFigures],
+    now_s: float,
+) -> bodies.ConsumerRunningInfo:
+    return bodies.ConsumerRunningInfo(
+        properties=dict(properties),
+        subscriptionSet=[subscription.to_wire() for subscription in subscriptions],
+        mqTable={to_wire(queue): queue_info(one) for queue, one in sorted(held.items())},
+        mqPopTable={},
+        statusTable={topic: consume_status(of_topic, now_s) for topic, of_topic in sorted(figures.items())},
+    )
+
+
+def to_wire(queue: MessageQueue) -> bodies.MessageQueue:
+    return bodies.MessageQueue(queue.broker, queue.id, queue.topic)
+
+
+def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:
+    return bodies.ProcessQueueInfo(
+        commitOffset=held.committable,
+        cachedMsgCount=held.count,
+        cachedMsgMinOffset=held.committable if held.count else 0,
+        cachedMsgMaxOffset=held.newest,
+        cachedMsgSizeInMiB=held.bytes // MIB,
+        droped=held.dropped,
+        lastPullTimestamp=held.last_pull_ms,
+        lastConsumeTimestamp=held.last_consume_ms,
+    )
+
+
+def consume_status(figures: TopicFigures, now_s: float) -> bodies.ConsumeStatus:
+    return bodies.ConsumeStatus(
+        pullRT=figures.pulls.mean(now_s),
+        pullTPS=figures.pulled.rate(now_s),
+        consumeRT=figures.consumed.mean(now_s),
+        consumeOKTPS=figures.consumed.rate(now_s),
+        consumeFailedTPS=figures.failed.rate(now_s),
+        consumeFailedMsgs=figures.failed_in_hour.count(now_s),
+    )

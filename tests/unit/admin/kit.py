@@ -1,0 +1,135 @@
+"""A whole cluster in memory and virtual time, and `mqadmin` in front of it.
+
+    async with cluster() as town:
+        printed = await town.mqadmin("topicList")
+
+A `Printed` shows what a user would see; `transcript` joins several into a text to compare with a golden one.
+"""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.unit.broker.desk import CONFIG
+
+from turbopump.admin.main import World, run
+from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers
+from turbopump.broker.server import Broker
+from turbopump.client.admin import Admin
+from turbopump.client.message import Message, SendResult
+from turbopump.client.producer import Producer
+from turbopump.client.routes import QueueChoice
+from turbopump.namesrv.config import NamesrvConfig
+from turbopump.namesrv.server import NameServer
+from turbopump.protocol.ids import UniqueIds
+from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.network import MemoryNetwork
+
+NAMESRV = "127.0.0.1:9876"
+REGISTERED_S = 1.0  # after a change of topics, name servers know it by then
+
+
+@dataclass(frozen=True)
+class Printed:
+    words: tuple[str, ...]
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Town:
+    network: MemoryNetwork
+    clock: VirtualClock
+    disk: SimulatedDisk
+    """Of the operator: files that commands read and write."""
+
+    admin: Admin
+    producer: Producer
+    name_server: NameServer
+    brokers: list[Broker] = field(default_factory=list)
+    environ: dict[str, str] = field(default_factory=dict)
+
+    async def mqadmin(self, *words: str) -> Printed:
+        out: list[str] = []
+        err: list[str] = []
+        world = World(self.network, self.clock, self.disk, self.environ, out.append, err.append)
+        status = await run(words, world)
+        return Printed(words, status, "".join(out), "\n".join(err))
+
+    async def create_topic(self, topic: str, queues: int = 4, broker: int = 0) -> None:
+        address = self.brokers[broker].address
+        done = await self.mqadmin("updateTopic", "-b", address, "-t", topic, f"-r{queues}", f"-w{queues}")
+        assert done.status == 0, done.err
+        await self.registered()
+
+    async def registered(self) -> None:
+        await self.clock.sleep(REGISTERED_S)
+
+    async def send(self, topic: str, body: bytes = b"hello", **message: Any) -> SendResult:
+        return await self.producer.send(Message(topic, body, **message))
+
+
+@contextlib.asynccontextmanager
+async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncIterator[Town]:
+    """Brokers broker-a at 10911, broker-b at 10921 … of cluster DefaultCluster, and a name server at 9876."""
+    clock, network, chance = VirtualClock(), MemoryNetwork(), Chance(1)
+    name_server = NameServer(
+        NamesrvConfig(bind_address="127.0.0.1"), network, clock, SimulatedDisk(chance, clock)
+    )
+    await name_server.start()
+    admin = Admin([NAMESRV], network, clock, chance)
+    ids = UniqueIds("127.0.0.1", 1, clock.now_ms)
+    producer = Producer(admin.client, admin.routes, clock, ids, QueueChoice(chance), "senders")
+    town = Town(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)
+    try:
+        for number in range(brokers):
+            town.brokers.append(await _start_broker(number, config, network, clock))
+        await town.registered()
+        yield town
+    finally:
+        await admin.close()
+        for broker in town.brokers:
+            await broker.stop()
+        await name_server.stop()
+
+
+async def _start_broker(
+    number: int, config: BrokerConfig, network: MemoryNetwork, clock: VirtualClock
+) -> Broker:
+    own = replace(
+        config,
+        identity=Identity(broker_name=f"broker-{'abcdef'[number]}"),
+        listening=Listening(bind_address="127.0.0.1", port=10911 + 10 * number),
+        name_servers=NameServers((NAMESRV,)),
+    )
+    disk = SimulatedDisk(Chance(number), clock)
+    broker = Broker(own, network, clock, disk, SimulatedWorkers(disk), Chance(number), lambda: "127.0.0.1")
+    await broker.start()
+    return broker
+
+
+def virtual(scene: Coroutine[Any, Any, None]) -> None:
+    run_virtual(scene)
+
+
+def transcript(*printed: Printed) -> str:
+    """What a terminal would show."""
+    shown = []
+    for each in printed:
+        shown.append(f"$ mqadmin {' '.join(each.words)}\n{each.out}")
+        shown.append(f"mqadmin: {each.err}\n" if each.err else "")
+        shown.append(f"(status {each.status})\n" if each.status else "")
+    return "".join(shown)
