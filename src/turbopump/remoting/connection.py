@@ -153,6 +153,11 @@ class Connection(asyncio.Protocol):
         if future is not None and not future.done():
             future.set_result(response)
 
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that the peer has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
     # Back pressure
 
     def defer(self, frames: list[Frame]) -> None:
@@ -254,7 +259,7 @@ class Connection(asyncio.Protocol):
 
     def silent_for(self, now: float) -> float:
         """Seconds since anything was read, written or sent, as far as the calls of this function can tell."""
-        unsent = self._transport.get_write_buffer_size() if self._output_full and self._transport else 0
+        unsent = self.unread if self._output_full else 0
         progress = (self.reads, self.writes, unsent)
         if progress != self._seen:
             self._seen = progress
@@ -307,10 +312,9 @@ class Connection(asyncio.Protocol):
             return
         self.writes += 1
         transport.write(data)
-        if self._output_full and transport.get_write_buffer_size() > self._limits.output_hard:
-            unread = transport.get_write_buffer_size()
+        if self._output_full and self.unread > self._limits.output_hard:
             self._seldom.say(
-                self._loop.time(), "Closing %s: it leaves %d bytes of answers unread", self, unread
+                self._loop.time(), "Closing %s: it leaves %d bytes of answers unread", self, self.unread
             )
             self.abort()
 

@@ -41,6 +41,9 @@ class Limits:
     output_hard: int = 64 * MIB
     """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
 
+    unread_bytes: int = 256 * MIB
+    """What peers that are not read from leave unread, all together; beyond it the longest deaf is closed."""
+
     max_connections: int = MAX_CONNECTIONS
     """Connections of one server; the next one is closed as soon as it is accepted. See connections_within."""
 

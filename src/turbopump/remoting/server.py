@@ -36,6 +36,7 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
         self._is_stopping = False
+        self._deaf: dict[Connection, None] = {}  # those that leave too much unread, longest first
         self.connections: set[Connection] = set()
 
     async def start(self, host: str, port: int) -> int:
@@ -85,7 +86,21 @@ class Server:
             return _Refusal()
         return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self)
 
+    def _leaves_unread(self, connection: Connection) -> None:
+        """Called when the output of one is full: one or two MiB of each, but of how many?"""
+        self._deaf[connection] = None
+        while sum(deaf.unread for deaf in self._deaf) > self._limits.unread_bytes:
+            longest = next(iter(self._deaf))
+            words = "Closing %s: too many answers are left unread, and it has been deaf for longest"
+            self._misbehaved.say(self._clock.monotonic(), words, longest)
+            del self._deaf[longest]
+            longest.abort()
+
+    def _reads_again(self, connection: Connection) -> None:
+        self._deaf.pop(connection, None)
+
     def _lost(self, connection: Connection) -> None:
+        self._reads_again(connection)
         self.connections.discard(connection)
         if not self.connections:
             self._all_closed.set()
@@ -109,7 +124,7 @@ class Server:
 
 
 class _Accepted(Connection):
-    """A connection that tells its server when it begins and ends."""
+    """A connection that tells its server when it begins and ends, and when its peer does not read."""
 
     __slots__ = ("_server",)
 
@@ -124,6 +139,14 @@ class _Accepted(Connection):
         self._server.connections.add(self)
         if self._server._is_stopping:  # was accepted just before the listener closed
             self.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._server._leaves_unread(self)
+
+    def resume_writing(self) -> None:
+        self._server._reads_again(self)
+        super().resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
         try:

@@ -194,3 +194,26 @@ async def test_one_server_may_serve_two_ports() -> None:
         await asyncio.sleep(0.01)
         assert commands(peer.got)
     await server.stop()
+
+
+@virtual
+async def test_of_many_peers_that_do_not_read_the_longest_deaf_are_closed() -> None:
+    limits = Limits(output_high=10_000, output_low=1000, unread_bytes=100_000)
+    server, network, port = await serving({1: Route(None, lambda _: Answer(body=bytes(20_000)))}, limits)
+    peers = [await dial(network, port) for _ in range(9)]
+    for peer in peers:
+        peer.transport.pause_reading()
+        for _ in range(20):
+            peer.transport.write(asked(1))
+        await asyncio.sleep(1)
+    assert sum(connection.unread for connection in server.connections) <= 100_000
+    alive = [not peer.lost.done() for peer in peers]
+    assert alive == sorted(alive), "those that came first have been deaf for longest"
+    assert 0 < sum(alive) < 9
+    reader = await dial(network, port)
+    reader.transport.write(asked(1))
+    await asyncio.sleep(1)
+    assert len(commands(reader.got)) == 1
+    for peer in peers:
+        peer.transport.abort()
+    await server.stop()
