@@ -94,6 +94,8 @@ class Appender:
         self.deferred: deque[Deferred] = deque()
         self.last_record = -1
         self.last_timestamp = 0
+        self.messages = 0  # appended since the start, whoever wrote them
+        self.bytes = 0
         self._log = log
         self._flags = flags
         self._dirty = queues.dirty
@@ -139,6 +141,7 @@ class Appender:
             self.deferred.append,
         )
         now = self._now_ms()
+        began = position
         appended: list[Appended] = []
         add = appended.append
         try:
@@ -171,6 +174,7 @@ class Appender:
                 )  # fmt: skip
                 position = end
                 queue.next_offset = queue_offset + 1
+                queue.put_bytes += size
                 keys = (queue, physical, now, draft.unique_key, draft.keys)
                 if immediate:
                     tail = queue.tail
@@ -189,6 +193,8 @@ class Appender:
             log.position = position
             if appended:
                 self.last_record, self.last_timestamp = appended[-1][0], now
+                self.messages += len(appended)
+                self.bytes += position - began
         return appended
 
     def _unusual(self, draft: Draft, now: int) -> Appended:
@@ -221,6 +227,7 @@ class Appender:
         log.position = end
         if in_queue:
             queue.next_offset = queue_offset + 1
+            queue.put_bytes += size
         tags_code = draft.tags_code if draft.delay_ms < 0 else now + draft.delay_ms
         keys = None if kind == ROLLBACK else (queue, physical, now, draft.unique_key, draft.keys)
         entry = (queue, queue_offset, physical, size, tags_code, in_queue, keys, now)

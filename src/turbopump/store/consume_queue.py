@@ -40,6 +40,7 @@ class Home(Protocol):
 
     file_size: int
     dirty: "dict[ConsumeQueue, None]"
+    fresh: "set[ConsumeQueue]"
     to_sync: set[str]
 
     trusted_below: int  # entries that point there or behind may be left-overs
@@ -65,12 +66,14 @@ class ConsumeQueue:
         "_floor_for",
         "_home",
         "_written",
+        "counted",
         "fixed_size",
         "is_deleted",
         "is_plain",
         "last_physical",
         "magic",
         "next_offset",
+        "put_bytes",
         "queue_id",
         "tail",
         "topic",
@@ -100,7 +103,8 @@ class ConsumeQueue:
         self._floor_for = -1
         self._floor = 0
         self._load()
-        self.next_offset = self.max_offset
+        self.next_offset = self.counted = self.max_offset
+        self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.puts`
 
     # what there is
 
@@ -199,6 +203,7 @@ class ConsumeQueue:
             del self.tail[:length]
             self._written += length // UNIT
         self._home.dirty.pop(self, None)
+        self._home.fresh.add(self)
 
     def _begin(self, start: int, position: int) -> None:
         self._home.begin(self.topic, self.queue_id)
@@ -253,6 +258,7 @@ class ConsumeQueue:
         self.is_deleted, self.is_plain = True, False
         self.tail.clear()
         self._home.dirty.pop(self, None)
+        self._home.fresh.discard(self)
 
     def clear(self) -> None:
         """Empties the queue: the next message begins it anew."""
@@ -261,7 +267,7 @@ class ConsumeQueue:
         self._base, self._written = -1, 0
         self.last_physical = -1
         self._floor_for = -1
-        self.next_offset = 0
+        self.next_offset = self.counted = 0
 
     def _set_end(self) -> None:
         last = self.entry(self.max_offset - 1)

@@ -11,6 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from turbopump.runtime.disk import Disk, Entry, PlainFile
 from turbopump.store.commit_log import CommitLog
@@ -49,10 +50,21 @@ class ToSync:
                 disk.sync_dir(directory)
 
 
+class Puts(NamedTuple):
+    """What a queue got since it was last asked."""
+
+    queue: ConsumeQueue
+    messages: int
+    size: int
+
+
 class ConsumeQueues:
     def __init__(self, config: StoreConfig, disk: Disk, log: CommitLog) -> None:
         self.file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
         self.dirty: dict[ConsumeQueue, None] = {}  # with entries to write, oldest first
+        self.fresh: set[ConsumeQueue] = (
+            set()
+        )  # not dirty any more, but with messages that `puts` has not seen
         self.to_sync: set[str] = set()  # files written since they were last synced
         self.doubtful: set[str] = set()  # files whose sync failed
         self._root = config.queue_dir
@@ -136,6 +148,17 @@ class ConsumeQueues:
         for topic, queue_id in self._queues:
             if topic not in but:
                 found[topic] = max(found.get(topic, 0), queue_id + 1)
+        return found
+
+    def puts(self) -> list[Puts]:
+        """The queues that got messages since the last call, and how many."""
+        found = []
+        for queue in self.fresh.union(self.dirty):
+            messages, size = queue.next_offset - queue.counted, queue.put_bytes
+            queue.counted, queue.put_bytes = queue.next_offset, 0
+            if messages > 0:
+                found.append(Puts(queue, messages, size))
+        self.fresh.clear()
         return found
 
     def opened(self) -> list[ConsumeQueue]:

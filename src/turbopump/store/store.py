@@ -28,7 +28,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
-from turbopump.store.queues import ANY, ConsumeQueues
+from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
@@ -43,6 +43,7 @@ __all__ = [
     "Durability",
     "GetResult",
     "GetStatus",
+    "Puts",
     "QueryResult",
     "Store",
     "StoreConfig",
@@ -133,6 +134,7 @@ class Store:
             raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
         self.queues.heals, self.queues.trusted_below = False, ANY
+        self.queues.puts()  # what recovery found is not new
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
             self._disk.sync_all(self.config.root_dir)
         if crashed or saved.note is None or saved.note.complete != found.end:
@@ -184,6 +186,19 @@ class Store:
     def writable(self) -> str | None:
         """Why nothing can be written; None when it can."""
         return self.flags.reason
+
+    @property
+    def put_messages(self) -> int:
+        """Appended since the start; `put_bytes` is what they take in the log."""
+        return self._appender.messages
+
+    @property
+    def put_bytes(self) -> int:
+        return self._appender.bytes
+
+    def puts(self) -> list[Puts]:
+        """The queues that got messages since the last call, and how many: for one who counts."""
+        return self.queues.puts()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         return self.queues.queue(topic, queue_id)

@@ -135,3 +135,28 @@ def test_delay_levels():
     for text in ("1s  5s", "5", "s", "1x", "", "-1s"):
         with pytest.raises(ValueError, match="is no delay"):
             DelayLevels(text)
+
+
+def test_what_queues_got_is_told_once():
+    store = open_store(new_disk())
+    fill(store, 3)
+    store.queues.write_out(1)  # the entries of one are on disk, those of the other wait
+    fill(store, 1, topic="U", queues=1)
+    told = {(puts.queue.topic, puts.queue.queue_id): puts.messages for puts in store.puts()}
+    assert told == {("T", 0): 2, ("T", 1): 1, ("U", 0): 1}
+    assert (store.put_messages, store.put_bytes) == (4, store.max_offset)
+    assert store.puts() == []
+    fill(store, 2, queues=1, start=3)
+    [puts] = store.puts()
+    assert (puts.messages, puts.size) == (2, sum(puts.queue.entry(at)[1] for at in (2, 3)))
+
+
+def test_what_recovery_finds_and_what_is_deleted_is_not_new():
+    disk = new_disk()
+    fill(open_store(disk), 3)
+    store = open_store(disk.crash())
+    assert (store.puts(), store.put_messages) == ([], 0)
+    fill(store, 1, start=4)
+    store.queues.write_out(9)
+    store.delete_topic("T")
+    assert store.puts() == []
