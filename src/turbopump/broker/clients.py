@@ -3,16 +3,22 @@
 In: requests. Out: answers, and before the answer of the heartbeat that caused it a one-way 40 to every
 member of a group that changed: a consumer that is not told waits up to 20 s before it reads. The table
 itself is `members.py`.
+
+When thousands of consumers join a group at once, telling all of them of each would cost the square of their
+number: beyond `NOTICES` within `NOTICE_PAUSE_S` a group's other members are told a moment later, of all
+changes together.
 """
 
+import asyncio
 import logging
 from typing import Protocol
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.members import Member, Members
+from turbopump.broker.members import TAG, ConsumerGroup, Member, Members
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import encode
 from turbopump.protocol.command import request as new_request
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.client import (
@@ -22,6 +28,7 @@ from turbopump.protocol.headers.client import (
     UnregisterClientRequest,
 )
 from turbopump.remoting.connection import Connection
+from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 
@@ -30,9 +37,15 @@ log = logging.getLogger(__name__)
 SCAN_S = 10.0
 MAX_GROUPS = 1000  # in one heartbeat: consumers and producers; each may create a group and its retry topic
 MAX_SUBSCRIPTIONS = 10_000  # in one heartbeat, over all its groups
-NAMED_GROUPS = 5  # of those that changed, in a log line
+NAMED = 5  # groups that changed, or clients that differ, in a log line
+CHANGE_LINES = 20  # about groups that changed, per second: thousands of clients may come at once
+QUARREL_LINES = 10  # about members that contradict one another, per ...
+QUARREL_INTERVAL_S = 60.0
+NOTICES = 2000  # of changes, within ...
+NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
+ONE_WAY = 2
 UNIT_SUBSCRIBED = 2
-TAG_TYPES = (None, "", "TAG")
+TAG_TYPES = (None, "", TAG)
 
 
 class TopicView(Protocol):
@@ -73,6 +86,11 @@ class Clients:
         self._clock = clock
         self._rules = rules
         self._watched: set[Connection] = set()
+        self._notices = _Budget(NOTICES, NOTICE_PAUSE_S)
+        self._untold: dict[str, None] = {}  # groups whose members are told when there is budget again
+        self._changes = Seldom(log, 1.0, logging.INFO, CHANGE_LINES)
+        self._quarrels = Seldom(log, QUARREL_INTERVAL_S, logging.WARNING, QUARREL_LINES)
+        self._quarrelling: dict[str, frozenset[frozenset[str]]] = {}  # group -> what was said of it
 
     def routes(self) -> Routes:
         return {
@@ -99,7 +117,8 @@ class Clients:
             for producer in beat.producerDataSet:
                 self._members.add_producer(producer.groupName, self._member(beat, request))
             if changed:
-                log.info("Consumer groups changed by %s on %s: %s", beat.clientID, connection, _some(changed))
+                words = "Consumer groups changed by %s on %s: %s"
+                self._changes.say(self._clock.monotonic(), words, beat.clientID, connection, _some(changed))
         return Answer(HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=subscriptions_changed))
 
     def unregister(self, request: Request[UnregisterClientRequest]) -> Answer:
@@ -129,6 +148,16 @@ class Clients:
                 return Answer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
         return Answer()
 
+    def connection_of(self, group: str, client_id: str) -> Connection | None:
+        """Where a consumer can be asked something."""
+        member = self._members.consumer(group, client_id)
+        return member.connection if member is not None else None
+
+    def channels(self, group: str) -> list[Member[Connection]]:
+        """The consumers of a group, each with its connection and version."""
+        found = self._members.consumer_group(group)
+        return list(found.members.values()) if found is not None else []
+
     def closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for group in self._members.closed(connection):
@@ -136,9 +165,13 @@ class Clients:
 
     def expire(self) -> None:
         """Clients without a heartbeat for too long have left, though their connection may still be open."""
-        for connection in self._members.silent(self._clock.now_ms() - self._rules.member_timeout_ms):
-            log.info("%s sent no heartbeat for %d s", connection, self._rules.member_timeout_ms // 1000)
-            self.closed(connection)
+        timeout_ms = self._rules.member_timeout_ms
+        consumers, gone = self._members.expire(self._clock.now_ms() - timeout_ms)
+        for group, connection in consumers:
+            log.info("%s sent no heartbeat for group %s in %d s", connection, group, timeout_ms // 1000)
+            self._notify(group)
+        for connection in gone:
+            log.info("%s sent no heartbeat for %d s", connection, timeout_ms // 1000)
             connection.close()
 
     async def watch(self) -> None:
@@ -163,11 +196,34 @@ class Clients:
         keeps = beat.withoutSub and beat.heartbeatFingerprint != 0
         if self._members.add_consumer(data, self._member(beat, request), keeps_subscriptions=keeps):
             groups.append(data.groupName)
-            self._notify(data.groupName)
+            self._notify(data.groupName, request.connection)
         found = self._members.consumer_group(data.groupName)
         assert found is not None
         found.fingerprint = beat.heartbeatFingerprint
+        if len(found.wants) > 1 or data.groupName in self._quarrelling:
+            self._warn_of_differences(data.groupName, found)
         return changed
+
+    def _warn_of_differences(self, name: str, group: ConsumerGroup[Connection]) -> None:
+        """Whoever beats last decides for the whole group what it reads: said once, and when it changes."""
+        differences = group.differences()
+        said = frozenset(differences.values())
+        if said == self._quarrelling.get(name, frozenset()):
+            return
+        if not said:
+            del self._quarrelling[name]
+            return
+        self._quarrelling[name] = said
+        clients: dict[frozenset[str], list[str]] = {}
+        for member in group.members.values():
+            if (difference := differences.get(member.wants)) is not None:
+                clients.setdefault(difference, []).append(member.client_id)
+        told = [
+            f"{_some(ids)}: {_some(sorted(wants)) or 'nothing more'}"
+            for wants, ids in list(clients.items())[:NAMED]
+        ]
+        words = "The members of group %s subscribe to different things, and the last heartbeat counts: %s"
+        self._quarrels.say(self._clock.monotonic(), words, name, "; ".join(told))
 
     def _create_retry_topic(self, data: ConsumerData, group: GroupView) -> None:
         """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""
@@ -190,15 +246,54 @@ class Clients:
             self._watched.add(connection)
             connection.on_closed.append(self.closed)
 
-    def _notify(self, group: str) -> None:
+    def _notify(self, group: str, joined: Connection | None = None) -> None:
+        """Tells every member, in a rush only the one that `joined`, and the others a moment later."""
         found = self._members.consumer_group(group)
+        if found is None:
+            self._quarrelling.pop(group, None)
+            return
         config = self._groups.find(group)
         silent = not self._rules.notify_members or (config is not None and not config.notifies_members)
-        if found is None or silent or found.is_broadcasting:
+        if silent or found.is_broadcasting:
             return
-        for connection in found.members:
-            header = NotifyConsumerIdsChangedRequest(consumerGroup=group)
-            connection.send_oneway(new_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+        notice = new_request(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest(consumerGroup=group)
+        )
+        notice.flag = ONE_WAY
+        frame = encode(notice)
+        if group not in self._untold and self._notices.take(len(found.members), self._clock.monotonic()):
+            for connection in found.members:
+                connection.write(frame)
+            return
+        if joined is not None:
+            joined.write(frame)
+        if not self._untold:
+            asyncio.get_running_loop().call_later(NOTICE_PAUSE_S, self._tell_the_untold)
+        self._untold[group] = None
+
+    def _tell_the_untold(self) -> None:
+        untold, self._untold = self._untold, {}
+        for group in untold:
+            self._notify(group)
+
+
+class _Budget:
+    """So many per interval; what is taken at once may go beyond, and the next has to wait."""
+
+    def __init__(self, amount: int, interval_s: float) -> None:
+        self._amount = amount
+        self._interval_s = interval_s
+        self._began = -interval_s
+        self._taken = 0
+
+    def take(self, count: int, now: float) -> bool:
+        if now - self._began >= self._interval_s:
+            self._began = now
+            self._taken = 0
+        if self._taken >= self._amount:
+            return False
+        self._taken += count
+        return True
 
 
 def _check_size(beat: HeartbeatData) -> None:
@@ -212,7 +307,7 @@ def _check_size(beat: HeartbeatData) -> None:
         )
 
 
-def _some(groups: list[str]) -> str:
-    named = ", ".join(groups[:NAMED_GROUPS])
-    more = len(groups) - NAMED_GROUPS
+def _some(names: list[str]) -> str:
+    named = ", ".join(names[:NAMED])
+    more = len(names) - NAMED
     return f"{named} and {more} more" if more > 0 else named

@@ -1,19 +1,26 @@
 """Who is there: producers and consumers by group, as their heartbeats tell it.
 
-In: heartbeats, goodbyes, closed connections, the time. Out: the groups whose members changed. This room is
-a table; `clients.py` reads the requests and tells the members of a changed group. A connection is only a
-key here.
+In: heartbeats, goodbyes, closed connections, the time. Out: the groups whose members changed, and members
+that contradict one another. This room is a table; `clients.py` reads the requests and tells the members of a
+changed group. A connection is only a key here.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Generic, TypeAlias, TypeVar
 
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
 
 C = TypeVar("C", bound=Hashable)
 
 BROADCASTING = "BROADCASTING"
+TAG = "TAG"
+COMPARED = 64  # different subscriptions within a group that are told apart
+
+Wants: TypeAlias = tuple[tuple[str, str, str], ...]
+"""What one member subscribes to, as it said it: topic, kind and text of the expression."""
 
 
 @dataclass(slots=True)
@@ -25,6 +32,7 @@ class Member(Generic[C]):
     language: str
     version: int
     seen_ms: int
+    wants: Wants = ()
 
 
 @dataclass(slots=True)
@@ -37,10 +45,19 @@ class ConsumerGroup(Generic[C]):
     fingerprint: int | None = None
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[C, Member[C]] = field(default_factory=dict)
+    wants: Counter[Wants] = field(default_factory=Counter)  # how many members want the same
 
     @property
     def is_broadcasting(self) -> bool:
         return self.message_model == BROADCASTING
+
+    def differences(self) -> dict[Wants, frozenset[str]]:
+        """What of a member's subscriptions not all others have, in words. Empty: they agree."""
+        said = {wants: _in_words(wants) for wants in islice(self.wants, COMPARED)}
+        if len(set(said.values())) < 2:
+            return {}
+        common = frozenset.intersection(*said.values())
+        return {wants: words - common for wants, words in said.items()}
 
 
 class Members(Generic[C]):
@@ -49,6 +66,7 @@ class Members(Generic[C]):
         self._producers: dict[str, dict[C, Member[C]]] = {}
         self._consumer_groups_of: dict[C, set[str]] = {}
         self._producer_groups_of: dict[C, set[str]] = {}
+        self._producing: dict[str, dict[C, None]] = {}  # client id -> its connections, the newest last
 
     # Looking
 
@@ -60,8 +78,21 @@ class Members(Generic[C]):
         found = self._consumers.get(group)
         return list(dict.fromkeys(member.client_id for member in found.members.values())) if found else []
 
+    def consumer(self, group: str, client_id: str | None) -> Member[C] | None:
+        """The member with this id; on several connections, the one that came last."""
+        found = self._consumers.get(group)
+        for member in reversed(found.members.values()) if found else ():
+            if member.client_id == client_id:
+                return member
+        return None
+
     def consumer_group(self, group: str) -> ConsumerGroup[C] | None:
         return self._consumers.get(group)
+
+    def producer(self, client_id: str) -> C | None:
+        """The connection of a client that produces, in whatever group; of several, the newest."""
+        connections = self._producing.get(client_id)
+        return next(reversed(connections)) if connections else None
 
     def producer_group(self, group: str) -> list[Member[C]]:
         return list(self._producers.get(group, {}).values())
@@ -73,40 +104,80 @@ class Members(Generic[C]):
         found = self._consumers.get(group)
         return found.subscriptions.get(topic) if found else None
 
+    def reads(self, group: str, topic: str) -> bool:
+        """False only for a group that is there and does not subscribe to the topic (any more)."""
+        found = self._consumers.get(group)
+        return found is None or not found.subscriptions or topic in found.subscriptions
+
     def groups_of_topic(self, topic: str) -> list[str]:
         return [name for name, group in self._consumers.items() if topic in group.subscriptions]
+
+    def is_member(self, connection: C) -> bool:
+        return connection in self._consumer_groups_of or connection in self._producer_groups_of
 
     # Changing
 
     def add_producer(self, group: str, member: Member[C]) -> None:
-        self._producers.setdefault(group, {})[member.connection] = member
-        self._producer_groups_of.setdefault(member.connection, set()).add(group)
+        connection = member.connection
+        members = self._producers.setdefault(group, {})
+        known = members.get(connection)
+        if known is not None and known.client_id == member.client_id:
+            known.seen_ms = member.seen_ms
+            return
+        if known is not None:
+            _forget_client(self._producing, known)
+        members[connection] = member
+        self._producer_groups_of.setdefault(connection, set()).add(group)
+        connections = self._producing.setdefault(member.client_id, {})
+        connections.pop(connection, None)
+        connections[connection] = None
 
     def add_consumer(self, data: ConsumerData, member: Member[C], keeps_subscriptions: bool = False) -> bool:
         """A heartbeat of a consumer; True when the group has other members or other topics now.
 
         `keeps_subscriptions`: the heartbeat left the subscriptions out on purpose.
         """
-        group = self._consumers.setdefault(data.groupName, ConsumerGroup())
+        group = self._consumers.get(data.groupName)
+        if group is None:
+            group = self._consumers[data.groupName] = ConsumerGroup()
         group.consume_type = data.consumeType or ""
         group.message_model = data.messageModel or ""
         group.consume_from_where = data.consumeFromWhere or ""
-        changed = member.connection not in group.members
-        group.members[member.connection] = member
-        self._consumer_groups_of.setdefault(member.connection, set()).add(data.groupName)
+        known = group.members.get(member.connection)
+        if known is None or known.client_id != member.client_id:
+            if known is not None:
+                _count_out(group.wants, known.wants)
+            group.members[member.connection] = member
+            group.wants[member.wants] += 1
+            self._consumer_groups_of.setdefault(member.connection, set()).add(data.groupName)
+        else:
+            known.seen_ms = member.seen_ms
+            member = known
+        changed = known is None
         if not keeps_subscriptions:
-            changed |= _subscribe(group.subscriptions, data.subscriptionDataSet or ())
+            changed |= _subscribe(group, member, data.subscriptionDataSet or ())
         return changed
 
-    def remove_producer(self, group: str, connection: C) -> None:
-        _drop(self._producers, group, connection)
+    def remove_producer(self, group: str, connection: C) -> bool:
+        """True when it was there."""
+        members = self._producers.get(group)
+        member = members.pop(connection, None) if members else None
+        if members is None or member is None:
+            return False
+        if not members:
+            del self._producers[group]
         _forget(self._producer_groups_of, connection, group)
+        if connection not in self._producer_groups_of:
+            _forget_client(self._producing, member)
+        return True
 
     def remove_consumer(self, group: str, connection: C) -> bool:
         """True when it was there."""
         found = self._consumers.get(group)
-        if found is None or found.members.pop(connection, None) is None:
+        member = found.members.pop(connection, None) if found else None
+        if found is None or member is None:
             return False
+        _count_out(found.wants, member.wants)
         _forget(self._consumer_groups_of, connection, group)
         if not found.members:
             del self._consumers[group]
@@ -114,46 +185,76 @@ class Members(Generic[C]):
 
     def closed(self, connection: C) -> list[str]:
         """The consumer groups that lost a member with this connection."""
-        for group in self._producer_groups_of.pop(connection, set()):
-            _drop(self._producers, group, connection)
+        for group in sorted(self._producer_groups_of.get(connection, ())):
+            self.remove_producer(group, connection)
         groups = sorted(self._consumer_groups_of.get(connection, ()))
         return [group for group in groups if self.remove_consumer(group, connection)]
 
-    def silent(self, since_ms: int) -> list[C]:
-        """Connections none of whose members has been heard of since then."""
-        last: dict[C, int] = {}
-        for members in self._all_members():
-            for connection, member in members.items():
-                last[connection] = max(member.seen_ms, last.get(connection, 0))
-        return [connection for connection, seen_ms in last.items() if seen_ms < since_ms]
+    def expire(self, since_ms: int) -> tuple[list[tuple[str, C]], list[C]]:
+        """Those who have not been heard of since then leave their group: consumers with their group's name,
+        and connections that are in no group any more. A client may stop speaking for one group alone.
+        """
+        consumers = _silent(((name, group.members) for name, group in self._consumers.items()), since_ms)
+        producers = _silent(self._producers.items(), since_ms)
+        for group, connection in consumers:
+            self.remove_consumer(group, connection)
+        for group, connection in producers:
+            self.remove_producer(group, connection)
+        left = dict.fromkeys(connection for _, connection in (*consumers, *producers))
+        return consumers, [connection for connection in left if not self.is_member(connection)]
 
-    def _all_members(self) -> Iterable[dict[C, Member[C]]]:
-        yield from (group.members for group in self._consumers.values())
-        yield from self._producers.values()
 
-
-def _subscribe(known: dict[str, SubscriptionData], told: Iterable[SubscriptionData]) -> bool:
+def _subscribe(group: ConsumerGroup[C], member: Member[C], told: Iterable[SubscriptionData]) -> bool:
     """Takes over what a heartbeat says; True when topics came or went, not for a newer expression alone."""
+    known = group.subscriptions
     topics = set()
+    wants = []
     changed = False
     for subscription in told:
-        topics.add(subscription.topic)
-        old = known.get(subscription.topic)
+        topic = subscription.topic
+        topics.add(topic)
+        wants.append((topic, subscription.expressionType or TAG, subscription.subString or ""))
+        old = known.get(topic)
         if old is None or subscription.subVersion > old.subVersion:
-            known[subscription.topic] = subscription
+            known[topic] = subscription
             changed |= old is None
-    for topic in known.keys() - topics:
-        del known[topic]
+    if known.keys() != topics:
+        for topic in known.keys() - topics:
+            del known[topic]
         changed = True
+    wants.sort()
+    if (now := tuple(wants)) != member.wants:
+        _count_out(group.wants, member.wants)
+        member.wants = now
+        group.wants[now] += 1
     return changed
 
 
-def _drop(table: dict[str, dict[C, Member[C]]], group: str, connection: C) -> None:
-    members = table.get(group)
-    if members is not None:
-        members.pop(connection, None)
-        if not members:
-            del table[group]
+def _count_out(counts: Counter[Wants], wants: Wants) -> None:
+    counts[wants] -= 1
+    if counts[wants] <= 0:
+        del counts[wants]
+
+
+def _in_words(wants: Wants) -> frozenset[str]:
+    """The same words for the same wish, however it is written: order and blanks of tags do not count."""
+    return frozenset(
+        f"{topic} {_tags(expression)}" if kind == TAG else f"{topic} {kind} {expression}"
+        for topic, kind, expression in wants
+    )
+
+
+def _tags(expression: str) -> str:
+    return " || ".join(sorted({tag for part in expression.split("||") if (tag := part.strip())})) or "*"
+
+
+def _silent(groups: Iterable[tuple[str, dict[C, Member[C]]]], since_ms: int) -> list[tuple[str, C]]:
+    return [
+        (name, connection)
+        for name, members in groups
+        for connection, member in members.items()
+        if member.seen_ms < since_ms
+    ]
 
 
 def _forget(groups_of: dict[C, set[str]], connection: C, group: str) -> None:
@@ -162,3 +263,11 @@ def _forget(groups_of: dict[C, set[str]], connection: C, group: str) -> None:
         groups.discard(group)
         if not groups:
             del groups_of[connection]
+
+
+def _forget_client(producing: dict[str, dict[C, None]], member: Member[C]) -> None:
+    connections = producing.get(member.client_id)
+    if connections is not None:
+        connections.pop(member.connection, None)
+        if not connections:
+            del producing[member.client_id]

@@ -121,6 +121,74 @@ async def test_a_client_without_heartbeats_for_two_minutes_has_left() -> None:
 
 
 @virtual
+async def test_a_client_that_goes_silent_for_one_group_leaves_that_group_alone() -> None:
+    bench = Bench()
+    fickle, steady = bench.connect(1), bench.connect(2)
+    watch = asyncio.create_task(bench.clients.watch())
+    await fickle.ask(HEARTBEAT, beat("fickle", "G", "H"))
+    await steady.ask(HEARTBEAT, beat("steady", "G", "H"))
+    for _ in range(5):
+        await asyncio.sleep(28)
+        await fickle.ask(HEARTBEAT, beat("fickle", "H"))
+        await steady.ask(HEARTBEAT, beat("steady", "G", "H"))
+    assert await ids(steady, "G") == ["steady"]
+    assert await ids(steady, "H") == ["fickle", "steady"]
+    assert not fickle.transport.is_closing()
+    watch.cancel()
+
+
+@virtual
+async def test_in_a_rush_the_newcomer_is_told_at_once_and_the_others_together_a_moment_later() -> None:
+    bench = Bench()
+    peers = [bench.connect(port) for port in range(1, 101)]
+    for number, peer in enumerate(peers):
+        await peer.ask(HEARTBEAT, beat(f"c{number:03}", "G"))
+        assert notices(peer.heard()) == ["G"], "told before its own heartbeat is answered"
+    told = [len(notices(peer.heard())) for peer in peers]
+    assert sum(told) < 100 * 100 / 2
+    for peer in peers:
+        peer.transport.writes.clear()
+    await asyncio.sleep(0.2)
+    assert [notices(peer.heard()) for peer in peers] == [["G"]] * 100
+    for peer in peers:
+        peer.transport.writes.clear()
+    peers[0].leave()
+    assert [notices(peer.heard()) for peer in peers[1:]] == [["G"]] * 99
+
+
+def test_members_that_subscribe_differently_are_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    def subscribing(client: str, **topics: str) -> bytes:
+        body = msgspec.json.decode(beat(client, "G", topics=()))
+        body["consumerDataSet"][0]["subscriptionDataSet"] = [
+            {"topic": topic, "subString": text, "subVersion": 1} for topic, text in topics.items()
+        ]
+        return msgspec.json.encode(body)
+
+    async def main() -> None:
+        bench = Bench()
+        one, two = bench.connect(1), bench.connect(2)
+        for _ in range(3):
+            await one.ask(HEARTBEAT, subscribing("c1", T="A || B", U="*"))
+            await two.ask(HEARTBEAT, subscribing("c2", T="B||A"))
+        assert len(warnings()) == 1
+        await two.ask(HEARTBEAT, subscribing("c2", T="B||A", U="*"))
+        await one.ask(HEARTBEAT, subscribing("c1", T="A", U="*"))
+        assert len(warnings()) == 2
+        two.leave()
+        await one.ask(HEARTBEAT, subscribing("c1", T="B", U="*"))
+        assert len(warnings()) == 2
+
+    def warnings() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+    run_virtual(main())
+    first, second = warnings()
+    begin = "The members of group G subscribe to different things, and the last heartbeat counts: "
+    assert first == begin + "c1: U *; c2: nothing more"
+    assert second == begin + "c1: T A; c2: T A || B"
+
+
+@virtual
 async def test_members_of_a_broadcasting_group_are_not_told() -> None:
     peer = Bench().connect()
     await peer.ask(HEARTBEAT, beat("me", "G", model="BROADCASTING"))

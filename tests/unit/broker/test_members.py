@@ -88,14 +88,94 @@ def test_a_producer_that_says_goodbye_is_gone() -> None:
     assert [found.connection for found in members.producer_group("P")] == ["b"]
 
 
-def test_a_connection_is_silent_when_none_of_its_members_was_heard_of() -> None:
+def test_who_is_silent_leaves_the_group_it_is_silent_for() -> None:
     members: Members[str] = Members()
     members.add_producer("P", member("a", seen_ms=100))
     members.add_consumer(beat("G", "T"), member("a", seen_ms=200))
+    members.add_consumer(beat("H", "T"), member("a", seen_ms=90))
     members.add_producer("P", member("b", seen_ms=50))
-    assert members.silent(since_ms=50) == []
-    assert members.silent(since_ms=51) == ["b"]
-    assert sorted(members.silent(since_ms=201)) == ["a", "b"]
+    assert members.expire(since_ms=50) == ([], [])
+    assert members.expire(since_ms=51) == ([], ["b"])
+    assert members.expire(since_ms=150) == ([("H", "a")], [])
+    assert members.producer_groups() == []
+    assert not members.knows("H")
+    assert members.expire(since_ms=201) == ([("G", "a")], ["a"])
+    assert not members.is_member("a")
+
+
+def test_a_repeated_beat_counts_as_a_sign_of_life() -> None:
+    members: Members[str] = Members()
+    for seen_ms in (100, 200):
+        members.add_producer("P", member("a", seen_ms=seen_ms))
+        members.add_consumer(beat("G", "T"), member("a", seen_ms=seen_ms))
+    assert members.expire(since_ms=200) == ([], [])
+
+
+def test_a_client_is_found_on_the_connection_that_came_last() -> None:
+    members: Members[str] = Members()
+    for connection in ("old", "new"):
+        members.add_consumer(beat("G", "T"), member(connection, "me"))
+        members.add_producer("P", member(connection, "me"))
+    members.add_consumer(beat("G", "T"), member("old", "me"))
+    members.add_producer("P", member("old", "me"))
+    assert members.producer("me") == "new"
+    found = members.consumer("G", "me")
+    assert found is not None
+    assert found.connection == "new"
+    members.closed("new")
+    assert members.producer("me") == "old"
+    members.closed("old")
+    assert members.producer("me") is None
+    assert members.consumer("G", "me") is None
+
+
+def test_a_producer_is_found_until_it_has_left_its_last_group() -> None:
+    members: Members[str] = Members()
+    for group in ("P", "CLIENT_INNER_PRODUCER"):
+        members.add_producer(group, member("a", "me"))
+    members.remove_producer("P", "a")
+    assert members.producer("me") == "a"
+    members.remove_producer("CLIENT_INNER_PRODUCER", "a")
+    assert members.producer("me") is None
+
+
+def test_a_connection_that_changes_its_client_id_is_found_by_the_new_one() -> None:
+    members: Members[str] = Members()
+    members.add_producer("P", member("a", "before"))
+    members.add_producer("P", member("a", "after"))
+    assert (members.producer("before"), members.producer("after")) == (None, "a")
+    members.add_consumer(beat("G", "T"), member("a", "before"))
+    assert not members.add_consumer(beat("G", "T"), member("a", "after"))
+    assert members.consumers("G") == ["after"]
+
+
+def tags(group: str, **topics: str) -> ConsumerData:
+    subscriptions = [SubscriptionData(topic=topic, subString=text) for topic, text in topics.items()]
+    return ConsumerData(groupName=group, subscriptionDataSet=subscriptions)
+
+
+def differences(members: Members[str]) -> set[frozenset[str]]:
+    group = members.consumer_group("G")
+    assert group is not None
+    return set(group.differences().values())
+
+
+def test_members_that_want_the_same_in_other_words_agree() -> None:
+    members: Members[str] = Members()
+    members.add_consumer(tags("G", T="A || B", U="*"), member("a"))
+    members.add_consumer(tags("G", U="", T="B||A"), member("b"))
+    assert differences(members) == set()
+
+
+def test_what_not_all_members_want_is_told() -> None:
+    members: Members[str] = Members()
+    members.add_consumer(tags("G", T="A", U="*"), member("a"))
+    members.add_consumer(tags("G", T="B", U="*"), member("b"))
+    members.add_consumer(tags("G", U="*"), member("c"))
+    assert differences(members) == {frozenset({"T A"}), frozenset({"T B"}), frozenset()}
+    members.remove_consumer("G", "c")
+    members.add_consumer(tags("G", T="A", U="*"), member("b"))
+    assert differences(members) == set()
 
 
 CONNECTIONS = st.sampled_from("abcd")
