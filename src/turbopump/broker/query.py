@@ -21,6 +21,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Store
 from turbopump.store.times import Boundary
+from turbopump.store.turns import take_turns
 
 BY_TAG = "T"
 NOTHING = "can not find message, maybe time range not correct"
@@ -45,7 +46,7 @@ class Queries:
             RequestCode.GET_EARLIEST_MSG_STORETIME: Route(GetEarliestMsgStoretimeRequest, self.earliest_time),
         }
 
-    def by_key(self, request: Request[QueryMessageRequest]) -> Answer:
+    async def by_key(self, request: Request[QueryMessageRequest]) -> Answer:
         """Keys and unique keys share one index; asking by tag, as 5.5's tools can, finds nothing here."""
         header = request.header
         if header.indexType == BY_TAG:
@@ -54,7 +55,9 @@ class Queries:
             raise SystemFailure(f"maxNum cannot be {header.maxNum}")
         count = self._store.config.default_query_count if header.unique_key_query else header.maxNum
         begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
-        found = self._store.query(header.topic, header.key, begin_ms, end_ms, count)
+        found = await take_turns(
+            self._store.query_in_turns(header.topic, header.key, begin_ms, end_ms, count)
+        )
         if not found.records:
             return _not_found()
         return Answer(

@@ -13,14 +13,14 @@ After a crash of the machine any page of the file in use may be older than its h
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from datetime import datetime, timedelta
 
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.store.index_file import HEADER, ITEM, SLOT, IndexFile, file_size, seconds_between
 
-CHAIN_STEPS = 1_000_000  # longest walk of one query, about half a second
+CHAIN_STEPS = 1_000_000  # longest walk of one query, about half a second in all
 
 Entry = tuple[int, int, int]  # physical offset, store timestamp, key hash
 
@@ -125,14 +125,22 @@ class Index:
         slots[slot] = file.count
         file.append([item], file.used + (previous == 0), timestamp, offset)
 
-    def query(self, key_hash: int, begin_ms: int, end_ms: int, max_count: int) -> list[int]:
-        """The newest `max_count` offsets, ascending, of messages whose index time is in [begin, end]."""
+    def query(
+        self, key_hash: int, begin_ms: int, end_ms: int, max_count: int
+    ) -> Generator[None, None, list[int]]:
+        """Returns the newest `max_count` offsets, ascending, of messages whose index time is in [begin, end].
+        Yields now and then in a long search, for others to have their turn.
+        """
         found: dict[int, None] = {}
-        steps = CHAIN_STEPS
-        for file in reversed(self._files):
+        steps = 0
+        for file in reversed(self._files[:]):
             if file.overlaps(begin_ms, end_ms):
-                steps -= file.search(key_hash, begin_ms, end_ms, max_count, steps, found)
-            if file.begin_timestamp < begin_ms or len(found) >= max_count or steps <= 0:
+                for more in file.search(key_hash, begin_ms, end_ms, max_count, found):
+                    steps += more
+                    if steps >= CHAIN_STEPS:
+                        return sorted(found)
+                    yield
+            if file.begin_timestamp < begin_ms or len(found) >= max_count:
                 break
         return sorted(found)
 

@@ -19,6 +19,7 @@ SLOT = struct.Struct(">i")
 ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previous item of the chain
 
 RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
+STEPS_PER_SLICE = 10_000  # of a search, about 5 ms
 _MAX_SECONDS = 2**31 - 1
 _LAST_TIME = 253_402_300_799_999  # the end of the year 9999
 _CHUNK = ITEM.size * 50_000
@@ -103,22 +104,16 @@ class IndexFile:
         return self.is_ours and begin_ms <= self.end_timestamp and end_ms >= self.begin_timestamp
 
     def search(
-        self,
-        key_hash: int,
-        begin_ms: int,
-        end_ms: int,
-        max_count: int,
-        max_steps: int,
-        found: dict[int, None],
-    ) -> int:
-        """Adds offsets to `found`, newest first; returns the number of items looked at."""
+        self, key_hash: int, begin_ms: int, end_ms: int, max_count: int, found: dict[int, None]
+    ) -> Iterator[int]:
+        """Adds offsets to `found`, newest first; yields now and then the number of items looked at since."""
         slot = key_hash % self.slot_count
         if self._slots is not None:
             number = self._slots[slot]
         else:
             (number,) = SLOT.unpack_from(self._buffer, HEADER.size + slot * SLOT.size)
         steps, limit = 0, self.count
-        while 0 < number < limit and steps < max_steps and len(found) < max_count:
+        while 0 < number < limit and len(found) < max_count:
             item_hash, offset, seconds, previous = self.item(number)
             item_time = self.begin_timestamp + seconds * 1000
             if item_hash == key_hash and begin_ms <= item_time <= end_ms:
@@ -127,7 +122,11 @@ class IndexFile:
                 break
             limit, number = number, previous  # a chain only ever leads back
             steps += 1
-        return steps
+            if steps == STEPS_PER_SLICE:
+                yield steps
+                steps = 0
+                if self._closed:  # deleted meanwhile, with its messages
+                    return
 
     def publish(self) -> None:
         if self._failure:

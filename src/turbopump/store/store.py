@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
 from dataclasses import dataclass
 
 from turbopump.protocol.errors import BrokenRecord
@@ -33,6 +33,7 @@ from turbopump.store.reading import GetResult, GetStatus, Reader
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.times import Boundary, offset_by_time, store_time
+from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
 
 __all__ = [
@@ -259,13 +260,20 @@ class Store:
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
         """Records of a topic by unique key or key; what merely has the same hash is left out."""
+        return finish(self.query_in_turns(topic, key, begin_ms, end_ms, max_count))
+
+    def query_in_turns(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int
+    ) -> Generator[None, None, QueryResult]:
+        """The same, yielding now and then when there is much to search."""
         if self.index is None:
             return QueryResult([], 0, 0)
         with contextlib.suppress(OSError):  # a full disk: the newest keys are not found yet
             self._dispatcher.put_all_keys()
         count = min(max_count, self.config.max_query_count)
         records = []
-        for offset in self.index.query(index_hash(f"{topic}#{key}"), begin_ms, end_ms, count):
+        offsets = yield from self.index.query(index_hash(f"{topic}#{key}"), begin_ms, end_ms, count)
+        for offset in offsets:
             record = self.look_up(offset)
             if record is not None and record.topic == topic and _carries(record, key):
                 records.append(self.log.slice(offset, offset + record.size))
