@@ -72,12 +72,17 @@ class GroupRules:
     auto_create: bool = _why(True, "a consumer of an unknown group creates it; turn off in production")
     notify_members: bool = _why(True, "tell the members of a group at once when one joins or leaves")
     member_timeout_ms: int = _why(120_000, "a client without a heartbeat for so long has left")
+    create_system_groups: bool = _why(True, "groups named CID_RMQ_SYS_… are created even without auto_create")
+    lock_ms: int = _why(60_000, "an ordered consumer that does not renew its queue lock for so long loses it")
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRules:
     flush_interval_ms: int = _why(5_000, "how often consumer offsets are written to disk")
     version_step: int = _why(500, "commits between two versions of the offset table")
+    reset_here: bool = _why(
+        True, "a reset takes effect at the broker; false: consumers are asked, as with 4.9"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,7 @@ class Polling:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
     max_parked: int = _why(100_000, "pulls held at once; one more is answered without waiting")
+    lite_pull: bool = _why(True, "serve the pulls of lite pull consumers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,7 @@ class Sending:
     trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
     accept_from_ms: int = _why(0, "sends before this time (ms since 1970) are refused")
     reject_transactions: bool = _why(False, "refuse transaction messages")
+    store_replies: bool = _why(True, "keep the reply to a request message after it was handed to who asked")
 
 
 @dataclass(frozen=True, slots=True)

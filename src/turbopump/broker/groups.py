@@ -128,7 +128,8 @@ class Groups:
         return msgspec.json.format(msgspec.json.encode(self.to_wire()), indent=1)
 
     def _may_create(self, name: str) -> bool:
-        if not (self._rules.auto_create or name.startswith(names.SYSTEM_GROUP_PREFIX)):
+        is_system = self._rules.create_system_groups and name.startswith(names.SYSTEM_GROUP_PREFIX)
+        if not (self._rules.auto_create or is_system):
             return False
         try:
             names.check_group(name)

@@ -21,6 +21,7 @@ from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups import Groups
+from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import OffsetRequests, Offsets
 from turbopump.broker.persist import PAUSE_S, Persisted
@@ -140,6 +141,7 @@ class Broker:
         )
         tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
         parts: list[_Part] = [sending, clients, requests, Queries(store, tables.topics), *tools]
+        parts += self._consumer_side(stack)
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
@@ -255,6 +257,12 @@ class Broker:
             self.config.store.max_message_size,
             writable=lambda: self._may(WRITE),
         )
+
+    def _consumer_side(self, stack: contextlib.AsyncExitStack) -> list["_Part"]:
+        """What consumers ask beside pulls, and what is asked about them."""
+        locking = LockRequests(QueueLocks(self.config.groups.lock_ms / 1000), self._clock)
+        self._keep_running(locking.watch(), stack)
+        return [locking]
 
     def _tools(
         self,

@@ -80,14 +80,19 @@ _BROKER: dict[str, Setting] = {
     "autoCreateSubscriptionGroup": Setting("groups.auto_create", BOOLEAN, important=True, hot=True),
     "notifyConsumerIdsChangedEnable": Setting("groups.notify_members", BOOLEAN, hot=True),
     "channelExpiredTimeout": Setting("groups.member_timeout_ms", INTERVAL),
+    "enableCreateSysGroup": Setting("groups.create_system_groups", BOOLEAN, hot=True),
+    "rocketmq.broker.rebalance.lockMaxLiveTime": Setting("groups.lock_ms", INTERVAL),
     "flushConsumerOffsetInterval": Setting("offsets.flush_interval_ms", INTERVAL),
     "consumerOffsetUpdateVersionStep": Setting("offsets.version_step", COUNT),
+    "useServerSideResetOffset": Setting("offsets.reset_here", BOOLEAN, hot=True),
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS),
+    "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
     "regionId": Setting("sending.region_id", TEXT),
     "traceOn": Setting("sending.trace_on", BOOLEAN),
     "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
     "rejectTransactionMessage": Setting("sending.reject_transactions", BOOLEAN, important=True),
+    "storeReplyMessageEnable": Setting("sending.store_replies", BOOLEAN, hot=True),
 }
 
 _STORE: dict[str, Setting] = {
@@ -295,7 +300,7 @@ LATER: dict[str, str] = {
         syncFromLastFile syncMasterFlushOffsetWhenStartup maxSlaveResendLength recheckReputOffsetFromCq
         enableRemoteEscape brokerHeartbeatInterval brokerNotActiveTimeoutMillis sendHeartbeatTimeoutMillis
         syncBrokerMemberGroupPeriod compatibleWithOldNameSrv cleanOfflineBrokerInterval isolateLogEnable
-        skipPreOnline forwardTimeout loadBalancePollNameServerInterval""",
+        skipPreOnline forwardTimeout loadBalancePollNameServerInterval lockInStrictMode""",
     ),
     **_each(
         "replication by DLedger",
@@ -364,15 +369,16 @@ LATER: dict[str, str] = {
         skipWhenCKRePutReachMaxTimes defaultMessageRequestMode defaultPopShareQueueNum
         serverLoadBalancerEnable popFromRetryProbabilityForPriority popReviveConcurrency
         popReviveSkipIfGroupAbsent priorityOrderAsc useSeparateRetryQueue useMessageFilterForNotification
-        maxMessageFilterNumForNotification""",
+        maxMessageFilterNumForNotification clearRetryTopicWhenDeleteTopic""",
     ),
     **_each(
-        "consumer groups in full",
-        """disableConsumeIfConsumerReadSlowly consumerFallbehindThreshold useServerSideResetOffset
-        useStaticSubscription subscriptionExpiredTimeout enableBroadcastOffsetStore
-        broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond lockInStrictMode
-        clearRetryTopicWhenDeleteTopic enableCreateSysGroup flushConsumerOffsetHistoryInterval
-        litePullMessageEnable realTimeNotifyConsumerChange enableRegisterProducer storeReplyMessageEnable""",
+        "shutting out slow consumers",
+        "disableConsumeIfConsumerReadSlowly consumerFallbehindThreshold",
+    ),
+    **_each("subscriptions kept by the broker", "useStaticSubscription"),
+    **_each(
+        "proxies",
+        "enableBroadcastOffsetStore broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond",
     ),
     **_each(
         "metrics",
@@ -462,7 +468,8 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
         commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum
         isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush
-        timerEnableDisruptor""",
+        timerEnableDisruptor flushConsumerOffsetHistoryInterval subscriptionExpiredTimeout
+        realTimeNotifyConsumerChange enableRegisterProducer""",
     )
 )
 
@@ -475,5 +482,5 @@ def known_keys() -> tuple[str, ...]:
 @cache
 def variable(key: str) -> str:
     """The environment variable that sets a key: flushDiskType is TURBOPUMP_FLUSH_DISK_TYPE."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", key)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|\.", "_", key)
     return f"TURBOPUMP_{snake.upper()}"

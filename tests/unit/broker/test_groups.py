@@ -49,6 +49,8 @@ def test_an_unknown_group_is_refused_when_it_may_not_be_created(auto_create: boo
 
 def test_groups_of_the_system_are_created_all_the_same() -> None:
     assert table(auto_create=False).find_or_create("CID_RMQ_SYS_anything") is not None
+    neither = Groups(GroupRules(auto_create=False, create_system_groups=False), HandClock())
+    assert neither.find_or_create("CID_RMQ_SYS_anything") is None
 
 
 def test_an_update_replaces_the_group_and_a_bad_name_replaces_none() -> None:

@@ -1,0 +1,135 @@
+"""Queue locks: of the consumers of a group, who may consume a queue in order (41, 42).
+
+In: a client's wish for some queues, and the time. Out: those it holds now. A lock lasts a minute; its holder
+renews it every 20 s. It outlives the holder's connection, because the holder may still be at work on what it
+pulled. Locks are kept in memory only, as with Apache: after a restart the first to ask has the queue.
+
+`onlyThisBroker` makes no difference: it matters to brokers that ask their replicas, and there are none.
+"""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from turbopump.protocol.bodies import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from turbopump.protocol.codes import RequestCode
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+MAX_LOCKS = 200_000  # in all; beyond it nothing new is locked until some have expired
+EXPIRED_LINES = 10  # about locks taken over from a silent holder, per ...
+EXPIRED_INTERVAL_S = 10.0
+SWEEP_S = 10.0
+
+
+@dataclass(slots=True)
+class Held:
+    client_id: str
+    until: float  # included: a lock that is exactly as old as its time still holds
+
+
+class QueueLocks:
+    """Times are seconds of one clock that never goes back."""
+
+    def __init__(self, live_s: float, most: int = MAX_LOCKS) -> None:
+        self._live_s = live_s
+        self._most = most
+        self._count = 0
+        self._groups: dict[str, dict[MessageQueue, Held]] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], now: float
+    ) -> tuple[list[MessageQueue], list[tuple[MessageQueue, str]]]:
+        """The queues that the client holds now, and those among them that a silent holder lost."""
+        held = self._groups.setdefault(group, {})
+        got: list[MessageQueue] = []
+        taken: list[tuple[MessageQueue, str]] = []
+        for queue in dict.fromkeys(queues):
+            lock = held.get(queue)
+            if lock is None:
+                if self._count >= self._most:
+                    continue
+                held[queue] = Held(client_id, now + self._live_s)
+                self._count += 1
+            elif lock.client_id == client_id:
+                lock.until = now + self._live_s
+            elif lock.until < now:
+                taken.append((queue, lock.client_id))
+                held[queue] = Held(client_id, now + self._live_s)
+            else:
+                continue
+            got.append(queue)
+        if not held:
+            del self._groups[group]
+        return got, taken
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Only what the client holds; nobody can free another's queue."""
+        held = self._groups.get(group, {})
+        for queue in queues:
+            lock = held.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                self._drop(group, queue)
+
+    def holder(self, group: str, queue: MessageQueue, now: float) -> str | None:
+        lock = self._groups.get(group, {}).get(queue)
+        return lock.client_id if lock is not None and now <= lock.until else None
+
+    def sweep(self, now: float) -> None:
+        """Forgets locks that expired long enough ago to matter to nobody."""
+        for group, held in list(self._groups.items()):
+            for queue in [queue for queue, lock in held.items() if lock.until + self._live_s < now]:
+                self._drop(group, queue)
+
+    def _drop(self, group: str, queue: MessageQueue) -> None:
+        held = self._groups[group]
+        del held[queue]
+        self._count -= 1
+        if not held:
+            del self._groups[group]
+
+
+class LockRequests:
+    def __init__(self, locks: QueueLocks, clock: Clock) -> None:
+        self._locks = locks
+        self._clock = clock
+        self._expired = Seldom(log, EXPIRED_INTERVAL_S, logging.WARNING, EXPIRED_LINES)
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.LOCK_BATCH_MQ: Route(None, self.lock),
+            RequestCode.UNLOCK_BATCH_MQ: Route(None, self.unlock),
+        }
+
+    def lock(self, request: Request[None]) -> Answer:
+        wish = LockBatchRequestBody.decode(request.body)
+        now = self._clock.monotonic()
+        got, taken = self._locks.lock(wish.consumerGroup, wish.clientId, wish.mqSet, now)
+        for queue, before in taken:
+            words = "Group %s: %s did not renew its lock of %s queue %d in time, now it is %s's"
+            self._expired.say(
+                now, words, wish.consumerGroup, before, queue.topic, queue.queueId, wish.clientId
+            )
+        return Answer(body=LockBatchResponseBody(lockOKMQSet=got).encode())
+
+    def unlock(self, request: Request[None]) -> Answer:
+        wish = UnlockBatchRequestBody.decode(request.body)
+        self._locks.unlock(wish.consumerGroup, wish.clientId, wish.mqSet)
+        return Answer()
+
+    async def watch(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            self._locks.sweep(self._clock.monotonic())
