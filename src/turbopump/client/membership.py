@@ -9,11 +9,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
+from turbopump.client.name_servers import successful
 from turbopump.client.routes import Route, Routes
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import Refused, TopicNotFound, refusal
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import Refused, TopicNotFound
 from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, UnregisterClientRequest
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
@@ -80,7 +81,7 @@ class Membership:
             except OSError as error:
                 failure = error
                 continue
-            return bodies.ConsumerListBody.decode(_successful(answer).body).consumerIdList
+            return bodies.ConsumerListBody.decode(successful(answer).body).consumerIdList
         raise failure or ConnectionError(f"no broker of topic {topic} is known")
 
     async def leave(self) -> None:
@@ -108,7 +109,7 @@ class Membership:
             connection = await self._client.connect(address)
             self._watch(address, connection)
             question = request(RequestCode.HEART_BEAT, body=self._describe().encode())
-            _successful(await self._client.call(address, question, CALL_TIMEOUT_S))
+            successful(await self._client.call(address, question, CALL_TIMEOUT_S))
         except (OSError, Refused) as error:
             log.warning("Broker %s did not take the heartbeat of group %s: %s", address, self._group, error)
             return False
@@ -122,9 +123,3 @@ class Membership:
 
 def _one_of_each_broker(route: Route) -> list[str]:
     return [address for name in route.brokers if (address := route.reader(name)) is not None]
-
-
-def _successful(answer: Command) -> Command:
-    if answer.code != 0:
-        raise refusal(answer.code, answer.remark)
-    return answer

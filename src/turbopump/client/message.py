@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from turbopump.protocol import properties
+from turbopump.protocol import bodies, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.record import Record, body_of
@@ -39,6 +39,13 @@ class MessageQueue:
     topic: str
     broker: str
     id: int
+
+    def to_wire(self) -> bodies.MessageQueue:
+        return bodies.MessageQueue(self.broker, self.id, self.topic)
+
+    @classmethod
+    def of_wire(cls, queue: bodies.MessageQueue) -> "MessageQueue":
+        return cls(queue.topic, queue.brokerName, queue.queueId)
 
 
 @dataclass(frozen=True)

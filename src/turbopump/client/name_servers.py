@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.errors import refusal
 from turbopump.runtime.chance import Chance
 
 
@@ -11,6 +13,13 @@ class Calls(Protocol):
     """What the client needs of `remoting.Client`."""
 
     async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
+
+
+def successful(answer: Command) -> Command:
+    """The answer, if it is one; else the refusal that it stands for is raised."""
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer.code, answer.remark)
+    return answer
 
 
 class NameServers:

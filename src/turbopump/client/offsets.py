@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from turbopump.client.message import MessageQueue
+from turbopump.client.name_servers import successful
 from turbopump.client.routes import Routes
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import QueryNotFound, refusal
+from turbopump.protocol.errors import QueryNotFound
 from turbopump.protocol.headers.base import Header
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
@@ -41,20 +42,11 @@ class GroupOffsets:
     async def tell(self, queue: MessageQueue, offset: int) -> None:
         """As `commit`, without an answer: for the regular commits, of which the next mends a lost one."""
         question = request(RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
-        await self.client.send_oneway(await self._address(queue), question)
+        await self.client.send_oneway(await self.routes.reader(queue), question)
 
     def _update(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetRequest:
         return UpdateConsumerOffsetRequest(self.group, queue.topic, queue.id, offset, bname=queue.broker)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> Command:
-        answer = await self.client.call(await self._address(queue), request(code, header), CALL_TIMEOUT_S)
-        if answer.code != 0:
-            raise refusal(answer.code, answer.remark)
-        return answer
-
-    async def _address(self, queue: MessageQueue) -> str:
-        address = (await self.routes.find(queue.topic)).reader(queue.broker)
-        if address is None:
-            self.routes.doubt(queue.topic)
-            raise ConnectionError(f"no address of broker {queue.broker} is known")
-        return address
+        address = await self.routes.reader(queue)
+        return successful(await self.client.call(address, request(code, header), CALL_TIMEOUT_S))

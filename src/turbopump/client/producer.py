@@ -14,7 +14,7 @@ from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import TopicNotFound, refusal
 from turbopump.protocol.headers.send import SendMessageResponse, SendMessageV2Request
 from turbopump.protocol.ids import UniqueIds
-from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
 from turbopump.runtime.clock import Clock
 
 SEND_TIMEOUT_S = 3.0
@@ -55,9 +55,7 @@ class Producer:
 
     async def send(self, message: Message, timeout_s: float = SEND_TIMEOUT_S) -> SendResult:
         """Raises Refused when the brokers would not take it, OSError when none could be reached in time."""
-        own = {**message.property_map(), properties.WAIT: "true"}
-        unique_key = own.setdefault(properties.UNIQUE_KEY, self.unique_ids.next())
-        packed = properties.pack(own)
+        outgoing = self._outgoing(message)
         deadline = self.clock.monotonic() + timeout_s
         failed_broker: str | None = None
         failure: Exception = TimeoutError(f"not sent within {timeout_s} s")
@@ -70,12 +68,12 @@ class Producer:
                 raise TopicNotFound(f"no broker takes messages for topic {message.topic}")
             queue = self.choice.choose(route.publish, failed_broker)
             try:
-                answer = await self._send_to(queue, route, message, packed, left_s)
+                answer = await self._send_to(queue, route, outgoing, left_s)
             except OSError as error:
                 failure = error
             else:
                 if answer.code in STORED:
-                    return result_of(answer, queue, unique_key)
+                    return result_of(answer, queue, outgoing.unique_key)
                 failure = refusal(answer.code, answer.remark)
                 if answer.code not in RETRIED:
                     raise failure
@@ -83,11 +81,33 @@ class Producer:
             self.routes.doubt(message.topic)
         raise failure
 
+    async def send_to(
+        self, queue: MessageQueue, message: Message, timeout_s: float = SEND_TIMEOUT_S
+    ) -> SendResult:
+        """To this queue and no other, in one try. Raises Refused or OSError."""
+        outgoing = self._outgoing(message)
+        route = await self.routes.find_or_template(message.topic)
+        answer = await self._send_to(queue, route, outgoing, timeout_s)
+        if answer.code not in STORED:
+            raise refusal(answer.code, answer.remark)
+        return result_of(answer, queue, outgoing.unique_key)
+
+    def _outgoing(self, message: Message) -> "_Outgoing":
+        own = {**message.property_map(), properties.WAIT: "true"}
+        unique_key = own.setdefault(properties.UNIQUE_KEY, self.unique_ids.next())
+        times, most = 0, None
+        if message.topic.startswith(RETRY_PREFIX):  # a copy sent back: the counters travel in the header
+            times = int(own.pop(properties.RECONSUME_TIME, "0"))
+            most = int(own.pop(properties.MAX_RECONSUME_TIMES, "0")) or None
+        return _Outgoing(message, unique_key, properties.pack(own), times, most)
+
     async def _send_to(
-        self, queue: MessageQueue, route: Route, message: Message, packed: str, timeout_s: float
+        self, queue: MessageQueue, route: Route, outgoing: "_Outgoing", timeout_s: float
     ) -> Command:
         address = route.master(queue.broker)
-        assert address is not None, "a queue to publish to has a master"
+        if address is None:
+            raise ConnectionError(f"broker {queue.broker} has no master")
+        message = outgoing.message
         header = SendMessageV2Request(
             producerGroup=self.group,
             topic=message.topic,
@@ -96,13 +116,26 @@ class Producer:
             queueId=queue.id,
             sysFlag=0,
             bornTimestamp=self.clock.now_ms(),
-            flag=0,
-            properties=packed,
+            flag=message.flag,
+            properties=outgoing.properties,
+            reconsumeTimes=outgoing.reconsume_times,
+            maxReconsumeTimes=outgoing.max_reconsume_times,
             bname=queue.broker,
         )
         return await self.calls.call(
             address, request(RequestCode.SEND_MESSAGE_V2, header, message.body), timeout_s
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """What is the same in every try."""
+
+    message: Message
+    unique_key: str
+    properties: str
+    reconsume_times: int
+    max_reconsume_times: int | None
 
 
 def result_of(answer: Command, queue: MessageQueue, unique_key: str) -> SendResult:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.name_servers import Calls
+from turbopump.client.name_servers import Calls, successful
 from turbopump.client.routes import Routes
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -25,6 +25,7 @@ from turbopump.protocol.record import Record, decode_all
 
 CALL_TIMEOUT_S = 5.0
 HOLD_S = 15.0
+LATE_S = 15.0  # Apache looks every five seconds whose time is up, and later when it has much to do
 BATCH = 32
 
 
@@ -71,19 +72,46 @@ class Puller:
         hold_s: float = HOLD_S,
     ) -> PullResult:
         """Tags filter by their hash here: the caller compares them again. Raises Refused or OSError."""
-        header = PullMessageRequest(
+        header = self._header(queue, offset, max_count, hold_s)
+        header.sysFlag |= sysflag.PULL_SUBSCRIPTION
+        header.subscription = expression
+        return await self._pull(queue, header)
+
+    async def pull_as_member(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        version: int,
+        committed: int,
+        max_count: int = BATCH,
+        hold_s: float = HOLD_S,
+    ) -> PullResult:
+        """For a member of the group: filters by the subscription of its heartbeats, which must have that
+        version, and commits an offset on the way.
+        """
+        header = self._header(queue, offset, max_count, hold_s)
+        header.subVersion = version
+        if committed > 0:
+            header.sysFlag |= sysflag.PULL_COMMIT_OFFSET
+            header.commitOffset = committed
+        return await self._pull(queue, header)
+
+    def _header(self, queue: MessageQueue, offset: int, max_count: int, hold_s: float) -> PullMessageRequest:
+        return PullMessageRequest(
             consumerGroup=self.group,
             topic=queue.topic,
             queueId=queue.id,
             queueOffset=offset,
             maxMsgNums=max_count,
-            sysFlag=sysflag.PULL_SUBSCRIPTION | (sysflag.PULL_SUSPEND if hold_s > 0 else 0),
+            sysFlag=sysflag.PULL_SUSPEND if hold_s > 0 else 0,
             suspendTimeoutMillis=int(hold_s * 1000),
-            subscription=expression,
             expressionType="TAG",
             bname=queue.broker,
         )
-        answer = await self._ask(queue, RequestCode.PULL_MESSAGE, header, hold_s + CALL_TIMEOUT_S)
+
+    async def _pull(self, queue: MessageQueue, header: PullMessageRequest) -> PullResult:
+        hold_s = header.suspendTimeoutMillis / 1000
+        answer = await self._ask(queue, RequestCode.PULL_MESSAGE, header, hold_s + LATE_S)
         if answer.code not in STATUSES:
             raise refusal(answer.code, answer.remark)
         found = PullMessageResponse.from_ext(answer.ext)
@@ -112,14 +140,8 @@ class Puller:
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        answer = await self._ask(queue, code, header, CALL_TIMEOUT_S)
-        if answer.code != 0:
-            raise refusal(answer.code, answer.remark)
+        answer = successful(await self._ask(queue, code, header, CALL_TIMEOUT_S))
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header, timeout_s: float) -> Command:
-        address = (await self.routes.find(queue.topic)).reader(queue.broker)
-        if address is None:
-            self.routes.doubt(queue.topic)
-            raise ConnectionError(f"no address of broker {queue.broker} is known")
-        return await self.calls.call(address, request(code, header), timeout_s)
+        return await self.calls.call(await self.routes.reader(queue), request(code, header), timeout_s)

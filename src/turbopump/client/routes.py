@@ -100,6 +100,14 @@ class Routes:
         route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
         return route
 
+    async def reader(self, queue: MessageQueue) -> str:
+        """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""
+        address = (await self.find(queue.topic)).reader(queue.broker)
+        if address is None:
+            self.doubt(queue.topic)
+            raise ConnectionError(f"no address of broker {queue.broker} is known")
+        return address
+
     def doubt(self, topic: str) -> None:
         """A broker of this route failed: ask again before the next use."""
         self._doubted.add(topic)

@@ -21,14 +21,10 @@ def running_info(
     return bodies.ConsumerRunningInfo(
         properties=dict(properties),
         subscriptionSet=[subscription.to_wire() for subscription in subscriptions],
-        mqTable={to_wire(queue): queue_info(one) for queue, one in sorted(held.items())},
+        mqTable={queue.to_wire(): queue_info(one) for queue, one in sorted(held.items())},
         mqPopTable={},
         statusTable={topic: consume_status(of_topic, now_s) for topic, of_topic in sorted(figures.items())},
     )
-
-
-def to_wire(queue: MessageQueue) -> bodies.MessageQueue:
-    return bodies.MessageQueue(queue.broker, queue.id, queue.topic)
 
 
 def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:

@@ -9,11 +9,12 @@ import logging
 from dataclasses import dataclass
 
 from turbopump.client.message import Message, MessageExt
+from turbopump.client.name_servers import successful
 from turbopump.client.producer import Producer
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
-from turbopump.protocol.errors import BrokenBody, Refused, refusal
+from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.names import retry_topic
 
@@ -60,9 +61,7 @@ class SendBack:
             bname=message.queue.broker,
         )
         question = request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        answer = await self.producer.calls.call(address, question, CALL_TIMEOUT_S)
-        if answer.code != 0:
-            raise refusal(answer.code, answer.remark)
+        successful(await self.producer.calls.call(address, question, CALL_TIMEOUT_S))
 
     def _copy(self, message: MessageExt) -> Message:
         kept = dict(message.properties)

@@ -23,6 +23,8 @@ from turbopump.client.producer import Producer
 from turbopump.client.routes import QueueChoice
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.headers.topics import CreateTopicRequest
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
@@ -70,9 +72,8 @@ class Town:
         return Printed(words, status, "".join(out), "\n".join(err))
 
     async def create_topic(self, topic: str, queues: int = 4, broker: int = 0) -> None:
-        address = self.brokers[broker].address
-        done = await self.mqadmin("updateTopic", "-b", address, "-t", topic, f"-r{queues}", f"-w{queues}")
-        assert done.status == 0, done.err
+        header = CreateTopicRequest(queues, queues, 6, "SINGLE_TAG", topic, "TBW102", attributes="")
+        await self.admin.asking.ask(self.brokers[broker].address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         await self.registered()
 
     async def registered(self) -> None:

@@ -7,10 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from turbopump.client.name_servers import Calls, NameServers
-from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.client.name_servers import Calls, NameServers, successful
+from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import refusal
 from turbopump.protocol.headers.base import Header
 from turbopump.runtime.chance import Chance
 
@@ -93,12 +92,6 @@ async def together(ask: Callable[[K], Awaitable[T]], items: Iterable[K]) -> list
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(one(item)) for item in items]
     return [task.result() for task in running]
-
-
-def successful(answer: Command) -> Command:
-    if answer.code != ResponseCode.SUCCESS:
-        raise refusal(answer.code, answer.remark)
-    return answer
 
 
 def _words(error: OSError) -> str:

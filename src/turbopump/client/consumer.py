@@ -1,0 +1,447 @@
+"""The push consumer: a member of a group that pulls its share of the queues and hands messages to a listener.
+
+Three loops: heartbeats (`membership.py`), the division of queues (`rebalance.py`), and a pull loop for each
+queue that is ours. Offsets are committed every five seconds, with each pull, when a queue is given up and at
+the end; a message is counted as done only when `consuming.py` says so. This module wires them and answers
+what brokers ask of a consumer.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
+
+from turbopump.client.consuming import Consuming, Listener
+from turbopump.client.figures import TopicFigures
+from turbopump.client.membership import Membership
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.offsets import GroupOffsets
+from turbopump.client.process_queue import CacheLimits, ProcessQueue
+from turbopump.client.producer import Producer
+from turbopump.client.pull import BATCH, Puller, PullResult, PullStatus
+from turbopump.client.rebalance import Strategy, averagely, share, shift
+from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.running_info import running_info
+from turbopump.client.send_back import MAX_RECONSUME_TIMES, SendBack
+from turbopump.client.subscription import Subscription
+from turbopump.protocol import bodies, record
+from turbopump.protocol.codes import VERSION, RequestCode, version_name
+from turbopump.protocol.errors import (
+    FlowControl,
+    Refused,
+    SubscriptionNotFound,
+    SubscriptionNotLatest,
+    SystemFailure,
+    TopicNotFound,
+)
+from turbopump.protocol.headers.client import (
+    ConsumeMessageDirectlyRequest,
+    GetConsumerRunningInfoRequest,
+    GetConsumerStatusRequest,
+    NotifyConsumerIdsChangedRequest,
+    ResetOffsetRequest,
+)
+from turbopump.protocol.ids import UniqueIds
+from turbopump.protocol.names import retry_topic
+from turbopump.remoting.client import Client
+from turbopump.remoting.router import Answer, Request, Route, Router
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.network import Network
+
+log = logging.getLogger(__name__)
+
+BALANCE_S = 20.0
+UNBALANCED_S = 1.0  # something could not be had: look again soon
+COMMIT_S = 5.0
+FULL_S = 0.05
+FLOW_CONTROL_S = 0.02
+FAILED_PULL_S = 1.0
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group begins that has never committed an offset."""
+
+    CONSUME_FROM_LAST_OFFSET = "last"
+    CONSUME_FROM_FIRST_OFFSET = "first"
+    CONSUME_FROM_TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """Names and defaults are Apache's, in Python's spelling."""
+
+    group: str
+    subscriptions: Mapping[str, str]
+    """Topic to expression over tags: `*`, or `A || B`."""
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_timestamp_ms: int = 0
+    consume_concurrency: int = 20
+    consume_message_batch_max_size: int = 1
+    pull_batch_size: int = BATCH
+    max_reconsume_times: int = MAX_RECONSUME_TIMES
+    cache: CacheLimits = field(default_factory=CacheLimits)
+    allocate: Strategy = averagely
+    stop_patience_s: float = 30.0
+    """How long `stop` waits for listeners that are at work."""
+
+
+class PushConsumer:
+    """Consumes as a member of a group, clustering, in no particular order.
+
+    Example:
+
+        async def listen(messages: Sequence[MessageExt]) -> ConsumeStatus:
+            for message in messages:
+                print(message.body)
+            return ConsumeStatus.CONSUME_SUCCESS
+
+        config = ConsumerConfig("readers", {"orders": "*"})
+        async with PushConsumer(config, listen, ["127.0.0.1:9876"], SystemNetwork(), SystemClock()):
+            await asyncio.sleep(60)
+
+    What the listener raises, or answers with RECONSUME_LATER, is delivered again later, at most
+    `max_reconsume_times` times; then it goes to the group's dead-letter topic.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        listener: Listener,
+        name_servers: Sequence[str],
+        network: Network,
+        clock: Clock,
+        chance: Chance | None = None,
+    ) -> None:
+        self.config = config
+        self._name_servers = tuple(name_servers)
+        self._clock = clock
+        self._chance = chance or Chance()
+        self._client = Client(network, clock, Router(self._routes_of_requests()))
+        self._routes = Routes(self._client, name_servers, self._chance)
+        self._puller = Puller(self._client, self._routes, config.group)
+        self._offsets = GroupOffsets(self._client, self._routes, config.group)
+        self._listener = listener
+        self._figures: dict[str, TopicFigures] = {}
+        self._held: dict[MessageQueue, ProcessQueue] = {}
+        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
+        self._due = asyncio.Event()
+        self._stack = contextlib.AsyncExitStack()
+        self._started_ms = clock.now_ms()
+        wanted = {**config.subscriptions, retry_topic(config.group): "*"}
+        self._subscriptions = {
+            topic: Subscription(topic, expression, self._started_ms) for topic, expression in wanted.items()
+        }
+        self._membership = Membership(
+            self._client, self._routes, clock, config.group, self._subscriptions, self._describe
+        )
+        self.client_id = ""
+
+    # Life
+
+    async def start(self) -> None:
+        """Returns when the brokers know us. Raises OSError when no name server can be reached."""
+        ip = await self._local_address()
+        self.client_id = f"{ip}@{os.getpid()}#{self._chance.getrandbits(53)}"
+        self._consuming = self._make_consuming(ip)
+        self._stack.push_async_callback(self._client.close)
+        await self._membership.announce()
+        self._stack.push_async_callback(self._membership.leave)
+        self._keep_running(self._membership.keep())
+        self._stack.push_async_callback(self._commit)
+        self._keep_running(self._commit_regularly())
+        self._stack.push_async_callback(self._consuming.stop, self.config.stop_patience_s)
+        self._stack.push_async_callback(self._pull_no_more)
+        self._keep_running(self._balance_regularly())
+
+    async def stop(self) -> None:
+        """Pulls no more, lets listeners finish what they have in hand, commits, and leaves the group."""
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_complain)
+        self._stack.push_async_callback(_end, task)
+
+    async def _local_address(self) -> str:
+        """The address that brokers and tools see us under: where the way to a name server begins."""
+        failure: OSError | None = None
+        for address in self._name_servers:
+            try:
+                return (await self._client.connect(address)).local[0]
+            except OSError as error:
+                failure = error
+        raise failure or ValueError("a consumer needs the address of a name server")
+
+    def _make_consuming(self, ip: str) -> Consuming:
+        ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
+        producer = Producer(self._client, self._routes, self._clock, ids, QueueChoice(self._chance))
+        config = self.config
+        return Consuming(
+            self._listener,
+            SendBack(producer, config.group, config.max_reconsume_times),
+            self._clock,
+            self._figures_of,
+            config.consume_concurrency,
+            config.consume_message_batch_max_size,
+        )
+
+    def _describe(self) -> bodies.HeartbeatData:
+        config = self.config
+        return bodies.HeartbeatData(
+            clientID=self.client_id,
+            consumerDataSet=[
+                bodies.ConsumerData(
+                    groupName=config.group,
+                    consumeType="CONSUME_PASSIVELY",
+                    messageModel="CLUSTERING",
+                    consumeFromWhere=config.consume_from_where.name,
+                    subscriptionDataSet=[one.to_wire() for one in self._subscriptions.values()],
+                )
+            ],
+        )
+
+    # Which queues are ours
+
+    async def _balance_regularly(self) -> None:
+        while True:
+            self._due.clear()
+            pause_s = BALANCE_S if await self._balance() else UNBALANCED_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._due.wait()
+
+    async def _balance(self) -> bool:
+        """True when we hold exactly what is ours."""
+        return all([await self._balance_topic(topic) for topic in self._subscriptions])
+
+    async def _balance_topic(self, topic: str) -> bool:
+        try:
+            mine = share(
+                await self._queues(topic),
+                await self._membership.members(topic),
+                self.client_id,
+                self.config.allocate,
+            )
+        except (OSError, Refused) as error:
+            log.info("Queues of %s cannot be divided now: %s", topic, error)
+            return False
+        change = shift([queue for queue in self._held if queue.topic == topic], mine)
+        for queue in change.dropped:
+            await self._drop(queue)
+        taken = [await self._take(queue) for queue in change.taken]
+        if change.dropped or any(taken):
+            log.info("Group %s, topic %s: %d queues are ours", self.config.group, topic, len(mine))
+        return all(taken)
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        with contextlib.suppress(OSError):  # then what was known serves
+            await self._routes.refresh(topic)
+        return (await self._routes.find(topic)).subscribe
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        try:
+            start = await self._start_of(queue)
+        except (OSError, Refused) as error:
+            log.warning("Where to begin in %s cannot be known yet: %s", queue, error)
+            return False
+        held = self._held[queue] = ProcessQueue(start)
+        pull = self._pulls[queue] = asyncio.get_running_loop().create_task(self._pull_regularly(queue, held))
+        pull.add_done_callback(_complain)
+        return True
+
+    async def _start_of(self, queue: MessageQueue) -> int:
+        stored = await self._offsets.query(queue)
+        if stored is not None:
+            return stored
+        is_retry = queue.topic == retry_topic(self.config.group)
+        match self.config.consume_from_where:
+            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+                return 0  # the broker's first answer corrects it
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
+                return await self._puller.offset_at(queue, self.config.consume_timestamp_ms)
+            case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
+                return 0
+            case _:
+                return await self._puller.max_offset(queue)
+
+    async def _drop(self, queue: MessageQueue) -> None:
+        """The queue is another's, who goes on where we committed."""
+        held = self._give_up(queue)
+        await self._commit_one(queue, held.committable)
+
+    async def _move(self, queue: MessageQueue, offset: int) -> None:
+        """The group is to go on elsewhere in this queue: give it up, and take it again from there."""
+        self._give_up(queue)
+        log.info("Group %s goes on in %s at offset %d", self.config.group, queue, offset)
+        await self._commit_one(queue, offset)
+        self._due.set()
+
+    def _give_up(self, queue: MessageQueue) -> ProcessQueue:
+        held = self._held.pop(queue)
+        held.dropped = True
+        pull = self._pulls.pop(queue)
+        if pull is not asyncio.current_task():
+            pull.cancel()
+        return held
+
+    async def _pull_no_more(self) -> None:
+        pulls = list(self._pulls.values())
+        for pull in pulls:
+            pull.cancel()
+        await asyncio.gather(*pulls, return_exceptions=True)
+
+    # Pulling
+
+    async def _pull_regularly(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        while not held.dropped:
+            if held.is_full(self.config.cache):
+                await self._clock.sleep(FULL_S)
+                continue
+            try:
+                result = await self._pull(queue, held)
+            except FlowControl:
+                await self._clock.sleep(FLOW_CONTROL_S)
+            except (SubscriptionNotFound, SubscriptionNotLatest):
+                self._membership.renew()
+                await self._clock.sleep(FAILED_PULL_S)
+            except (OSError, Refused) as error:
+                log.info("Pulling %s failed, trying again: %s", queue, error)
+                self._routes.doubt(queue.topic)
+                await self._clock.sleep(FAILED_PULL_S)
+            else:
+                if result.status is PullStatus.OFFSET_ILLEGAL:
+                    await self._move(queue, result.next_offset)
+                    return
+                self._take_in(queue, held, result)
+
+    async def _pull(self, queue: MessageQueue, held: ProcessQueue) -> PullResult:
+        held.last_pull_ms = self._clock.now_ms()
+        began_s = self._clock.monotonic()
+        version = self._subscriptions[queue.topic].version
+        result = await self._puller.pull_as_member(
+            queue, held.next_offset, version, held.committable, self.config.pull_batch_size
+        )
+        now_s = self._clock.monotonic()
+        figures = self._figures_of(queue.topic)
+        figures.pulls.add(now_s, 1, (now_s - began_s) * 1000)
+        figures.pulled.add(now_s, len(result.records))
+        return result
+
+    def _take_in(self, queue: MessageQueue, held: ProcessQueue, result: PullResult) -> None:
+        subscription = self._subscriptions[queue.topic]
+        wanted = [one for one in result.records if subscription.wants(one.tags)]
+        held.put(wanted, result.next_offset)
+        self._consuming.submit(held, [MessageExt(one, queue) for one in wanted])
+
+    def _figures_of(self, topic: str) -> TopicFigures:
+        return self._figures.setdefault(topic, TopicFigures())
+
+    # Offsets
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await self._clock.sleep(COMMIT_S)
+            for queue, held in list(self._held.items()):
+                with contextlib.suppress(OSError, TopicNotFound):
+                    await self._offsets.tell(queue, held.committable)
+
+    async def _commit(self) -> None:
+        await asyncio.gather(
+            *(self._commit_one(queue, held.committable) for queue, held in self._held.items())
+        )
+
+    async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._offsets.commit(queue, offset)
+        except (OSError, Refused) as error:
+            log.warning("Offset %d of %s is not committed: %s", offset, queue, error)
+
+    # What brokers ask
+
+    def _routes_of_requests(self) -> dict[int, Route[Any]]:
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: Route(
+                NotifyConsumerIdsChangedRequest, self._members_changed
+            ),
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: Route(ResetOffsetRequest, self._reset),
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: Route(GetConsumerStatusRequest, self._status),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self._running_info),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(
+                ConsumeMessageDirectlyRequest, self._consume_directly
+            ),
+        }
+
+    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequest]) -> None:
+        self._due.set()
+
+    async def _reset(self, request: Request[ResetOffsetRequest]) -> None:
+        for queue, offset in bodies.ResetOffsetBody.decode(request.body).offsetTable.items():
+            ours = MessageQueue.of_wire(queue)
+            if request.header.group == self.config.group and ours in self._held:
+                await self._move(ours, offset)
+
+    def _status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
+        self._check(request.header.group)
+        table = {
+            queue.to_wire(): held.committable
+            for queue, held in self._held.items()
+            if queue.topic == request.header.topic
+        }
+        return Answer(body=bodies.GetConsumerStatusBody(messageQueueTable=table).encode())
+
+    def _running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Answer:
+        self._check(request.header.consumerGroup)
+        now_s = self._clock.monotonic()
+        told = running_info(
+            self._properties(), self._subscriptions.values(), self._held, self._figures, now_s
+        )
+        return Answer(body=told.encode())
+
+    async def _consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Answer:
+        self._check(request.header.consumerGroup)
+        one = record.decode(request.body)
+        queue = MessageQueue(one.topic, request.header.brokerName or "", one.queue_id)
+        return Answer(body=(await self._consuming.directly(MessageExt(one, queue))).encode())
+
+    def _check(self, group: str) -> None:
+        if group != self.config.group:
+            raise SystemFailure(f"The Consumer Group <{group}> not exist in this consumer")
+
+    def _properties(self) -> dict[str, str]:
+        config = self.config
+        return {
+            "PROP_NAMESERVER_ADDR": ";".join(self._name_servers),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CLIENT_VERSION": version_name(VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            "PROP_THREADPOOL_CORE_SIZE": str(config.consume_concurrency),
+            "PROP_CONSUMEORDERLY": "false",
+            "consumerGroup": config.group,
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": config.consume_from_where.name,
+            "consumeMessageBatchMaxSize": str(config.consume_message_batch_max_size),
+            "pullBatchSize": str(config.pull_batch_size),
+            "maxReconsumeTimes": str(config.max_reconsume_times),
+        }
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A part of the consumer has ended", exc_info=error)
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

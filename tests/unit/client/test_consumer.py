@@ -1,0 +1,371 @@
+"""The push consumer against a broker in memory, in virtual time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
+
+from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.offsets import GroupOffsets
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command, request
+from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, GetConsumerRunningInfoRequest
+from turbopump.remoting.router import Request
+from turbopump.runtime.chance import Chance
+
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+
+
+class Reader:
+    """A listener that remembers what it got. `refuses` says which bodies it will not take."""
+
+    def __init__(self, refuses: Callable[[bytes], bool] = lambda body: False) -> None:
+        self.got: list[MessageExt] = []
+        self.refuses = refuses
+        self.pause_s = 0.0
+
+    async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeStatus:
+        self.got += messages
+        await asyncio.sleep(self.pause_s)
+        if any(self.refuses(message.body) for message in messages):
+            raise ValueError("not this one")
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return sorted(message.body for message in self.got)
+
+
+def consumer(town: Town, reader: Reader, seed: int = 1, **config: Any) -> PushConsumer:
+    wanted = {"group": "readers", "subscriptions": {"orders": "*"}, "consume_from_where": FIRST} | config
+    return PushConsumer(ConsumerConfig(**wanted), reader, [NAMESRV], town.network, town.clock, Chance(seed))
+
+
+async def committed(town: Town, topic: str = "orders", queues: int = 4) -> list[int | None]:
+    offsets = GroupOffsets(town.admin.client, town.admin.routes, "readers")
+    return [await offsets.query(MessageQueue(topic, "broker-a", number)) for number in range(queues)]
+
+
+async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[bytes]:
+    texts = [b"%03d" % number for number in range(start, start + count)]
+    for text in texts:
+        await town.send("orders", text, **message)
+    return texts
+
+
+def test_what_was_sent_and_what_comes_is_consumed_and_the_next_run_goes_on_there() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            texts = await sent(town, 20)
+            reader = Reader()
+            async with consumer(town, reader):
+                await town.clock.sleep(2)
+                texts += await sent(town, 20, 20)
+                await town.clock.sleep(2)
+                assert reader.bodies == texts
+            assert await committed(town) == [10, 10, 10, 10]
+            again = Reader()
+            async with consumer(town, again):
+                await town.clock.sleep(5)
+            assert again.got == []
+
+    virtual(scene())
+
+
+def test_offsets_are_committed_every_five_seconds() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            await sent(town, 8)
+            async with consumer(town, Reader()):
+                await town.clock.sleep(6)
+                assert await committed(town) == [2, 2, 2, 2]
+
+    virtual(scene())
+
+
+def test_only_wanted_tags_are_consumed_and_the_others_are_passed_over() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            await sent(town, 8, tags="paid")
+            await sent(town, 8, 100, tags="open")
+            reader = Reader()
+            async with consumer(town, reader, subscriptions={"orders": "paid || lost"}):
+                await town.clock.sleep(2)
+            assert [message.tags for message in reader.got] == ["paid"] * 8
+            assert await committed(town) == [4, 4, 4, 4]
+
+    virtual(scene())
+
+
+def test_two_members_share_the_queues_and_the_one_left_takes_all() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            first, second = Reader(), Reader()
+            async with consumer(town, first, 1):
+                async with consumer(town, second, 2):
+                    await town.clock.sleep(2)
+                    await sent(town, 8)
+                    await town.clock.sleep(1)
+                    owners = [{message.queue.id for message in one.got} for one in (first, second)]
+                    assert sorted(map(sorted, owners)) == [[0, 1], [2, 3]]
+                await town.clock.sleep(1)
+                texts = await sent(town, 8, 8)
+                await town.clock.sleep(1)
+                assert set(texts) <= {message.body for message in first.got}
+            assert sorted(first.bodies + second.bodies) == [b"%03d" % number for number in range(16)]
+
+    virtual(scene())
+
+
+def test_a_group_that_starts_at_the_end_sees_only_what_comes() -> None:
+    """The broker says 0 for a young queue without a committed offset; a queue that has lost its first
+    messages has an end of its own."""
+
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            reader = Reader()
+            at_the_end = consumer(town, reader, consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
+            queue = MessageQueue("orders", "broker-a", 0)
+            await sent(town, 3)
+            async with at_the_end:
+                assert await at_the_end._start_of(queue) == 0
+                at_the_end._offsets.query = nothing  # type: ignore[method-assign]
+                assert await at_the_end._start_of(queue) == 3
+                assert await at_the_end._start_of(MessageQueue("%RETRY%readers", "broker-a", 0)) == 0
+
+    async def nothing(queue: MessageQueue) -> int | None:
+        return None
+
+    virtual(scene())
+
+
+def test_a_topic_that_is_created_later_is_found() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("other")
+            reader = Reader()
+            async with consumer(town, reader, subscriptions={"orders": "*", "other": "*"}):
+                await town.clock.sleep(30)
+                await town.create_topic("orders")
+                await sent(town, 4)
+                await town.clock.sleep(5)
+                assert len(reader.got) == 4
+
+    virtual(scene())
+
+
+def test_queues_that_are_added_are_taken_up() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 2)
+            reader = Reader()
+            async with consumer(town, reader):
+                await town.clock.sleep(2)
+                await town.create_topic("orders", 4)
+                await town.clock.sleep(25)
+                await town.admin.routes.refresh("orders")
+                await sent(town, 8)
+                await town.clock.sleep(2)
+                assert len(reader.got) == 8
+                assert {message.queue.id for message in reader.got} == {0, 1, 2, 3}
+
+    virtual(scene())
+
+
+def test_a_lost_connection_costs_a_moment_and_no_message() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            reader = Reader()
+            async with consumer(town, reader):
+                await town.clock.sleep(2)
+                town.network.break_connections("127.0.0.1")
+                await sent(town, 8)
+                await town.clock.sleep(4)
+                assert len({message.message_id for message in reader.got}) == 8
+                listed = await town.admin.client.call(town.brokers[0].address, _members_of("readers"), 3.0)
+                assert len(bodies.ConsumerListBody.decode(listed.body).consumerIdList) == 1
+
+    virtual(scene())
+
+
+def test_a_message_that_can_neither_be_consumed_nor_sent_back_holds_its_offset() -> None:
+    """Row 17 of the known failures: the send-back fails, the offset must stay, the message comes again."""
+
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 5)
+            reader = Reader(lambda body: body == b"002")
+            async with consumer(town, reader) as broken:
+                refuse(broken, RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2)
+                await town.clock.sleep(7)
+                assert await committed(town, queues=1) == [2]
+                assert reader.bodies.count(b"002") == 2  # again here, five seconds later
+                assert [one.reconsume_times for one in reader.got if one.body == b"002"] == [0, 1]
+            assert await committed(town, queues=1) == [2]
+            healed = Reader()
+            async with consumer(town, healed):
+                await town.clock.sleep(2)
+            assert healed.bodies == [b"002", b"003", b"004"]
+            assert await committed(town, queues=1) == [5]
+
+    virtual(scene())
+
+
+def test_a_message_that_is_sent_back_lets_the_offset_go_on() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 3)
+            reader = Reader(lambda body: body == b"001")
+            async with consumer(town, reader) as accepting:
+                asked = accept(accepting, RequestCode.CONSUMER_SEND_MSG_BACK)
+                await town.clock.sleep(2)
+                (back,) = asked
+                assert back.ext is not None
+                assert (back.ext["group"], back.ext["originTopic"], back.ext["delayLevel"]) == (
+                    "readers",
+                    "orders",
+                    "0",
+                )
+            assert await committed(town, queues=1) == [3]
+
+    virtual(scene())
+
+
+def test_when_the_broker_takes_nothing_back_a_copy_is_sent() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await town.send("orders", b"no", tags="t", keys=("k",))
+            async with consumer(town, Reader(lambda body: True)) as lonely:
+                refuse(lonely, RequestCode.CONSUMER_SEND_MSG_BACK)
+                copies = accept(lonely, RequestCode.SEND_MESSAGE_V2)
+                await town.clock.sleep(2)
+                (copy,) = copies
+                assert copy.ext is not None
+                assert (copy.ext["b"], copy.ext["j"], copy.ext["l"]) == ("%RETRY%readers", "1", "16")
+                for pair in ("RETRY_TOPIC\x01orders", "DELAY\x013", "TAGS\x01t", "KEYS\x01k"):
+                    assert pair in copy.ext["i"]
+                assert "RECONSUME_TIME" not in copy.ext["i"]
+            assert await committed(town, queues=1) == [1]
+
+    virtual(scene())
+
+
+def test_stopping_waits_for_what_listeners_have_in_hand() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 3)
+            reader = Reader()
+            reader.pause_s = 4.0
+            slow = consumer(town, reader, consume_concurrency=1)
+            async with slow:
+                await town.clock.sleep(1)
+            assert reader.bodies == [b"000"]
+            assert await committed(town, queues=1) == [1]
+
+    virtual(scene())
+
+
+def test_stopping_gives_up_a_listener_that_never_ends() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 1)
+            reader = Reader()
+            reader.pause_s = 1e9
+            async with consumer(town, reader, stop_patience_s=3.0):
+                await town.clock.sleep(1)
+            assert await committed(town, queues=1) == [0]
+
+    virtual(scene())
+
+
+def test_a_consumer_tells_about_itself_and_consumes_one_message_for_a_tool() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 2)
+            reader = Reader()
+            async with consumer(town, reader) as told:
+                await town.clock.sleep(2)
+                info = told._running_info(_request(GetConsumerRunningInfoRequest("readers", told.client_id)))
+                answer = bodies.ConsumerRunningInfo.decode(info.body)
+                assert answer.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+                (queue,) = [one for one in answer.mqTable if one.topic == "orders"]
+                assert answer.mqTable[queue].commitOffset == 2
+                assert answer.statusTable["orders"].consumeOKTPS > 0
+                result = await told._consuming.directly(reader.got[0])
+                assert (result.consumeResult, len(reader.got)) == ("CR_SUCCESS", 3)
+                reader.refuses = lambda body: True
+                result = await told._consuming.directly(reader.got[0])
+                assert (result.consumeResult, result.remark) == (
+                    "CR_THROW_EXCEPTION",
+                    "ValueError: not this one",
+                )
+
+    virtual(scene())
+
+
+def test_a_reset_to_the_beginning_delivers_everything_again() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            texts = await sent(town, 3)
+            reader = Reader()
+            async with consumer(town, reader) as moved:
+                await town.clock.sleep(2)
+                queue = MessageQueue("orders", "broker-a", 0)
+                await moved._move(queue, 1)
+                await town.clock.sleep(2)
+                assert reader.bodies == sorted(texts + texts[1:])
+            assert await committed(town, queues=1) == [3]
+
+    virtual(scene())
+
+
+def refuse(consumer: PushConsumer, *codes: int) -> None:
+    """From now on these requests never arrive."""
+    call = consumer._client.call
+
+    async def cut(address: str, question: Command, timeout_s: float = 3.0) -> Command:
+        if question.code in codes:
+            raise ConnectionResetError("cut")
+        return await call(address, question, timeout_s)
+
+    consumer._client.call = cut  # type: ignore[method-assign]
+
+
+def accept(consumer: PushConsumer, code: int) -> list[Command]:
+    """From now on these requests are answered with success and collected."""
+    call = consumer._client.call
+    asked: list[Command] = []
+
+    async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
+        if question.code != code:
+            return await call(address, question, timeout_s)
+        asked.append(question)
+        return Command(0, ext={"msgId": "", "queueId": "0", "queueOffset": "0"})
+
+    consumer._client.call = answer  # type: ignore[method-assign]
+    return asked
+
+
+def _members_of(group: str) -> Command:
+    return request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest(group))
+
+
+def _request(header: Any) -> Any:
+    return Request(Command(0), header, None)  # type: ignore[arg-type]
