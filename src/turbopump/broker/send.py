@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
+from turbopump.broker.schedule import TIMERS, Schedule, delay_level
 from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import batch, properties
@@ -29,7 +30,7 @@ from turbopump.store.store import Appended, Draft, Durability, Store
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
-TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
 NEVER_STORED = (properties.POP_CK,)
 
@@ -68,8 +69,11 @@ class Sending:
         chance: Chance,
         next_unique_key: Callable[[], str],
         traffic: Traffic,
+        schedule: Schedule,
         writable: Callable[[], bool] = lambda: True,
+        in_order: Callable[[str], bool] = lambda group: False,
     ) -> None:
+        """`in_order`: whether a group holds locks of queues, and so consumes them in order."""
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -80,6 +84,8 @@ class Sending:
         self._next_unique_key = next_unique_key
         self._traffic = traffic
         self._writable = writable
+        self._schedule = schedule
+        self._in_order = in_order
         self.added = _added_properties(rules)
 
     def routes(self) -> Routes:
@@ -97,6 +103,8 @@ class Sending:
             appended = self.append(prepared.drafts, together=True)
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, self._receipts.refused())
+        if prepared.drafts[0].delay_ms >= 0:
+            self._schedule.on_postponed()
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 
@@ -135,18 +143,27 @@ class Sending:
         if header.batch:
             return self._prepare_batch(header, body, topic, request)
         queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
-        if header.topic.startswith(RETRY_PREFIX):
-            topic, queue_id = self._retry_target(header, topic, queue_id, request.command.version)
+        pairs = properties.parse(header.properties or "")
+        if header.topic.startswith(RETRY_PREFIX) and self._is_dead(header, request.command.version):
+            topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
+            pairs[properties.DELAY] = DEAD_LETTER_LEVEL
+            target = 0
+        else:
+            target = queue_id
         if not body:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty")
         self._check_size(body)
-        pairs = properties.parse(header.properties or "")
-        refuse_unsupported(pairs)
+        level = delay_level(pairs)
+        refuse_unsupported(pairs, level, header.reconsumeTimes or 0)
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
-        queue = self._store.queue(topic.name, queue_id)
+        if level > 0:
+            queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
+        else:
+            queue, delay_ms = self._store.queue(topic.name, target), -1
         draft = self._draft(header, queue, body, self._stored(pairs), pairs, topic, request)
+        draft.delay_ms = delay_ms
         return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false")
 
     def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
@@ -170,20 +187,18 @@ class Sending:
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
-    def _retry_target(
-        self, header: SendMessageRequest, topic: Topic, queue_id: int, version: int
-    ) -> tuple[Topic, int]:
-        """A message on its way round again: to the dead letters when the group has had enough of it."""
-        group_name = header.topic[len(RETRY_PREFIX) :]
-        group = self._groups.find_or_create(group_name)
+    def _is_dead(self, header: SendMessageRequest, version: int) -> bool:
+        """Whether the group has had enough of a message that is on its way round again. A group that
+        consumes in order sends only what it gives up.
+        """
+        name = header.topic[len(RETRY_PREFIX) :]
+        group = self._groups.find_or_create(name)
         if group is None:
-            raise GroupNotFound(f"subscription group not exist, {group_name} {FAQ}")
+            raise GroupNotFound(f"subscription group not exist, {name} {FAQ}")
         most = group.retry_max_times
         if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
             most = header.maxReconsumeTimes
-        if (header.reconsumeTimes or 0) <= most:
-            return topic, queue_id
-        return self._topics.for_group(dlq_topic(group_name), 1), 0
+        return (header.reconsumeTimes or 0) > most or self._in_order(name)
 
     def _prepare_batch(
         self,
@@ -197,7 +212,7 @@ class Sending:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         self._check_size(body)
         pairs = properties.parse(header.properties or "")
-        refuse_unsupported(pairs)
+        refuse_in_batch(pairs)
         try:
             messages = batch.split(body)
         except BrokenBody as broken:
@@ -210,10 +225,7 @@ class Sending:
         drafts = []
         for flag, message, stored in messages:
             inner = properties.parse(stored)
-            if inner.get(properties.DELAY):
-                remark = "a message of a batch cannot be delayed; send it alone"
-                raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-            refuse_unsupported(inner)
+            refuse_in_batch(inner)
             draft = self._draft(header, queue, message, stored, inner, topic, request)
             draft.flag = flag
             drafts.append(draft)
@@ -273,27 +285,33 @@ class Sending:
         return reply(request.command, code, None, ext)
 
 
-def refuse_unsupported(pairs: dict[str, str]) -> None:
+def refuse_unsupported(pairs: dict[str, str], level: int = 0, reconsume_times: int = 0) -> None:
     """Kinds of message on which this broker cannot keep its word yet are never stored as plain ones."""
-    if pairs.get(properties.TRANSACTION_PREPARED) == "true":
+    is_retry = reconsume_times > 0 and level > 0  # of a half message, by clients before 4.6.1
+    if pairs.get(properties.TRANSACTION_PREPARED) == "true" and not is_retry:
         raise Refused(ResponseCode.NO_PERMISSION, "the broker sending transaction message is forbidden")
-    if pairs.get(properties.DELAY, "0") != "0":
-        remark = "this broker does not deliver delayed messages yet: send it without a delay level"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     if properties.INNER_NUM in pairs:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch carries INNER_NUM")
-    if any(name in pairs for name in TIMERS):
+    if level <= 0 and any(name in pairs for name in TIMERS):
         remark = "accurate timer message is not enabled, timerWheelEnable is false"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def refuse_in_batch(pairs: dict[str, str]) -> None:
+    if delay_level(pairs) > 0:
+        remark = "a message of a batch cannot be delayed; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    refuse_unsupported(pairs)
 
 
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
     """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
     try:
         refuse_unsupported(pairs)
+        is_delayed = delay_level(pairs) > 0
     except Refused:
         return False
-    return properties.pack(pairs) == text and not any(_dropped(name) for name in pairs)
+    return not is_delayed and properties.pack(pairs) == text and not any(_dropped(name) for name in pairs)
 
 
 def _dropped(name: str) -> bool:

@@ -29,6 +29,8 @@ from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.registration import Endpoint, Registration
+from turbopump.broker.retry import Retries
+from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import READ, WRITE, Topic, Topics
@@ -117,7 +119,7 @@ class Broker:
         await store.start()
         self._store = store
         files = ConfigFiles(config.store.config_dir, self._disk)
-        tables = _Tables(config, clock)
+        tables = _Tables(config, clock, store)
         tables.load(files)
         servers = await self._listen(stack)
         store.store_host = await self._store_host()
@@ -135,12 +137,14 @@ class Broker:
 
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
         pulling = self._pulling(store, tables)
-        sending, receipts = self._sending(store, tables)
+        schedule = Schedule(store)
+        sending, receipts = self._sending(store, tables, schedule)
+        retries = self._retries(store, tables, schedule, sending)
         requests = OffsetRequests(
             tables.offsets, tables.topics, tables.groups, lambda t, q: _starts_at_zero(store, t, q)
         )
         tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
-        parts: list[_Part] = [sending, clients, requests, Queries(store, tables.topics), *tools]
+        parts: list[_Part] = [sending, retries, clients, requests, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(stack)
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
@@ -217,7 +221,7 @@ class Broker:
             broker_ip=_split(self.address)[0],
         )
 
-    def _sending(self, store: Store, tables: "_Tables") -> tuple[Sending, Receipts]:
+    def _sending(self, store: Store, tables: "_Tables", schedule: Schedule) -> tuple[Sending, Receipts]:
         config = self.config
         ip, _ = unpack_host(store.store_host)
         lacks_slave = config.identity.role == "SYNC_MASTER"
@@ -241,9 +245,22 @@ class Broker:
             self._chance,
             ids.next,
             tables.traffic,
+            schedule,
             writable=lambda: self._may(WRITE),
         )
         return sending, receipts
+
+    def _retries(self, store: Store, tables: "_Tables", schedule: Schedule, sending: Sending) -> Retries:
+        return Retries(
+            store,
+            tables.topics,
+            tables.groups,
+            schedule,
+            sending.append,
+            self._chance,
+            unpack_host(store.store_host)[0],
+            writable=lambda: self._may(WRITE),
+        )
 
     def _send_many(
         self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts, router: Router
@@ -342,7 +359,7 @@ class _Part(Protocol):
 class _Tables:
     """What the broker remembers beside its messages."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, store: Store) -> None:
         self.topics = Topics(config.topics, config.identity, clock)
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)

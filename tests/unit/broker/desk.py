@@ -14,6 +14,7 @@ from turbopump.protocol.record import Record
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
+from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork
@@ -43,6 +44,11 @@ class Desk:
         self.client = client
         self.disk = disk
         self.workers = workers
+
+    @property
+    def store(self) -> Store:
+        assert self.broker._store is not None
+        return self.broker._store
 
     async def ask(
         self,

@@ -120,7 +120,6 @@ def test_properties_up_to_the_limit() -> None:
 @pytest.mark.parametrize(
     ("pairs", "code"),
     [
-        ({"DELAY": "3"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"TIMER_DELAY_SEC": "3"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"TRAN_MSG": "true", "PGROUP": "PG"}, ResponseCode.NO_PERMISSION),
         ({"INNER_NUM": "5"}, ResponseCode.MESSAGE_ILLEGAL),
@@ -132,6 +131,65 @@ def test_a_kind_that_is_not_served_is_refused_not_stored_as_a_plain_message(
     async def scenario(desk: Desk) -> None:
         assert (await desk.send("T", pairs=pairs)).code == code
         assert (await desk.pull("T", 0)).remark == "NO_MESSAGE_IN_QUEUE"
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "level"), [("1", 1), ("18", 18), ("19", 18), ("2147483647", 18), ("+3", 3)]
+)
+def test_a_delayed_message_is_kept_in_the_queue_of_its_level(asked: str, level: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        pairs = {"DELAY": asked, "TAGS": "A", "TIMER_DELAY_SEC": "9", "REAL_TOPIC": "forged"}
+        answer = await desk.send("T", b"later", queue_id=2, pairs=pairs)
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        ext = answer.ext or {}
+        assert (ext["queueId"], ext["queueOffset"], ext["transactionId"]) == ("2", "0", UNIQUE)
+        assert (await desk.pull("T", 0, 2)).remark == "NO_MESSAGE_IN_QUEUE"
+        (record,) = records(await desk.pull("SCHEDULE_TOPIC_XXXX", 0, level - 1))
+        assert record.property_map() == {
+            "UNIQ_KEY": UNIQUE,
+            "WAIT": "true",
+            "TAGS": "A",
+            "DELAY": str(level),
+            "REAL_TOPIC": "T",
+            "REAL_QID": "2",
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+            "CLUSTER": "DefaultCluster",
+        }
+        queue = desk.store.queue("SCHEDULE_TOPIC_XXXX", level - 1)
+        assert queue.entry(0) == (0, record.size, record.store_timestamp + desk.store.delays.delay_ms(level))
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("level", ["0", "-1", "-2147483648"])
+def test_no_level_is_no_delay(level: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("T", pairs={"DELAY": level})).code == ResponseCode.SUCCESS
+        (record,) = records(await desk.pull("T", 0))
+        assert record.property_map()["DELAY"] == level
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("level", ["soon", "1.5", "2147483648", "9" * 5000, "\u0663"])
+def test_a_level_that_is_no_number_is_refused(level: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        assert (await desk.send("T", pairs={"DELAY": level})).code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scenario)
+
+
+def test_a_message_of_a_batch_is_never_delayed() -> None:
+    async def scenario(desk: Desk) -> None:
+        outer, inner = properties.pack({"DELAY": "3"}), properties.pack({"UNIQ_KEY": "k", "DELAY": "0"})
+        plain = batch.join([(0, b"a", inner.encode())])
+        delayed = batch.join([(0, b"a", outer.encode())])
+        for fields, body, code in (({}, plain, 0), ({}, delayed, 13), ({"i": outer}, plain, 13)):
+            ext = letters("T", m="true", i="") | fields
+            assert (await desk.ask(RequestCode.SEND_BATCH_MESSAGE, ext, body)).code == code
 
     with_broker(scenario)
 

@@ -10,6 +10,7 @@ from tests.unit.broker.desk import CONFIG, SMALL_STORE, letters
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
+from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
 from turbopump.broker.topics import Topic, Topics
@@ -70,6 +71,7 @@ class Bench:
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
             Traffic(clock),
+            Schedule(self.store),
         )
         self.router = Router(sending.routes())
         self.many = SendMany(self.store, topics, sending, receipts, self.router, 4 << 20)
