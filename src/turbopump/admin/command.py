@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import textwrap
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from turbopump.admin.options import COMMON, Given, Option
 from turbopump.admin.render import Output
 from turbopump.client.admin import Admin
 from turbopump.runtime.disk import Disk
+
+WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,14 @@ class Command:
     one_of: tuple[Option[Any], ...] = ()
     """Exactly one of these must be given."""
 
+    any_of: tuple[Option[Any], ...] = ()
+    """At least one of these must be given; of several the first counts."""
+
     aliases: tuple[str, ...] = ()
 
     @property
     def all_options(self) -> list[Option[Any]]:
-        own = {option.long: option for option in (*COMMON, *self.options, *self.one_of)}
+        own = {option.long: option for option in (*COMMON, *self.options, *self.one_of, *self.any_of)}
         return sorted(own.values(), key=lambda option: (option.short or option.long).lower())
 
 
@@ -53,12 +59,16 @@ def usage(command: Command) -> str:
     """As Apache's `mqadmin help <name>`."""
     rows = [(_names(option), option.help) for option in command.all_options]
     width = max(len(names) for names, _ in rows)
-    words = " ".join(
-        _in_usage(option, command) for option in command.all_options if option.long not in _rest(command)
-    )
+    words = [_in_usage(option, command) for option in command.all_options]
     return "\n".join(
         [
-            f"usage: mqadmin {command.name} {words}",
+            textwrap.fill(
+                f"usage: mqadmin {command.name} {' '.join(filter(None, words))}",
+                WIDTH,
+                subsequent_indent=" " * 7,
+                break_long_words=False,
+                break_on_hyphens=False,
+            ),
             *(f" {names:<{width}}    {help}" for names, help in rows),
             "",
             command.summary,
@@ -71,14 +81,11 @@ def _names(option: Option[Any]) -> str:
     return f"{short}--{option.long}" + ("" if option.is_flag else " <arg>")
 
 
-def _rest(command: Command) -> set[str]:
-    """Members of a choice are shown with its first member."""
-    return {option.long for option in sorted(command.one_of, key=lambda option: option.short)[1:]}
-
-
 def _in_usage(option: Option[Any], command: Command) -> str:
-    if option in command.one_of:
-        members = sorted(command.one_of, key=lambda option: option.short)
-        return " | ".join(f"-{member.short} <arg>" for member in members)
+    """A choice is shown where its first member stands."""
+    members = command.one_of or command.any_of
+    if option in members:
+        first = min(members, key=lambda member: member.short)
+        return " | ".join(f"-{member.short} <arg>" for member in members) if option is first else ""
     shown = option.shown + ("" if option.is_flag else " <arg>")
     return shown if option.is_required else f"[{shown}]"

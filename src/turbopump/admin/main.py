@@ -15,6 +15,7 @@ from turbopump.admin.render import Output
 from turbopump.client.admin import Admin, NotFound
 from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.remoting.client import split_address
+from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.network import Network
@@ -29,6 +30,7 @@ class World:
     network: Network
     clock: Clock
     disk: Disk
+    chance: Chance
     environ: Mapping[str, str]
     write: Callable[[str], None]
     """To stdout."""
@@ -59,7 +61,7 @@ async def _run(words: Sequence[str], world: World) -> None:
         return
     command = find(asked)
     try:
-        given = parse(rest, command.options, command.one_of)
+        given = parse(rest, command.options, command.one_of, command.any_of)
     except WrongUse as error:
         raise WrongUse(f"{error}; `mqadmin help {command.name}` shows the options") from None
     if given[HELP]:
@@ -68,7 +70,8 @@ async def _run(words: Sequence[str], world: World) -> None:
     for word in given.ignored:
         world.warn(f"{word!r} belongs to no option and is ignored")
     out = Output(world.write, world.warn, given[JSON])
-    async with Admin(name_servers(given, world.environ), world.network, world.clock) as admin:
+    servers = name_servers(given, world.environ)
+    async with Admin(servers, world.network, world.clock, world.chance) as admin:
         await command.run(Call(given, admin, out, world.disk))
 
 

@@ -54,6 +54,26 @@ def boolean(word: str) -> bool:
     return found
 
 
+def choice(*words: str) -> Callable[[str], str]:
+    def read(word: str) -> str:
+        if word.strip() not in words:
+            raise ValueError(" or ".join((", ".join(words[:-1]), words[-1])))
+        return word.strip()
+
+    return read
+
+
+def pairs_of_changes(word: str) -> dict[str, str]:
+    """`+name=value` sets an attribute, `-name` removes it, several with commas: by name, with the sign."""
+    changes = {}
+    for part in word.strip().split(","):
+        name, _, value = part.strip().partition("=")
+        if not name[1:] or name[0] not in "+-" or (name[0] == "+") != ("=" in part):
+            raise ValueError("changes such as +a=b,+c=d,-e")
+        changes[name] = value
+    return changes
+
+
 def required(short: str, long: str, help: str, read: Callable[[str], T]) -> Option[T]:
     return Option(short, long, help, read, is_required=True)
 
@@ -93,9 +113,14 @@ class Given:
         return option in self._values
 
 
-def parse(words: Sequence[str], options: Iterable[Option[Any]], one_of: Sequence[Option[Any]] = ()) -> Given:
+def parse(
+    words: Sequence[str],
+    options: Sequence[Option[Any]],
+    one_of: Sequence[Option[Any]] = (),
+    any_of: Sequence[Option[Any]] = (),
+) -> Given:
     """Raises WrongUse. Of an option given twice the first counts, as with Apache's."""
-    known = _Names((*options, *one_of, *COMMON))
+    known = _Names((*options, *one_of, *any_of, *COMMON))
     values: dict[Option[Any], Any] = {}
     ignored: list[str] = []
     left = list(words)
@@ -109,7 +134,8 @@ def parse(words: Sequence[str], options: Iterable[Option[Any]], one_of: Sequence
                 value = "true" if option.is_flag else _next_value(option, left, known)
             values.setdefault(option, _read(option, value))
     if HELP not in values:
-        _check(values, options, one_of)
+        _check_required(values, options)
+        _check_choice(values, one_of or any_of, is_exclusive=bool(one_of))
     return Given(values, ignored)
 
 
@@ -168,18 +194,19 @@ def _read(option: Option[Any], value: str) -> Any:
         raise WrongUse(f"{option.shown} (--{option.long}) cannot be {value!r}: it takes {error}") from None
 
 
-def _check(
-    values: dict[Option[Any], Any], options: Iterable[Option[Any]], one_of: Sequence[Option[Any]]
-) -> None:
+def _check_required(values: dict[Option[Any], Any], options: Iterable[Option[Any]]) -> None:
     missing = [option for option in options if option.is_required and option not in values]
     if missing:
         raise WrongUse("missing: " + ", ".join(f"{option.shown} (--{option.long})" for option in missing))
-    choice = " or ".join(option.shown for option in one_of)
-    chosen = [option for option in one_of if option in values]
-    if one_of and not chosen:
-        raise WrongUse(f"missing: {choice}")
-    if len(chosen) > 1:
-        raise WrongUse(f"only one of {choice} can be given")
+
+
+def _check_choice(values: dict[Option[Any], Any], choice: Sequence[Option[Any]], is_exclusive: bool) -> None:
+    shown = " or ".join(option.shown for option in choice)
+    chosen = sum(option in values for option in choice)
+    if choice and not chosen:
+        raise WrongUse(f"missing: {shown}")
+    if is_exclusive and chosen > 1:
+        raise WrongUse(f"only one of {shown} can be given")
 
 
 def _is_number(word: str) -> bool:

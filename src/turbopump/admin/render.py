@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -37,6 +38,20 @@ def java_text(value: object) -> object:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value
+
+
+def java_number(value: float) -> str:
+    """As Java prints a double: `0.0`, `1.0E-5`, `1.2345678E7`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    shortest = Decimal(repr(value))
+    exponent = shortest.adjusted()
+    return f"{float(shortest.scaleb(-exponent))}E{exponent}"
+
+
+def front(text: str, length: int) -> str:
+    """Its first characters, where a column ends."""
+    return text[:length]
 
 
 def moment(time_ms: int) -> str:

@@ -1,23 +1,219 @@
 """Commands of topics: create, change, delete, and what there is to know about them."""
 
-from turbopump.admin.command import Call, Command
-from turbopump.admin.options import flag, required, text
-from turbopump.admin.render import Table, fields
-from turbopump.protocol import dialect
-from turbopump.protocol.bodies import TopicRouteData
+from collections.abc import Sequence
+
+import msgspec
+
+from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.options import (
+    WrongUse,
+    boolean,
+    choice,
+    defaulting,
+    flag,
+    number,
+    optional,
+    pairs_of_changes,
+    required,
+    text,
+)
+from turbopump.admin.render import Table, fields, front, java_number, moment
+from turbopump.client.admin import Admin, Unreachable
+from turbopump.client.rebalance import averagely
+from turbopump.protocol import bodies, dialect, names
+from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
+from turbopump.protocol.errors import Refused, TopicNotFound
+
+UNIT, UNIT_SUBSCRIBED = 1, 2  # bits of topicSysFlag
+MASTER = 0
 
 TOPIC = required("t", "topic", "topic name", text)
-AS_LIST = flag("l", "list", "Use list format to print data")
 
+# --- updateTopic, updateTopicList, updateTopicPerm, deleteTopic ------------------------------------------
+
+TO_BROKER = optional("b", "brokerAddr", "create topic to which broker", text)
+TO_CLUSTER = optional("c", "clusterName", "create topic to which cluster", text)
+ATTRIBUTES = optional("a", "attributes", "attribute(+a=b,+c=d,-e)", pairs_of_changes)
+READ_QUEUES = defaulting("r", "readQueueNums", "set read queue nums", number, 8)
+WRITE_QUEUES = defaulting("w", "writeQueueNums", "set write queue nums", number, 8)
+PERM = defaulting("p", "perm", "set topic's permission(2|4|6), intro[2:W 4:R; 6:RW]", number, 6)
+ORDER = defaulting("o", "order", "set topic's order(true|false)", boolean, False)
+IS_UNIT = defaulting("u", "unit", "is unit topic (true|false)", boolean, False)
+HAS_UNIT_SUB = defaulting("s", "hasUnitSub", "has unit sub (true|false)", boolean, False)
+NEW_PERM = required("p", "perm", "set topic's permission(2|4|6), intro[2:W; 4:R; 6:RW]", number)
+TOPICS_FILE = required(
+    "f",
+    "filename",
+    "Path to a file with list of org.apache.rocketmq.common.TopicConfig in json format",
+    text,
+)
+FROM_CLUSTER = required("c", "clusterName", "delete topic from which cluster", text)
+
+
+async def update_topic(call: Call) -> None:
+    config = TopicConfig(
+        topicName=call.given[TOPIC],
+        readQueueNums=call.given[READ_QUEUES],
+        writeQueueNums=call.given[WRITE_QUEUES],
+        perm=call.given[PERM],
+        order=call.given[ORDER],
+        topicSysFlag=UNIT * call.given[IS_UNIT] | UNIT_SUBSCRIBED * call.given[HAS_UNIT_SUB],
+        attributes=call.given[ATTRIBUTES] or {},
+    )
+    broker, cluster = call.given[TO_BROKER], call.given[TO_CLUSTER]
+    order_conf = None
+    addresses = [broker] if broker else await masters(call.admin, cluster)
+    for address in addresses:
+        await call.admin.topics.create(address, config)
+        if config.order and broker:
+            order_conf = await order_of_broker(call.admin, config, address)
+            call.out.line(f"set broker orderConf. isOrder=true, orderConf=[{order_conf}]")
+        call.out.line(f"create topic to {address} success.")
+    if config.order and cluster:
+        order_conf = await order_of_cluster(call.admin, config, cluster)
+        call.out.line(f"set cluster orderConf. isOrder=true, orderConf=[{order_conf}]")
+    document = {"topic": fields(config), "brokers": addresses, "orderConf": order_conf}
+    call.out.show(document, [config_text(config)])
+
+
+async def order_of_broker(admin: Admin, config: TopicConfig, address: str) -> str:
+    """Sets this broker's part of the topic's order and tells it."""
+    broker = (await admin.clusters.layout()).name_at(address)
+    await admin.name_servers.put_order(config.topicName, broker, config.writeQueueNums)
+    return f"{broker}:{config.writeQueueNums}"
+
+
+async def order_of_cluster(admin: Admin, config: TopicConfig, cluster: str) -> str:
+    brokers = {broker.name for broker in (await admin.clusters.layout()).of_cluster(cluster)}
+    conf = ";".join(f"{name}:{config.writeQueueNums}" for name in sorted(brokers))
+    await admin.name_servers.put_value(names.ORDER_TOPIC_NAMESPACE, config.topicName, conf)
+    return conf
+
+
+async def update_topic_list(call: Call) -> None:
+    path = call.given[TOPICS_FILE]
+    configs = bodies.decode(list[TopicConfig], call.disk.read(path))
+    if not configs:
+        raise Failed(f"{path} names no topic")
+    broker, cluster = call.given[TO_BROKER], call.given[TO_CLUSTER]
+    addresses = [broker] if broker else await masters(call.admin, cluster)
+    for address in addresses:
+        await call.admin.topics.create_all(address, configs)
+        call.out.line(f"submit batch of topic config to {address} success, please check the result later.")
+    call.out.show({"topics": [config.topicName for config in configs], "brokers": addresses}, [])
+
+
+async def update_topic_perm(call: Call) -> None:
+    """Changes nothing but the permission, each broker's queues stay as they are."""
+    topic, perm, broker = call.given[TOPIC], call.given[NEW_PERM], call.given[TO_BROKER]
+    have_it = {
+        data.brokerAddrs[MASTER]
+        for data in (await call.admin.topics.route(topic)).brokerDatas
+        if MASTER in data.brokerAddrs
+    }
+    wanted = [broker] if broker else await masters(call.admin, call.given[TO_CLUSTER])
+    addresses = [address for address in wanted if address in have_it]
+    if not addresses:
+        raise Failed(f"{' '.join(wanted)}: not the master of a broker that has topic {topic}")
+    changes = []
+    for address in addresses:
+        config = await call.admin.topics.config(address, topic)
+        old, config.perm = config.perm, perm
+        config.attributes = None  # they are changes, and these are none
+        changes.append({"broker": address, "from": old, "to": perm})
+        if broker and old == perm:
+            call.out.line("new perm equals to the old one!")
+            continue
+        await call.admin.topics.create(address, config)
+        call.out.line(f"update topic perm from {old} to {perm} in {address} success.")
+        if broker:
+            call.out.line(f"{config_text(config)}.")
+    call.out.show({"topic": topic, "changes": changes}, [])
+
+
+async def delete_topic(call: Call) -> None:
+    topic, cluster = call.given[TOPIC], call.given[FROM_CLUSTER]
+    addresses = await masters(call.admin, cluster)
+    for address in addresses:
+        await call.admin.topics.delete_in_broker(address, topic)
+    call.out.line(f"delete topic [{topic}] from cluster [{cluster}] success.")
+    await call.admin.topics.delete_in_name_servers(topic, cluster)
+    call.out.line(f"delete topic [{topic}] from NameServer success.")
+    servers = list(call.admin.name_servers.addresses)
+    call.out.show({"topic": topic, "brokers": addresses, "nameServers": servers}, [])
+
+
+async def masters(admin: Admin, cluster: str | None) -> list[str]:
+    assert cluster is not None, "one of -b and -c was given"
+    return (await admin.clusters.layout()).masters(cluster)
+
+
+def config_text(config: TopicConfig) -> str:
+    """As Java's TopicConfig prints itself."""
+    attributes = ", ".join(f"{name}={value}" for name, value in (config.attributes or {}).items())
+    return (
+        f"TopicConfig [topicName={config.topicName}, readQueueNums={config.readQueueNums}, "
+        f"writeQueueNums={config.writeQueueNums}, perm={perm_text(config.perm)}, "
+        f"topicFilterType={config.topicFilterType}, topicSysFlag={config.topicSysFlag}, "
+        f"order={str(config.order).lower()}, attributes={{{attributes}}}]"
+    )
+
+
+def perm_text(perm: int) -> str:
+    return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
+
+
+# --- topicList, topicRoute, topicStatus, topicClusterList ------------------------------------------------
+
+WITH_CLUSTERS = flag("c", "clusterModel", "clusterModel")
+AS_LIST = flag("l", "list", "Use list format to print data")
+THROUGH = optional("c", "cluster", "cluster name or lmq parent topic, lmq is used to find the route.", text)
+
+BY_CLUSTER = Table(
+    "%-20s  %-48s  %-48s", ("#Cluster Name", "#Topic", "#Consumer Group"), "%-20s  %-64s  %-64s"
+)
 ROUTE = Table(
     "%-45s %-32s %-50s %-10s %-11s %-5s",
     ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"),
 )
+STATUS = Table(
+    "%-32s  %-4s  %-20s  %-20s    %s",
+    ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"),
+)
 
 
 async def topic_list(call: Call) -> None:
-    names = await call.admin.topics.names()
-    call.out.show({"topics": names}, names)
+    topics = await call.admin.topics.names()
+    if not call.given[WITH_CLUSTERS]:
+        call.out.show({"topics": topics}, topics)
+        return
+    found = [
+        await topic_in_cluster(call.admin, topic)
+        for topic in topics
+        if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX))
+    ]
+    rows = [
+        (front(each.cluster, 20), front(each.topic, 64), front(group, 64))
+        for each in found
+        for group in each.consumer_groups or [""]
+    ]
+    call.out.show({"topicsByCluster": found}, BY_CLUSTER.lines(rows))
+
+
+class TopicInCluster(msgspec.Struct, rename="camel"):
+    cluster: str
+    topic: str
+    consumer_groups: list[str]
+
+
+async def topic_in_cluster(admin: Admin, topic: str) -> TopicInCluster:
+    """A topic that goes while it is looked at has an empty cluster."""
+    try:
+        route = await admin.topics.route(topic)
+        cluster = route.brokerDatas[0].cluster if route.brokerDatas else ""
+        return TopicInCluster(cluster, topic, await admin.topics.consumers(topic))
+    except (Refused, Unreachable):
+        return TopicInCluster("", topic, [])
 
 
 async def topic_route(call: Call) -> None:
@@ -30,7 +226,7 @@ def route_lines(route: TopicRouteData) -> list[str]:
     queues = {data.brokerName: data for data in route.queueDatas}
     rows = []
     for broker in sorted(route.brokerDatas, key=lambda broker: broker.brokerName):
-        data = queues[broker.brokerName]
+        data = queues.get(broker.brokerName, QueueData())
         addresses = ", ".join(f"{number}={at}" for number, at in sorted(broker.brokerAddrs.items()))
         counts = (data.readQueueNums, data.writeQueueNums, data.perm)
         rows.append((broker.cluster, broker.brokerName, f"{{{addresses}}}", *counts))
@@ -39,7 +235,104 @@ def route_lines(route: TopicRouteData) -> list[str]:
     return [*ROUTE.lines(rows), "-" * 158, ROUTE.row("Total:", len(queues), "", read, write, "")]
 
 
+async def topic_status(call: Call) -> None:
+    stats = await call.admin.topics.stats(call.given[TOPIC], call.given[THROUGH])
+    rows = sorted(stats.offsetTable.items())
+    tps = stats.topicPutTps or 0.0
+    document = {
+        "queues": [{**queue.to_wire(), **fields(ends)} for queue, ends in rows],
+        "topicPutTps": tps,
+    }
+    table = STATUS.lines(
+        (
+            front(queue.brokerName, 32),
+            queue.queueId,
+            ends.minOffset,
+            ends.maxOffset,
+            moment(ends.lastUpdateTimestamp) if ends.lastUpdateTimestamp > 0 else "",
+        )
+        for queue, ends in rows
+    )
+    call.out.show(document, [*table, "", f"Topic Put TPS: {java_number(tps)}"])
+
+
+async def topic_cluster_list(call: Call) -> None:
+    route = await call.admin.topics.route(call.given[TOPIC])
+    clusters = sorted({broker.cluster for broker in route.brokerDatas})
+    call.out.show({"clusters": clusters}, clusters)
+
+
+# --- updateOrderConf, allocateMQ -------------------------------------------------------------------------
+
+ORDER_CONF = optional("v", "orderConf", "set order conf [eg. brokerName1:num;brokerName2:num]", text)
+METHOD = required("m", "method", "option type [eg. put|get|delete]", choice("put", "get", "delete"))
+CLIENTS = required("i", "ipList", "ipList", text)
+
+
+async def update_order_conf(call: Call) -> None:
+    topic, method, conf = call.given[TOPIC], call.given[METHOD], call.given[ORDER_CONF]
+    settings = call.admin.name_servers
+    if method == "get":
+        conf = await settings.value(names.ORDER_TOPIC_NAMESPACE, topic)
+        if conf is None:
+            raise Failed(f"topic {topic} has no orderConf")
+        line = f"get orderConf success. topic=[{topic}], orderConf=[{conf}] "
+    elif method == "put":
+        if not conf:
+            raise WrongUse("please set orderConf with option -v.")
+        await settings.put_value(names.ORDER_TOPIC_NAMESPACE, topic, conf)
+        line = f"update orderConf success. topic=[{topic}], orderConf=[{conf}]"
+    else:
+        await settings.delete_value(names.ORDER_TOPIC_NAMESPACE, topic)
+        conf, line = None, f"delete orderConf success. topic=[{topic}]"
+    call.out.show({"topic": topic, "orderConf": conf}, [line])
+
+
+async def allocate_mq(call: Call) -> None:
+    """What the default strategy would give to each of these clients."""
+    clients: Sequence[str] = call.given[CLIENTS].split(",")
+    queues = (await call.admin.topics.queues(call.given[TOPIC])).subscribe
+    if not queues:
+        raise TopicNotFound(f"no broker lets topic {call.given[TOPIC]} be read")
+    result = {
+        client: [
+            {"brokerName": queue.broker, "queueId": queue.id, "topic": queue.topic}
+            for queue in averagely(queues, clients, client)
+        ]
+        for client in clients
+    }
+    document = {"result": result}
+    call.out.show(document, [msgspec.json.encode(document).decode()])
+
+
+TARGETS = (TO_BROKER, TO_CLUSTER)
+
 COMMANDS = (
+    Command(
+        "updateTopic",
+        "Update or create topic.",
+        update_topic,
+        (ATTRIBUTES, TOPIC, READ_QUEUES, WRITE_QUEUES, PERM, ORDER, IS_UNIT, HAS_UNIT_SUB),
+        one_of=TARGETS,
+    ),
+    Command(
+        "updateTopicList",
+        "create or update topic in batch",
+        update_topic_list,
+        (TOPICS_FILE,),
+        one_of=TARGETS,
+    ),
+    Command("deleteTopic", "Delete topic from broker and NameServer.", delete_topic, (TOPIC, FROM_CLUSTER)),
+    Command("updateTopicPerm", "Update topic perm.", update_topic_perm, (TOPIC, NEW_PERM), any_of=TARGETS),
     Command("topicRoute", "Examine topic route info.", topic_route, (TOPIC, AS_LIST)),
-    Command("topicList", "Fetch all topic list from name server.", topic_list),
+    Command("topicStatus", "Examine topic Status info.", topic_status, (TOPIC, THROUGH)),
+    Command("topicClusterList", "Get cluster info for topic.", topic_cluster_list, (TOPIC,)),
+    Command("topicList", "Fetch all topic list from name server.", topic_list, (WITH_CLUSTERS,)),
+    Command(
+        "updateOrderConf",
+        "Create or update or delete order conf.",
+        update_order_conf,
+        (TOPIC, ORDER_CONF, METHOD),
+    ),
+    Command("allocateMQ", "Allocate MQ.", allocate_mq, (TOPIC, CLIENTS)),
 )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from turbopump.admin.main import World
 from turbopump.admin.main import run as run_command
+from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.runtime.network import SystemNetwork
@@ -30,7 +31,7 @@ def main() -> int:
 
 
 def mqadmin(words: Sequence[str]) -> int:
-    world = World(SystemNetwork(), SystemClock(), SystemDisk(), os.environ, write, warn)
+    world = World(SystemNetwork(), SystemClock(), SystemDisk(), Chance(), os.environ, write, warn)
     try:
         return asyncio.run(run_command(words, world))
     except KeyboardInterrupt:

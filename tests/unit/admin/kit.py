@@ -3,13 +3,17 @@
     async with cluster() as town:
         printed = await town.mqadmin("topicList")
 
-A `Printed` shows what a user would see; `transcript` joins several into a text to compare with a golden one.
+A `Printed` shows what a user would see. `golden(name, printed…)` compares a terminal's transcript with the
+file of that name; after a change that is meant, `TURBOPUMP_RECORD=1 pytest tests/unit/admin` writes it anew.
 """
 
 import contextlib
 import json
+import os
+import re
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tests.unit.broker.desk import CONFIG
@@ -32,6 +36,8 @@ from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.network import MemoryNetwork
 
 NAMESRV = "127.0.0.1:9876"
+MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d,\d{3}")
+GOLDEN = Path(__file__).parent / "golden"
 REGISTERED_S = 1.0  # after a change of topics, name servers know it by then
 
 
@@ -67,7 +73,7 @@ class Town:
     async def mqadmin(self, *words: str) -> Printed:
         out: list[str] = []
         err: list[str] = []
-        world = World(self.network, self.clock, self.disk, self.environ, out.append, err.append)
+        world = World(self.network, self.clock, self.disk, Chance(1), self.environ, out.append, err.append)
         status = await run(words, world)
         return Printed(words, status, "".join(out), "\n".join(err))
 
@@ -124,6 +130,14 @@ async def _start_broker(
 
 def virtual(scene: Coroutine[Any, Any, None]) -> None:
     run_virtual(scene)
+
+
+def golden(name: str, *printed: Printed) -> None:
+    path = GOLDEN / f"{name}.txt"
+    shown = MOMENT.sub(r"\1 hh:mm:ss,mmm", transcript(*printed))
+    if os.environ.get("TURBOPUMP_RECORD"):
+        path.write_text(shown)
+    assert shown == path.read_text()
 
 
 def transcript(*printed: Printed) -> str:

@@ -38,7 +38,7 @@ def test_an_unknown_or_missing_option_is_wrong_use(name: str) -> None:
             assert unknown.status == 2
             assert unknown.err.startswith("there is no option --frobnicate; `mqadmin help ")
             command = BY_NAME[name]
-            if command.one_of or any(option.is_required for option in command.options):
+            if command.one_of or command.any_of or any(option.is_required for option in command.options):
                 missing = await town.mqadmin(name)
                 assert missing.status == 2
                 assert missing.err.startswith("missing: -")

@@ -6,6 +6,8 @@ from typing import Self
 from turbopump.client.admin.asking import TIMEOUT_S, Asking
 from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.clusters import Clusters
+from turbopump.client.admin.connections import Connections
+from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.topics import Topics
 from turbopump.client.routes import Routes
 from turbopump.remoting.client import Client
@@ -31,6 +33,8 @@ class Admin:
         self.clusters = Clusters(asking)
         self.topics = Topics(asking)
         self.brokers = Brokers(asking)
+        self.name_servers = NameServerSettings(asking)
+        self.connections = Connections(asking, self.topics)
 
     async def close(self) -> None:
         await self.client.close()

@@ -1,10 +1,20 @@
-"""One broker, by its address: runtime figures, configuration, upkeep."""
+"""One broker, by its address: runtime figures, statistics, configuration, upkeep."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from turbopump.client.admin.asking import Asking
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.conf import pack_properties, parse_properties
+from turbopump.protocol.headers.admin import ViewBrokerStatsDataRequest
+from turbopump.protocol.headers.topics import GetBrokerConsumeStatsRequest
+
+StatsName = Literal["TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE", "GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS"]
+"""Kinds of counters. Those of topics are found by the topic, those of groups by `topic@group`."""
+
+CONSUME_STATS_TIMEOUT_S = 50.0
 
 
 @dataclass
@@ -12,6 +22,45 @@ class Brokers:
     asking: Asking
 
     async def figures(self, address: str) -> dict[str, str]:
-        """What `brokerStatus` shows: each broker version has its own set of keys."""
+        """What `brokerStatus` shows: each version of a broker has its own set of keys."""
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return bodies.KVTable.decode(answer.body).table
+
+    async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
+        """Messages of the last minute, hour and day. Raises Refused where nothing was counted."""
+        header = ViewBrokerStatsDataRequest(name, key)
+        answer = await self.asking.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
+        return bodies.BrokerStatsData.decode(answer.body)
+
+    async def consume_stats(
+        self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
+    ) -> bodies.ConsumeStatsList:
+        """Offsets of all groups in all queues of the broker."""
+        header = GetBrokerConsumeStatsRequest(of_order_topics)
+        code = RequestCode.GET_BROKER_CONSUME_STATS
+        answer = await self.asking.ask(address, code, header, timeout_s=timeout_s)
+        return bodies.ConsumeStatsList.decode(answer.body)
+
+    async def config(self, address: str) -> dict[str, str]:
+        answer = await self.asking.ask(address, RequestCode.GET_BROKER_CONFIG)
+        return properties_of(answer.body)
+
+    async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
+        body = pack_properties(changes)
+        await self.asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+    async def clean_expired_queues(self, address: str) -> None:
+        """Consume-queue files whose messages are gone."""
+        await self.asking.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def clean_unused_topics(self, address: str) -> None:
+        """Queues of topics that were deleted."""
+        await self.asking.ask(address, RequestCode.CLEAN_UNUSED_TOPIC)
+
+    async def delete_expired_files(self, address: str) -> None:
+        """Commit-log files older than the retention, now and not at `deleteWhen`."""
+        await self.asking.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+
+def properties_of(body: bytes) -> dict[str, str]:
+    return {entry.key: entry.value for entry in parse_properties(body)}

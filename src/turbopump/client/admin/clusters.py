@@ -53,6 +53,13 @@ class Layout:
                 return broker.address
         raise BrokerNotFound(f"there is no broker {name}, or it has no master")
 
+    def name_at(self, address: str) -> str:
+        """Which broker is there."""
+        for broker in self.brokers:
+            if broker.address == address:
+                return broker.name
+        raise BrokerNotFound(f"no name server knows a broker at {address}")
+
 
 @dataclass
 class Clusters:

@@ -1,11 +1,31 @@
-"""Topics: their list, their routes, their configuration and how full their queues are."""
+"""Topics: their list, their routes, their configuration, how full their queues are and who reads them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking
-from turbopump.protocol import bodies
+from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.pages import PAGE, Page, all_pages
+from turbopump.client.routes import Route, route_of
+from turbopump.protocol import bodies, names
+from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
+from turbopump.protocol.errors import RequestNotSupported, TopicNotFound
+from turbopump.protocol.headers.namesrv import (
+    DeleteTopicFromNamesrvRequest,
+    GetRouteInfoRequest,
+    GetTopicsByClusterRequest,
+)
+from turbopump.protocol.headers.topics import (
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    GetAllTopicConfigRequest,
+    GetAllTopicConfigResponse,
+    GetTopicConfigRequest,
+    GetTopicStatsRequest,
+    QueryTopicConsumeByWhoRequest,
+)
+
+READABLE_OR_WRITABLE = 6
 
 
 @dataclass
@@ -17,8 +37,132 @@ class Topics:
         answer = await self.asking.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
+    async def names_in_cluster(self, cluster: str) -> list[str]:
+        header = GetTopicsByClusterRequest(cluster)
+        answer = await self.asking.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return sorted(bodies.TopicList.decode(answer.body).topicList)
+
     async def route(self, topic: str) -> bodies.TopicRouteData:
         """Raises TopicNotFound when no broker has it."""
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         answer = await self.asking.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return bodies.TopicRouteData.decode(answer.body)
+
+    async def readers(self, topic: str) -> dict[str, str]:
+        """The brokers that have the topic, each with the address to ask: its master, else a slave."""
+        route = route_of(topic, await self.route(topic))
+        return {name: address for name in sorted(route.brokers) if (address := route.reader(name))}
+
+    async def queues(self, topic: str) -> Route:
+        """To which queues one can send, and from which one can read."""
+        return route_of(topic, await self.route(topic))
+
+    # --- configuration -------------------------------------------------------------------------------
+
+    async def config(self, address: str, topic: str) -> TopicConfig:
+        """Raises TopicNotFound. Brokers before 5.0 cannot be asked for one topic, so all are read."""
+        try:
+            answer = await self.asking.ask(
+                address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic)
+            )
+        except RequestNotSupported:
+            found = (await self.configs(address)).topicConfigTable.get(topic)
+            if found is None:
+                raise TopicNotFound(f"No topic in this broker. topic: {topic}") from None
+            return found
+        return TopicConfig.decode(answer.body)
+
+    async def configs(self, address: str) -> bodies.TopicConfigSerializeWrapper:
+        """Every topic of a broker, system topics too."""
+
+        async def page(first: int, version: str) -> Page[TopicConfig]:
+            header = GetAllTopicConfigRequest(topicSeq=first, dataVersion=version, maxTopicNum=PAGE)
+            answer = await self.asking.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG, header)
+            found = bodies.TopicConfigSerializeWrapper.decode(answer.body)
+            total = GetAllTopicConfigResponse.from_ext(answer.ext).totalTopicNum
+            return Page(found.topicConfigTable, found.dataVersion, total)
+
+        whole = await all_pages(page)
+        return bodies.TopicConfigSerializeWrapper(dataVersion=whole.version, topicConfigTable=whole.items)
+
+    async def user_configs(
+        self, address: str, with_retry_and_dead_letters: bool = False
+    ) -> bodies.TopicConfigSerializeWrapper:
+        """Without system topics, and without those that no one can read or write."""
+        found = await self.configs(address)
+        answer = await self.asking.ask(address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        system = set(bodies.TopicList.decode(answer.body).topicList)
+        found.topicConfigTable = {
+            name: config
+            for name, config in found.topicConfigTable.items()
+            if name not in system
+            and not names.is_system_topic(name)
+            and (with_retry_and_dead_letters or not name.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)))
+            and config.perm & READABLE_OR_WRITABLE
+        }
+        return found
+
+    async def create(self, address: str, config: TopicConfig) -> None:
+        """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`."""
+        header = CreateTopicRequest(
+            readQueueNums=config.readQueueNums,
+            writeQueueNums=config.writeQueueNums,
+            perm=config.perm,
+            topicFilterType=config.topicFilterType,
+            topic=config.topicName,
+            defaultTopic=names.AUTO_CREATE_TOPIC,
+            topicSysFlag=config.topicSysFlag,
+            order=config.order,
+            attributes=pack_changes(config.attributes or {}),
+        )
+        await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
+        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        asked = list(configs)
+        body = bodies.CreateTopicListRequestBody(asked).encode()
+        try:
+            await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+        except RequestNotSupported:
+            for config in asked:
+                await self.create(address, config)
+
+    async def delete_in_broker(self, address: str, topic: str) -> None:
+        await self.asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic))
+
+    async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
+        header = DeleteTopicFromNamesrvRequest(topic, cluster)
+        await self.asking.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    # --- use -----------------------------------------------------------------------------------------
+
+    async def stats_at(self, address: str, topic: str) -> bodies.TopicStatsTable:
+        """The ends of the topic's queues on one broker."""
+        header = GetTopicStatsRequest(topic)
+        answer = await self.asking.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        return bodies.TopicStatsTable.decode(answer.body)
+
+    async def stats(self, topic: str, found_through: str | None = None) -> bodies.TopicStatsTable:
+        """The ends of all its queues; `found_through` is the topic whose brokers are asked, if another."""
+        addresses = (await self.readers(found_through or topic)).values()
+        tables = await together(lambda address: self.stats_at(address, topic), addresses)
+        whole = bodies.TopicStatsTable(topicPutTps=sum(table.topicPutTps or 0.0 for table in tables))
+        for table in tables:
+            whole.offsetTable |= table.offsetTable
+        if not whole.offsetTable:
+            raise NotFound(f"no broker tells anything of topic {topic}")
+        return whole
+
+    async def consumers(self, topic: str) -> list[str]:
+        """Groups that read the topic or have offsets in it, as any of its brokers knows."""
+        groups: set[str] = set()
+        for address in (await self.readers(topic)).values():
+            header = QueryTopicConsumeByWhoRequest(topic)
+            answer = await self.asking.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            groups.update(bodies.GroupList.decode(answer.body).groupList)
+        return sorted(groups)
+
+
+def pack_changes(changes: dict[str, str]) -> str:
+    """`+name=value,-name`, as request 17 wants attributes."""
+    return ",".join(f"{name}={value}" if name.startswith("+") else name for name, value in changes.items())

@@ -1,0 +1,63 @@
+"""Who is connected: producers and consumers of a group, as the brokers see them."""
+
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.topics import Topics
+from turbopump.protocol import bodies, names
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import ConsumerNotOnline, SystemFailure, TopicNotFound
+from turbopump.protocol.headers.topics import (
+    GetConsumerConnectionListRequest,
+    GetProducerConnectionListRequest,
+)
+
+
+class NobodyOnline(NotFound):
+    """The group has no member that is connected."""
+
+
+@dataclass
+class Connections:
+    asking: Asking
+    topics: Topics
+
+    async def producers(self, group: str, topic: str) -> bodies.ProducerConnection:
+        """Producers of the group on the first broker of the topic that has any. Raises NobodyOnline."""
+        header = GetProducerConnectionListRequest(group)
+        for address in (await self.topics.readers(topic)).values():
+            try:
+                answer = await self.asking.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+            except SystemFailure:  # how a broker says that it knows no such group
+                continue
+            found = bodies.ProducerConnection.decode(answer.body)
+            if found.connectionSet:
+                return found
+        raise NobodyOnline(f"no producer of group {group} is online at the brokers of topic {topic}")
+
+    async def all_producers(self, address: str) -> dict[str, list[bodies.ProducerInfo]]:
+        """By group. Brokers before 4.9 refuse."""
+        answer = await self.asking.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
+        return bodies.ProducerTableInfo.decode(answer.body).data
+
+    async def consumers_at(self, address: str, group: str) -> bodies.ConsumerConnection:
+        """Raises NobodyOnline."""
+        header = GetConsumerConnectionListRequest(group)
+        try:
+            answer = await self.asking.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        except ConsumerNotOnline:
+            raise NobodyOnline(f"no consumer of group {group} is online at {address}") from None
+        return bodies.ConsumerConnection.decode(answer.body)
+
+    async def consumers(self, group: str) -> bodies.ConsumerConnection:
+        """Consumers of the group on the first broker that has any: a consumer tells all of its brokers."""
+        try:
+            addresses = (await self.topics.readers(names.RETRY_PREFIX + group)).values()
+        except TopicNotFound:
+            raise NobodyOnline(f"no broker knows a consumer group {group}") from None
+        for address in addresses:
+            try:
+                return await self.consumers_at(address, group)
+            except NobodyOnline:
+                continue
+        raise NobodyOnline(f"no consumer of group {group} is online")

@@ -1,0 +1,139 @@
+"""Consumer groups: their configuration, how far they are, and what their members say of themselves."""
+
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.connections import Connections, NobodyOnline
+from turbopump.client.admin.pages import PAGE, Page, all_pages
+from turbopump.client.admin.topics import Topics
+from turbopump.client.message import MessageQueue
+from turbopump.protocol import bodies, names
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.headers.client import GetConsumerRunningInfoRequest
+from turbopump.protocol.headers.topics import (
+    DeleteSubscriptionGroupRequest,
+    GetAllSubscriptionGroupRequest,
+    GetAllSubscriptionGroupResponse,
+    GetConsumeStatsRequest,
+)
+
+STATS_TIMEOUT_S = 15.0
+POP_SEPARATOR = "+"
+
+
+class NoProgress(NotFound):
+    """The group has no offsets, and nobody is there who could have some."""
+
+
+@dataclass
+class Groups:
+    asking: Asking
+    topics: Topics
+    connections: Connections
+
+    async def names(self) -> list[str]:
+        """Groups that have had a member: each of them has a retry topic."""
+        topics = await self.topics.names()
+        found = {group_of(topic) for topic in topics if topic.startswith(names.RETRY_PREFIX)}
+        return sorted(found)
+
+    async def brokers(self, group: str, topic: str | None = None) -> dict[str, str]:
+        """The brokers that know the group, found by its retry topic, or else those of the topic."""
+        try:
+            return await self.topics.readers(names.retry_topic(group))
+        except TopicNotFound:
+            if topic is None:
+                raise
+            return await self.topics.readers(topic)
+
+    # --- configuration -------------------------------------------------------------------------------
+
+    async def create(self, address: str, config: bodies.SubscriptionGroupConfig) -> None:
+        """Creates it on that broker, or changes it."""
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        await self.asking.ask(address, code, body=config.encode())
+
+    async def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
+        header = DeleteSubscriptionGroupRequest(group, cleanOffset=with_offsets, removeOffset=with_offsets)
+        await self.asking.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
+        """Every group of a broker, by name."""
+
+        async def page(first: int, version: str) -> Page[bodies.SubscriptionGroupConfig]:
+            header = GetAllSubscriptionGroupRequest(groupSeq=first, dataVersion=version, maxGroupNum=PAGE)
+            answer = await self.asking.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, header)
+            found = bodies.SubscriptionGroupWrapper.decode(answer.body)
+            total = GetAllSubscriptionGroupResponse.from_ext(answer.ext).totalGroupNum
+            return Page(found.subscriptionGroupTable, found.dataVersion, total)
+
+        return (await all_pages(page)).items
+
+    # --- progress ------------------------------------------------------------------------------------
+
+    async def progress_at(self, address: str, group: str, topic: str | None = None) -> bodies.ConsumeStats:
+        """The group's offsets on one broker; empty when it has none."""
+        header = GetConsumeStatsRequest(group, topic)
+        code = RequestCode.GET_CONSUME_STATS
+        answer = await self.asking.ask(address, code, header, timeout_s=STATS_TIMEOUT_S)
+        return bodies.ConsumeStats.decode(answer.body)
+
+    async def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
+        """On all of its brokers. Raises NoProgress when there is none and nobody is online."""
+        addresses = (await self.brokers(group, topic)).values()
+        parts = await together(lambda address: self.progress_at(address, group, topic), addresses)
+        whole = bodies.ConsumeStats(consumeTps=sum(part.consumeTps for part in parts))
+        for part in parts:
+            whole.offsetTable |= part.offsetTable
+        if not whole.offsetTable:
+            await self._explain_nothing(group)
+        return whole
+
+    async def _explain_nothing(self, group: str) -> None:
+        try:
+            members = await self.connections.consumers(group)
+        except NobodyOnline:
+            raise NoProgress(f"group {group} has committed no offset, and none of it is online") from None
+        if members.messageModel == "BROADCASTING":
+            raise NoProgress(f"group {group} is broadcasting: each member keeps its own offsets")
+
+    # --- members -------------------------------------------------------------------------------------
+
+    async def running_info(
+        self, group: str, client_id: str, with_stack: bool = False
+    ) -> bodies.ConsumerRunningInfo:
+        """What one member says of itself, through the first broker that reaches it."""
+        header = GetConsumerRunningInfoRequest(group, client_id, with_stack)
+        failure: Refused | OSError | None = None
+        for address in (await self.brokers(group)).values():
+            try:
+                answer = await self.asking.ask(
+                    address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_s=STATS_TIMEOUT_S
+                )
+            except (Refused, OSError) as error:
+                failure = failure or error
+            else:
+                return bodies.ConsumerRunningInfo.decode(answer.body)
+        raise failure or NobodyOnline(f"no broker knows a consumer group {group}")
+
+    async def owners(self, group: str) -> dict[MessageQueue, str]:
+        """Which member has which queue. Members that do not answer are left out."""
+        members = (await self.connections.consumers(group)).connectionSet
+        found: dict[MessageQueue, str] = {}
+        for member in members:
+            try:
+                info = await self.running_info(group, member.clientId)
+            except (Refused, OSError):
+                continue
+            found |= {MessageQueue.of_wire(queue): member.clientId for queue in info.mqTable}
+        return found
+
+
+def group_of(retry_topic: str) -> str:
+    """5.x has retry topics per group and topic as well."""
+    return retry_topic.removeprefix(names.RETRY_PREFIX).partition(POP_SEPARATOR)[0]
+
+
+def is_push(info: bodies.ConsumerRunningInfo) -> bool:
+    return info.properties.get("PROP_CONSUME_TYPE") == "CONSUME_PASSIVELY"

@@ -1,0 +1,201 @@
+"""Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum
+
+from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.clusters import Clusters
+from turbopump.client.admin.connections import Connections, NobodyOnline
+from turbopump.client.admin.groups import Groups, NoProgress
+from turbopump.client.admin.topics import Topics
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.pull import BATCH, Puller, PullResult
+from turbopump.protocol import bodies, record
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, SystemFailure
+from turbopump.protocol.headers.client import ConsumeMessageDirectlyRequest
+from turbopump.protocol.headers.query import QueryMessageRequest, ViewMessageRequest
+from turbopump.protocol.ids import parse_offset_id, unpack_host
+
+QUERY_TIMEOUT_S = 18.0
+CONSUME_TIMEOUT_S = 15.0
+FOREVER_MS = (1 << 63) - 1
+MAX_UNIQUE = 32  # of one unique key; the server's bound
+MAX_PORT = 65535
+
+
+class NoMessages(NotFound):
+    """No broker of the topic has such a message."""
+
+
+class TrackType(Enum):
+    """What became of a message in a group."""
+
+    CONSUMED = "CONSUMED"
+    CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
+    PULL = "PULL"
+    NOT_CONSUME_YET = "NOT_CONSUME_YET"
+    NOT_ONLINE = "NOT_ONLINE"
+    CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    group: str
+    type: TrackType
+    reason: str | None = None
+
+
+@dataclass
+class Messages:
+    asking: Asking
+    topics: Topics
+    clusters: Clusters
+    connections: Connections
+    groups: Groups
+    puller: Puller
+
+    async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
+        """The message stored where the id says. Raises Refused when there is none, or it is no such id."""
+        ip, port, offset = parse_offset_id(message_id)
+        if not 0 < port <= MAX_PORT:
+            raise SystemFailure(f"illegal message id {message_id!r}")
+        header = ViewMessageRequest(offset, topic)
+        answer = await self.asking.ask(address_of(ip, port), RequestCode.VIEW_MESSAGE_BY_ID, header)
+        return received(record.decode(answer.body))
+
+    async def find(self, topic: str, message_id: str) -> MessageExt:
+        """By either kind of id. Raises NoMessages."""
+        try:
+            return await self.at_offset_id(message_id, topic)
+        except (Refused, OSError, BrokenRecord):  # a unique key may look like the other kind
+            return (await self.by_unique_key(topic, message_id))[0]
+
+    async def by_key(
+        self,
+        topic: str,
+        key: str,
+        max_count: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> list[MessageExt]:
+        """In the order of storing. Raises NoMessages."""
+        header = QueryMessageRequest(topic, key, max_count, begin_ms, end_ms, unique_key_query=False)
+        found = [one for one in await self._query(header) if key in one.keys or key == one.message_id]
+        if not found:
+            raise NoMessages(f"no message of topic {topic} has the key {key}")
+        return found
+
+    async def by_unique_key(
+        self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
+    ) -> list[MessageExt]:
+        """All copies of the message, in the order of storing. Raises NoMessages."""
+        header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True)
+        found = [one for one in await self._query(header) if one.message_id == unique_key]
+        if not found:
+            raise NoMessages(f"topic {topic} has no message {unique_key}")
+        return found
+
+    async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
+        """The message at one place of a queue; None: there is none."""
+        result = await self.puller.pull(queue, offset, max_count=1, hold_s=0)
+        return MessageExt(result.records[0], queue) if result.records else None
+
+    async def pulls(
+        self,
+        queue: MessageQueue,
+        begin: int,
+        end: int,
+        expression: str = "*",
+        max_count: int = BATCH,
+    ) -> AsyncIterator[PullResult]:
+        """The answers of pulls from `begin` until they reach `end`, or until the queue has no more."""
+        offset = begin
+        while offset < end:
+            result = await self.puller.pull(
+                queue, offset, expression, max_count=min(max_count, end - offset), hold_s=0
+            )
+            yield result
+            if result.next_offset <= offset:
+                return
+            offset = result.next_offset
+
+    async def consume_directly(
+        self, message: MessageExt, group: str, client_id: str
+    ) -> bodies.ConsumeMessageDirectlyResult:
+        """One member of a group consumes one message, whatever its offsets are; what its listener said."""
+        header = ConsumeMessageDirectlyRequest(
+            group, client_id, message.offset_message_id, topic=message.record.topic
+        )
+        address = address_of(*unpack_host(message.record.store_host))
+        code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+        answer = await self.asking.ask(address, code, header, timeout_s=CONSUME_TIMEOUT_S)
+        return bodies.ConsumeMessageDirectlyResult.decode(answer.body)
+
+    async def tracks(self, message: MessageExt) -> list[Track]:
+        """What became of a message in each group that reads its topic."""
+        topic = message.record.topic
+        return [await self._track(message, group) for group in await self.topics.consumers(topic)]
+
+    async def _track(self, message: MessageExt, group: str) -> Track:
+        try:
+            members = await self.connections.consumers(group)
+        except NobodyOnline:
+            not_online = ResponseCode.CONSUMER_NOT_ONLINE.value
+            reason = f"CODE:{not_online} DESC:the consumer group[{group}] not online"
+            return Track(group, TrackType.NOT_ONLINE, reason)
+        except (Refused, OSError) as error:
+            return Track(group, TrackType.UNKNOWN, str(error))
+        if members.consumeType == "CONSUME_ACTIVELY":
+            return Track(group, TrackType.PULL)
+        try:
+            is_consumed = await self._is_consumed(message, group)
+        except NoProgress:
+            is_broadcast = members.messageModel == "BROADCASTING"
+            return Track(group, TrackType.CONSUME_BROADCASTING if is_broadcast else TrackType.UNKNOWN)
+        except (Refused, OSError) as error:
+            return Track(group, TrackType.UNKNOWN, str(error))
+        if not is_consumed:
+            return Track(group, TrackType.NOT_CONSUME_YET)
+        wanted = members.subscriptionTable.get(message.record.topic)
+        is_filtered = wanted is not None and bool(wanted.tagsSet) and message.tags not in wanted.tagsSet
+        return Track(group, TrackType.CONSUMED_BUT_FILTERED if is_filtered else TrackType.CONSUMED)
+
+    async def _is_consumed(self, message: MessageExt, group: str) -> bool:
+        layout = await self.clusters.layout()
+        at = address_of(*unpack_host(message.record.store_host))
+        places = {
+            bodies.MessageQueue(broker.name, message.record.queue_id, message.record.topic)
+            for broker in layout.brokers
+            if broker.address == at
+        }
+        offsets = (await self.groups.progress(group)).offsetTable
+        return any(
+            queue in places and position.consumerOffset > message.queue_offset
+            for queue, position in offsets.items()
+        )
+
+    async def _query(self, header: QueryMessageRequest) -> list[MessageExt]:
+        async def ask(address: str) -> list[MessageExt]:
+            try:
+                answer = await self.asking.ask(
+                    address, RequestCode.QUERY_MESSAGE, header, timeout_s=QUERY_TIMEOUT_S
+                )
+            except QueryNotFound:
+                return []
+            return [received(one) for one in record.decode_all(answer.body)]
+
+        addresses = (await self.topics.readers(header.topic)).values()
+        found = [message for part in await together(ask, addresses) for message in part]
+        return sorted(found, key=lambda message: message.store_timestamp)
+
+
+def received(one: record.Record) -> MessageExt:
+    """Of a message that was looked up, the broker's name is not known."""
+    return MessageExt(one, MessageQueue(one.topic, "", one.queue_id))
+
+
+def address_of(ip: str, port: int) -> str:
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

@@ -1,0 +1,80 @@
+"""Name servers: their key-value tables and settings, and the write permission they give to brokers.
+
+Name servers do not tell one another anything, so every change goes to all of them, and the answers are by
+address.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.brokers import properties_of
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.conf import pack_properties
+from turbopump.protocol.errors import QueryNotFound
+from turbopump.protocol.headers.namesrv import (
+    AddWritePermOfBrokerRequest,
+    AddWritePermOfBrokerResponse,
+    DeleteKVConfigRequest,
+    GetKVConfigRequest,
+    GetKVConfigResponse,
+    PutKVConfigRequest,
+    WipeWritePermOfBrokerRequest,
+    WipeWritePermOfBrokerResponse,
+)
+from turbopump.protocol.names import ORDER_TOPIC_NAMESPACE
+
+
+@dataclass
+class NameServerSettings:
+    asking: Asking
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return self.asking.name_servers
+
+    async def value(self, namespace: str, key: str) -> str | None:
+        """None: there is none."""
+        try:
+            answer = await self.asking.ask_name_server(
+                RequestCode.GET_KV_CONFIG, GetKVConfigRequest(namespace, key)
+            )
+        except QueryNotFound:
+            return None
+        return GetKVConfigResponse.from_ext(answer.ext).value
+
+    async def put_value(self, namespace: str, key: str, value: str) -> None:
+        header = PutKVConfigRequest(namespace, key, value)
+        await self.asking.ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def delete_value(self, namespace: str, key: str) -> None:
+        header = DeleteKVConfigRequest(namespace, key)
+        await self.asking.ask_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+
+    async def put_order(self, topic: str, broker: str, queues: int) -> str:
+        """Sets one broker's part of an order topic and leaves the others; the whole text that results."""
+        old = await self.value(ORDER_TOPIC_NAMESPACE, topic) or ""
+        parts = {part.partition(":")[0]: part for part in old.split(";") if part}
+        parts[broker] = f"{broker}:{queues}"
+        whole = ";".join(parts.values())
+        await self.put_value(ORDER_TOPIC_NAMESPACE, topic, whole)
+        return whole
+
+    async def wipe_write_permission(self, address: str, broker: str) -> int:
+        """New messages go elsewhere. How many topics are concerned, on this name server."""
+        header = WipeWritePermOfBrokerRequest(broker)
+        answer = await self.asking.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return WipeWritePermOfBrokerResponse.from_ext(answer.ext).wipeTopicCount
+
+    async def add_write_permission(self, address: str, broker: str) -> int:
+        header = AddWritePermOfBrokerRequest(broker)
+        answer = await self.asking.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return AddWritePermOfBrokerResponse.from_ext(answer.ext).addTopicCount
+
+    async def configs(self) -> dict[str, dict[str, str]]:
+        answers = await self.asking.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
+        return {address: properties_of(answer.body) for address, answer in answers.items()}
+
+    async def update_config(self, changes: Mapping[str, str]) -> None:
+        body = pack_properties(changes)
+        await self.asking.ask_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)

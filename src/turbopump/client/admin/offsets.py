@@ -1,0 +1,136 @@
+"""Moving a group's offsets: to a time, to the end, to those of another group.
+
+Brokers since 5.2 move them by themselves, whether the group runs or not. Older ones tell the members, and
+say that nobody is online when the group is stopped: then the offsets are moved here, queue by queue.
+"""
+
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.groups import Groups
+from turbopump.client.admin.topics import Topics
+from turbopump.client.message import MessageQueue
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import V5_2_0, RequestCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.headers.client import ResetOffsetRequest
+from turbopump.protocol.headers.offsets import (
+    GetMaxOffsetRequest,
+    OffsetResponse,
+    SearchOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+
+END = -1
+"""In place of a time: behind the last message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """A queue of a stopped group: where it was and where it is now."""
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    time_offset: int
+    """Where the time is in the queue."""
+    reset_offset: int
+    """The same, or the old one when only going back was asked for."""
+
+
+@dataclass
+class Offsets:
+    asking: Asking
+    topics: Topics
+    groups: Groups
+
+    async def reset(
+        self, group: str, topic: str, time_ms: int, force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Through the brokers, also while the group runs; `force` allows going forward too.
+
+        Raises ConsumerNotOnline: an older broker, and the group is stopped. Then `reset_stopped` does it.
+        """
+        header = ResetOffsetRequest(topic, group, time_ms, force, queueId=-1, offset=-1)
+        found: dict[MessageQueue, int] = {}
+        for address in (await self.topics.readers(topic)).values():
+            found |= await self._reset_at(address, header)
+        return found
+
+    async def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
+        done = []
+        for broker, address in (await self.topics.readers(topic)).items():
+            for queue, (consumer_offset, broker_offset) in (
+                await self._positions(group, topic, broker, address)
+            ).items():
+                there = await self.offset_at(address, queue, time_ms)
+                moves = force or there <= consumer_offset
+                if moves:
+                    await self.commit(address, group, queue, there)
+                reset = there if moves else consumer_offset
+                done.append(Rollback(queue, broker_offset, consumer_offset, there, reset))
+        return done
+
+    async def reset_queue(self, address: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """One queue to an offset. A member that runs follows only when the broker is 5.2 or later: older
+        ones can move all queues and not one.
+        """
+        answer = await self._commit(address, group, MessageQueue(topic, "", queue_id), offset)
+        if answer.version >= V5_2_0:
+            header = ResetOffsetRequest(topic, group, 0, True, queueId=queue_id, offset=offset)
+            await self._reset_at(address, header)
+
+    async def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
+        """The offsets that one group has in a topic become those of another."""
+        addresses = await self.topics.readers(topic)
+        cloned: dict[MessageQueue, int] = {}
+        for wire, offsets in (await self.groups.progress(source, topic)).offsetTable.items():
+            queue = MessageQueue.of_wire(wire)
+            if queue.topic == topic and queue.broker in addresses and offsets.consumerOffset >= 0:
+                await self.commit(addresses[queue.broker], target, queue, offsets.consumerOffset)
+                cloned[queue] = offsets.consumerOffset
+        return cloned
+
+    async def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:
+        """The first message stored at that time or later; END: behind the last."""
+        if time_ms == END:
+            header = GetMaxOffsetRequest(queue.topic, queue.id, bname=queue.broker or None)
+            answer = await self.asking.ask(address, RequestCode.GET_MAX_OFFSET, header)
+        else:
+            at = SearchOffsetRequest(queue.topic, queue.id, time_ms, bname=queue.broker or None)
+            answer = await self.asking.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, at)
+        return OffsetResponse.from_ext(answer.ext).offset
+
+    async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        await self._commit(address, group, queue, offset)
+
+    async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> Command:
+        header = UpdateConsumerOffsetRequest(group, queue.topic, queue.id, offset, bname=queue.broker or None)
+        return await self.asking.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def _reset_at(self, address: str, header: ResetOffsetRequest) -> dict[MessageQueue, int]:
+        code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
+        answer = await self.asking.ask(address, code, header)
+        if not answer.body:
+            return {}
+        table = bodies.ResetOffsetBody.decode(answer.body).offsetTable
+        return {MessageQueue.of_wire(queue): offset for queue, offset in table.items()}
+
+    async def _positions(
+        self, group: str, topic: str, broker: str, address: str
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """Consumer's and broker's offset; a group that has never been there stands at each queue's start."""
+        known = (await self.groups.progress_at(address, group)).offsetTable
+        found = {
+            MessageQueue.of_wire(queue): (offsets.consumerOffset, offsets.brokerOffset)
+            for queue, offsets in sorted(known.items())
+            if queue.topic == topic
+        }
+        if found:
+            return found
+        ends = (await self.topics.stats_at(address, topic)).offsetTable
+        return {
+            MessageQueue.of_wire(queue): (end.minOffset, end.maxOffset)
+            for queue, end in sorted(ends.items())
+            if queue.brokerName == broker
+        }
