@@ -340,10 +340,9 @@ class PushConsumer:
         return result
 
     def _take_in(self, queue: MessageQueue, held: ProcessQueue, result: PullResult) -> None:
-        subscription = self._subscriptions[queue.topic]
-        wanted = [one for one in result.records if subscription.wants(one.tags)]
-        held.put(wanted, result.next_offset)
-        self._consuming.submit(held, [MessageExt(one, queue) for one in wanted])
+        wanted = result.messages(queue, self._subscriptions[queue.topic])
+        held.put([message.record for message in wanted], result.next_offset)
+        self._consuming.submit(held, wanted)
 
     def _figures_of(self, topic: str) -> TopicFigures:
         return self._figures.setdefault(topic, TopicFigures())

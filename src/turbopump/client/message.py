@@ -55,12 +55,18 @@ class MessageExt:
     record: Record
     queue: MessageQueue
     """Where it was read: of a message that comes again, a queue of the group's retry topic."""
+    ends: tuple[int, int] | None = None
+    """The queue's lowest and next offset when the message was pulled."""
     local_retries: int = 0
     """Deliveries that failed here and could not be sent back."""
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
-        return self.record.property_map()
+        """Those it is stored with, and the queue's ends, which tell a consumer how far behind it is."""
+        stored = self.record.property_map()
+        if self.ends is not None:
+            stored[properties.MIN_OFFSET], stored[properties.MAX_OFFSET] = map(str, self.ends)
+        return stored
 
     @cached_property
     def body(self) -> bytes:

@@ -6,9 +6,10 @@ Nothing here remembers a position: offsets come in with the call and go out with
 from dataclasses import dataclass
 from enum import Enum
 
-from turbopump.client.message import MessageQueue
+from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import Calls, successful
 from turbopump.client.routes import Routes
+from turbopump.client.subscription import Subscription
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
@@ -46,6 +47,11 @@ class PullResult:
     min_offset: int
     max_offset: int
     records: tuple[Record, ...]
+
+    def messages(self, queue: MessageQueue, subscription: Subscription) -> list[MessageExt]:
+        """Those that are wanted: the broker compared hashes of tags, here it is their text."""
+        ends = (self.min_offset, self.max_offset)
+        return [MessageExt(one, queue, ends) for one in self.records if subscription.wants(one.tags)]
 
 
 @dataclass

@@ -64,7 +64,7 @@ class SendBack:
         successful(await self.producer.calls.call(address, question, CALL_TIMEOUT_S))
 
     def _copy(self, message: MessageExt) -> Message:
-        kept = dict(message.properties)
+        kept = message.record.property_map()
         kept.pop(properties.TRANSACTION_PREPARED, None)
         kept.setdefault(properties.ORIGIN_MESSAGE_ID, message.message_id)
         kept[properties.RETRY_TOPIC] = message.topic

@@ -11,6 +11,7 @@ from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.pull import BATCH, Puller, PullResult
+from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, SystemFailure
@@ -101,7 +102,8 @@ class Messages:
     async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """The message at one place of a queue; None: there is none."""
         result = await self.puller.pull(queue, offset, max_count=1, hold_s=0)
-        return MessageExt(result.records[0], queue) if result.records else None
+        found = result.messages(queue, Subscription(queue.topic))
+        return found[0] if found else None
 
     async def pulls(
         self,
