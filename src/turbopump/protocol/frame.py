@@ -28,12 +28,11 @@ _LENGTH = struct.Struct(">i")
 _HEADER_LENGTH = 0xFFFFFF
 
 
-def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME) -> int:
-    """Append all whole frames of `data` to `frames`; return how many bytes they took.
+def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME, at: int = 0) -> int:
+    """Append all whole frames of `data` from `at` on to `frames`; return where the last of them ends.
 
     Called for every read event: 0.5 µs a frame, most of it the two slices and the tuple.
     """
-    at = 0
     end = len(data)
     largest = limit - 4
     unpack = HEAD.unpack_from

@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         "_seen",
         "_seldom",
         "_serve",
+        "_shortcut",
         "_silent_since",
         "_transport",
         "_unfinished",
@@ -73,9 +74,15 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, serve: "Serve", limits: Limits, unfinished: "Unfinished[Connection]", seldom: Seldom
+        self,
+        serve: "Serve",
+        limits: Limits,
+        unfinished: "Unfinished[Connection]",
+        seldom: Seldom,
+        shortcut: "Shortcut | None" = None,
     ) -> None:
         self._serve = serve
+        self._shortcut = shortcut
         self._limits = limits
         self._unfinished = unfinished
         self._seldom = seldom
@@ -218,20 +225,21 @@ class Connection(asyncio.Protocol):
                 return
             data = b"".join((self._held, data))
             self._release()
-        frames: list[Frame] = []
-        try:
-            used = cut(data, frames, self._limits.max_frame)
-        except BrokenFrame as error:
-            if frames:
-                self._run(frames)
-            self._refuse(error, data)
+        shortcut = self._shortcut
+        if shortcut is None or self.saturated or self._deferred:
+            self._cut(data, 0, b"")
             return
-        if used:
-            self._begun = None
+        try:
+            used, answers = shortcut(self, data)
+        except Exception:
+            self._fail()
+            return
         if used < len(data):
-            self._hold(data[used:])
-        if frames:
-            self._run(frames)
+            self._cut(data, used, answers)
+            return
+        self._begun = None
+        if answers:
+            self._send(answers)
 
     def eof_received(self) -> None:
         """Half-open connections are of no use to anybody here: returning nothing lets the transport close."""
@@ -282,21 +290,37 @@ class Connection(asyncio.Protocol):
 
     # Inside
 
-    def _run(self, frames: list[Frame]) -> None:
+    def _cut(self, data: bytes, at: int, answers: bytes) -> None:
+        """Serves the frames from `at` on. `answers` are those to what came before it."""
+        frames: list[Frame] = []
+        try:
+            used = cut(data, frames, self._limits.max_frame, at)
+        except BrokenFrame as error:
+            if frames or answers:
+                self._run(frames, answers)
+            self._refuse(error, data)
+            return
+        if used:
+            self._begun = None
+        if used < len(data):
+            self._hold(data[used:])
+        if frames or answers:
+            self._run(frames, answers)
+
+    def _run(self, frames: list[Frame], answers: bytes = b"") -> None:
         """One pass: all frames to `serve`, all answers in one write."""
         if self._deferred:  # came in before reading stopped: their turn is after the waiting ones
             self._deferred.extend(frames)
             return
-        collected: list[bytes] = []
+        collected: list[bytes] = [answers] if answers else []
         self._collected = collected
-        self._collected_bytes = 0
+        self._collected_bytes = len(answers)
         try:
             self._serve(self, frames)
         except BrokenFrame as error:
             self._refuse(error, b"")
         except Exception:
-            log.exception("Serving %s failed; closing its connection", self)
-            self.close()
+            self._fail()
         finally:
             self._collected = None
             if collected:
@@ -305,6 +329,10 @@ class Connection(asyncio.Protocol):
                 self._settle()
             if self.is_closing or (self._draining and not self.in_flight):
                 self.close()
+
+    def _fail(self) -> None:
+        log.exception("Serving %s failed; closing its connection", self)
+        self.close()
 
     def _send(self, data: bytes) -> None:
         transport = self._transport
@@ -387,6 +415,8 @@ class Connection(asyncio.Protocol):
 
 
 Serve = Callable[[Connection, list[Frame]], None]
+Shortcut = Callable[[Connection, bytes], tuple[int, bytes]]
+"""Serves what it knows at the front of a read event: how many bytes that took, and the answers to it."""
 
 
 def pack_peer(peer: tuple[str, int]) -> bytes:

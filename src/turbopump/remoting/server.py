@@ -9,7 +9,7 @@ import contextlib
 import errno
 import logging
 
-from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.connection import Connection, Serve, Shortcut
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Listener, Network, ProtocolFactory
@@ -26,6 +26,8 @@ class Server:
     def __init__(self, serve: Serve, network: Network, clock: Clock, limits: Limits | None = None) -> None:
         self.serve = serve
         """Gets the frames of connections that begin from now on."""
+        self.shortcut: Shortcut | None = None
+        """Gets their bytes before `serve` does."""
         self._network = network
         self._clock = clock
         self._limits = limits or Limits()
@@ -131,7 +133,7 @@ class _Accepted(Connection):
     def __init__(
         self, serve: Serve, limits: Limits, unfinished: Unfinished[Connection], seldom: Seldom, server: Server
     ) -> None:
-        super().__init__(serve, limits, unfinished, seldom)
+        super().__init__(serve, limits, unfinished, seldom, server.shortcut)
         self._server = server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from turbopump.protocol.command import Command, decode, encode
 from turbopump.protocol.frame import Frame, cut
-from turbopump.remoting.connection import Connection, Serve
+from turbopump.remoting.connection import Connection, Serve, Shortcut
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.testing.loop import run_virtual
 
@@ -72,8 +72,9 @@ def connected(
     limits: Limits | None = None,
     peer: Any = ("10.0.0.7", 4711),
     unfinished: Unfinished[Connection] | None = None,
+    shortcut: Shortcut | None = None,
 ) -> tuple[Connection, RecordingTransport]:
-    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), Seldom(LOG, 0.0))
+    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), Seldom(LOG, 0.0), shortcut)
     transport = RecordingTransport(peer)
     transport.protocol = connection
     connection.connection_made(transport)

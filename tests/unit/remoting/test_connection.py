@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import logging
 from itertools import pairwise
 
@@ -9,8 +10,8 @@ from tests.unit.remoting.kit import RecordingTransport, asked, commands, connect
 
 from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.errors import BrokenFrame
-from turbopump.protocol.frame import Frame, pack
-from turbopump.remoting.connection import Connection, ConnectionClosed, TooManyCalls
+from turbopump.protocol.frame import Frame, cut, pack
+from turbopump.remoting.connection import Connection, ConnectionClosed, Shortcut, TooManyCalls
 from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.testing.loop import run_virtual
 
@@ -38,6 +39,68 @@ async def test_all_frames_of_a_read_event_are_served_together_and_answered_in_on
     assert transport.writes == [data]
 
 
+def first_echoed(most: int) -> Shortcut:
+    """A shortcut that knows up to `most` frames at the front of an event."""
+
+    def shortcut(connection: Connection, data: bytes) -> tuple[int, bytes]:
+        frames: list[Frame] = []
+        with contextlib.suppress(BrokenFrame):
+            cut(data, frames)
+        echoes = b"".join(pack(*frame) for frame in frames[:most])
+        return len(echoes), echoes
+
+    return shortcut
+
+
+@virtual
+async def test_a_shortcut_takes_what_it_knows_and_all_answers_leave_in_one_write() -> None:
+    served: list[int] = []
+
+    def serve(connection: Connection, frames: list[Frame]) -> None:
+        served.append(len(frames))
+        echo(connection, frames)
+
+    connection, transport = connected(serve, shortcut=first_echoed(60))
+    data = b"".join(asked(1, number) for number in range(100))
+    connection.data_received(data)
+    assert (served, transport.writes) == ([40], [data])
+    connection.data_received(asked(1, 100) + asked(1, 101)[:20])  # nothing is left for `serve`
+    connection.data_received(asked(1, 101)[20:])
+    assert (served, transport.writes[1:]) == ([40, 0], [asked(1, 100), asked(1, 101)])
+
+
+@virtual
+async def test_what_a_shortcut_answered_leaves_before_a_broken_frame_ends_the_connection() -> None:
+    connection, transport = connected(nothing, shortcut=first_echoed(1))
+    connection.data_received(asked(1, 1) + b"\xff" * 8)
+    assert (transport.writes, transport.closed) == ([asked(1, 1)], True)
+
+
+@virtual
+async def test_nothing_takes_a_shortcut_past_frames_that_wait() -> None:
+    connection, transport = connected(
+        deferring, Limits(output_high=1000, output_low=100), shortcut=first_echoed(2)
+    )
+    transport.reader_is_stuck = True
+    events = [asked(1, number, bytes(400)) for number in range(12)]
+    connection.data_received(b"".join(events[:8]))
+    connection.data_received(b"".join(events[8:]))
+    for _ in range(12):
+        transport.read()
+        await turn()
+    assert b"".join(transport.writes) == b"".join(events)
+
+
+@virtual
+async def test_a_shortcut_that_fails_ends_its_connection() -> None:
+    def fails(connection: Connection, data: bytes) -> tuple[int, bytes]:
+        raise RuntimeError("on purpose")
+
+    connection, transport = connected(nothing, shortcut=fails)
+    connection.data_received(asked(1, 1))
+    assert transport.closed
+
+
 @virtual
 async def test_outside_a_read_event_every_write_goes_out_at_once() -> None:
     connection, transport = connected(nothing)
@@ -50,21 +113,22 @@ async def test_outside_a_read_event_every_write_goes_out_at_once() -> None:
 @given(
     bodies=st.lists(st.binary(max_size=300), min_size=1, max_size=8),
     cuts=st.lists(st.integers(0, 4000), max_size=30),
+    most=st.integers(0, 3),
 )
-def test_frames_survive_any_segmentation(bodies: list[bytes], cuts: list[int]) -> None:
-    seen: list[Frame] = []
+def test_frames_survive_any_segmentation(bodies: list[bytes], cuts: list[int], most: int) -> None:
     stream = b"".join(asked(7, number, body) for number, body in enumerate(bodies))
     edges = sorted({0, len(stream), *(edge for edge in cuts if edge < len(stream))})
 
     async def feed() -> None:
         unfinished: Unfinished[Connection] = Unfinished()
-        connection, _ = connected(lambda _, frames: seen.extend(frames), unfinished=unfinished)
+        shortcut = first_echoed(most) if most else None
+        connection, transport = connected(echo, unfinished=unfinished, shortcut=shortcut)
         for start, end in pairwise(edges):
             connection.data_received(stream[start:end])
         assert unfinished.bytes == 0
+        assert b"".join(transport.writes) == stream
 
     run_virtual(feed())
-    assert [body for _, _, body in seen] == bodies
 
 
 @virtual
