@@ -1,12 +1,23 @@
-"""Commands of whole clusters: who is there and how much they do."""
+"""Commands of whole clusters: who is there, how much they do, how fast they take messages."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+
+import msgspec
 
 from turbopump.admin.command import Call, Command, until_interrupted
-from turbopump.admin.options import number, optional, text
+from turbopump.admin.options import boolean, defaulting, flag, number, optional, text
 from turbopump.admin.render import Table
+from turbopump.admin.sending import producer_of, timed
 from turbopump.client.admin import Unreachable
-from turbopump.client.admin.clusters import BrokerAt
+from turbopump.client.admin.clusters import BrokerAt, Layout
+from turbopump.client.message import Message
+from turbopump.client.producer import Producer
 from turbopump.protocol.errors import Refused
 
+# --- clusterList -----------------------------------------------------------------------------------------
+
+MORE = flag("m", "moreStats", "Print more stats")
 INTERVAL = optional("i", "interval", "specify intervals numbers, it is in seconds", number)
 CLUSTER = optional("c", "clusterName", "which cluster", text)
 
@@ -18,33 +29,41 @@ BASE = Table(
     ),
     "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s",
 )
-
-Figures = dict[str, str]
+MORE_STATS = Table(
+    "%-16s  %-32s %14s %14s %14s %14s",
+    ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"),
+)
 
 
 async def cluster_list(call: Call) -> None:
     """With an interval again and again, a JSON document each time."""
+    interval_s = call.given[INTERVAL]
+    if interval_s is None:
+        await show_cluster(call)
+        return
     with until_interrupted():
-        await cluster_rounds(call)
+        while True:
+            await show_cluster(call)
+            await call.admin.clock.sleep(interval_s)
 
 
-async def cluster_rounds(call: Call) -> None:
-    while True:
-        layout = await call.admin.clusters.layout()
-        wanted = call.given[CLUSTER]
-        brokers = layout.of_cluster(wanted) if wanted else list(layout.brokers)
-        found = [(broker, await figures_of(call, broker)) for broker in brokers]
-        now_ms = call.admin.clock.now_ms()
-        documents = [document(broker, figures, now_ms) for broker, figures in found]
-        call.out.show({"brokers": documents}, BASE.lines(base_row(each) for each in documents))
-        interval_s = call.given[INTERVAL]
-        if interval_s is None:
-            return
-        await call.admin.clock.sleep(interval_s)
+async def show_cluster(call: Call) -> None:
+    brokers = wanted(await call.admin.clusters.layout(), call.given[CLUSTER])
+    found = [Load(broker, await figures_of(call, broker), call.admin.clock.now_ms()) for broker in brokers]
+    document = {"brokers": [load.document() for load in found]}
+    if call.given[MORE]:
+        lines = MORE_STATS.lines(load.more_row() for load in found)
+    else:
+        lines = BASE.lines(load.row() for load in found)
+    call.out.show(document, lines)
 
 
-async def figures_of(call: Call, broker: BrokerAt) -> Figures:
-    """None for a broker that does not answer: its row stays, empty."""
+def wanted(layout: Layout, cluster: str | None) -> Sequence[BrokerAt]:
+    return layout.of_cluster(cluster) if cluster else layout.brokers
+
+
+async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
+    """Of a broker that does not answer none: its row stays, without figures."""
     try:
         return await call.admin.brokers.figures(broker.address)
     except (Unreachable, Refused) as error:
@@ -52,40 +71,197 @@ async def figures_of(call: Call, broker: BrokerAt) -> Figures:
         return {}
 
 
-def document(broker: BrokerAt, figures: Figures, now_ms: int) -> dict[str, object]:
-    earliest = figures.get("earliestMessageTimeStamp") or "0"
-    return {
-        "cluster": broker.cluster,
-        "brokerName": broker.name,
-        "brokerId": broker.id,
-        "address": broker.address,
-        "version": figures.get("brokerVersionDesc", ""),
-        "inTps": rate(figures.get("putTps")),
-        "outTps": rate(figures.get("getTransferredTps")),
-        "sendQueueSize": figures.get("sendThreadPoolQueueSize", ""),
-        "active": figures.get("brokerActive") == "true",
-        "hours": (now_ms - int(earliest)) / 3_600_000,
-        "diskRatio": float(figures.get("commitLogDiskRatio") or 0),
-    }
+class BrokerLoad(msgspec.Struct, rename="camel"):
+    """A broker in the JSON of clusterList. What its version does not tell is None."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    version: str | None
+    active: bool
+    in_tps: float
+    out_tps: float
+    send_queue_size: int | None
+    send_queue_wait_ms: int | None
+    pull_queue_size: int | None
+    pull_queue_wait_ms: int | None
+    ack_queue_size: int | None
+    ack_queue_wait_ms: int | None
+    timer_read_behind: int | None
+    timer_offset_behind: int | None
+    timer_congest_num: int | None
+    page_cache_lock_ms: int | None
+    earliest_message_timestamp: int | None
+    disk_ratio: float
+    in_total_yesterday: int
+    out_total_yesterday: int
+    in_total_today: int
+    out_total_today: int
 
 
-def rate(text: str | None) -> float:
-    """The first of `10.0 20.0 30.0`: of the last ten seconds."""
-    return float(text.split()[0]) if text and text.split() else 0.0
+class Load:
+    """What one broker tells about its work, as a row and as a document."""
+
+    def __init__(self, broker: BrokerAt, figures: dict[str, str], now_ms: int) -> None:
+        self._broker = broker
+        self._figures = figures
+        self._now_ms = now_ms
+
+    def row(self) -> tuple[object, ...]:
+        figures = self._figures
+        broker = self._broker
+        earliest = self._whole("earliestMessageTimeStamp")
+        hours = 0.0 if earliest is None else (self._now_ms - earliest) / 3_600_000
+        behind = f"{self._whole('timerReadBehind') or 0}-{self._whole('timerOffsetBehind') or 0}"
+        congested = (self._whole("timerCongestNum") or 0) / 10_000
+        timer_tps = f"{self._rate('timerEnqueueTps'):.1f}, {self._rate('timerDequeueTps'):.1f}"
+        return (
+            broker.cluster,
+            broker.name,
+            broker.id,
+            broker.address,
+            figures.get("brokerVersionDesc", ""),
+            f"{self._rate('putTps'):9.2f}({self._queue('send')})",
+            f"{self._out_tps():9.2f}({self._queue('pull')}|{self._queue('ack', 'N')})",
+            f"{behind}({congested:.1f}w, {timer_tps})",
+            figures.get("pageCacheLockTimeMills", ""),
+            f"{hours:.2f}",
+            f"{self._rate('commitLogDiskRatio'):.4f}",
+            figures.get("brokerActive") == "true",
+        )
+
+    def more_row(self) -> tuple[object, ...]:
+        return (self._broker.cluster, self._broker.name, *self._totals())
+
+    def document(self) -> BrokerLoad:
+        broker = self._broker
+        return BrokerLoad(
+            broker.cluster,
+            broker.name,
+            broker.id,
+            broker.address,
+            self._figures.get("brokerVersionDesc"),
+            self._figures.get("brokerActive") == "true",
+            self._rate("putTps"),
+            self._out_tps(),
+            *(
+                self._whole(f"{kind}ThreadPoolQueue{what}")
+                for kind in ("send", "pull", "ack")
+                for what in ("Size", "HeadWaitTimeMills")
+            ),
+            self._whole("timerReadBehind"),
+            self._whole("timerOffsetBehind"),
+            self._whole("timerCongestNum"),
+            self._whole("pageCacheLockTimeMills"),
+            self._whole("earliestMessageTimeStamp"),
+            self._rate("commitLogDiskRatio"),
+            *self._totals(),
+        )
+
+    def _totals(self) -> tuple[int, int, int, int]:
+        def total(key: str) -> int:
+            return self._whole(key) or 0
+
+        put, got = "msgPutTotal", "msgGetTotal"
+        return (
+            total(f"{put}TodayMorning") - total(f"{put}YesterdayMorning"),
+            total(f"{got}TodayMorning") - total(f"{got}YesterdayMorning"),
+            total(f"{put}TodayNow") - total(f"{put}TodayMorning"),
+            total(f"{got}TodayNow") - total(f"{got}TodayMorning"),
+        )
+
+    def _out_tps(self) -> float:
+        """Spelled in one way until 4.9 and in another from 5.0 on."""
+        return self._rate("getTransferredTps" if "getTransferredTps" in self._figures else "getTransferedTps")
+
+    def _queue(self, kind: str, absent: str = "") -> str:
+        size = self._figures.get(f"{kind}ThreadPoolQueueSize", absent)
+        return f"{size},{self._figures.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', absent)}ms"
+
+    def _rate(self, key: str) -> float:
+        """The first number of `10.0 20.0 30.0`, which is of the last ten seconds."""
+        words = self._figures.get(key, "").split()
+        try:
+            return float(words[0]) if words else 0.0
+        except ValueError:
+            return 0.0
+
+    def _whole(self, key: str) -> int | None:
+        try:
+            return int(self._figures[key])
+        except (KeyError, ValueError):
+            return None
 
 
-def base_row(shown: dict[str, object]) -> tuple[object, ...]:
-    return (
-        shown["cluster"],
-        shown["brokerName"],
-        shown["brokerId"],
-        shown["address"],
-        shown["version"],
-        *("", "", "", ""),
-        f"{shown['hours']:.2f}",
-        f"{shown['diskRatio']:.4f}",
-        shown["active"],
-    )
+# --- clusterRT -------------------------------------------------------------------------------------------
+
+AMOUNT = defaulting("a", "amount", "message amount | default 100", number, 100)
+SIZE = defaulting("s", "size", "message size | default 128 Byte", number, 128)
+SEND_TO = optional("c", "cluster", "cluster name | default display all cluster", text)
+AS_LOG = defaulting("p", "print log", "print as tlog | default false", boolean, False)
+ROOM = defaulting("m", "machine room", "machine room name | default noname", text, "noname")
+PAUSE = defaulting("i", "interval", "print interval | default 10 seconds", number, 10)
+
+SEND_TIMES = Table(
+    "%-24s  %-24s  %-4s  %-8s  %-8s",
+    ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"),
+    "%-24s  %-24s  %-8s  %-16s  %-16s",
+)
+BEIJING = timezone(timedelta(hours=8))  # Apache's log form has this time everywhere
 
 
-COMMANDS = (Command("clusterList", "List cluster infos.", cluster_list, (INTERVAL, CLUSTER)),)
+class SendTime(msgspec.Struct, rename="camel"):
+    cluster: str
+    broker_name: str
+    rt_ms: float
+    success_count: int
+    fail_count: int
+
+
+async def cluster_rt(call: Call) -> None:
+    """Until Ctrl-C, a JSON document each round."""
+    producer = producer_of(call.admin)
+    brokers = wanted(await call.admin.clusters.layout(), call.given[SEND_TO])
+    names = sorted({(broker.cluster, broker.name) for broker in brokers})
+    if not call.given[AS_LOG]:
+        call.out.line(SEND_TIMES.form % SEND_TIMES.headings)
+    with until_interrupted():
+        while True:
+            found = [await send_time(call, producer, *name) for name in names]
+            call.out.show({"brokers": found}, send_lines(call, found))
+            await call.admin.clock.sleep(call.given[PAUSE])
+
+
+async def send_time(call: Call, producer: Producer, cluster: str, broker: str) -> SendTime:
+    """Messages to the topic that is named after the broker; the first send, which dials, is not counted."""
+    message = Message(broker, b"a" * call.given[SIZE])
+    amount = call.given[AMOUNT]
+    sends = [await timed(call.admin.clock, producer.send(message)) for _ in range(amount)]
+    elapsed_ms = sum(send.elapsed_ms for send in sends[1:])
+    done = sum(send.result is not None for send in sends)
+    return SendTime(cluster, broker, elapsed_ms / max(amount - 1, 1), done, amount - done)
+
+
+def send_lines(call: Call, found: Iterable[SendTime]) -> list[str]:
+    if not call.given[AS_LOG]:
+        return [
+            SEND_TIMES.row(
+                each.cluster, each.broker_name, f"{each.rt_ms:.2f}", each.success_count, each.fail_count
+            )
+            for each in found
+        ]
+    now = datetime.fromtimestamp(call.admin.clock.now_ms() / 1000, BEIJING).strftime("%Y-%m-%d %H:%M:%S")
+    room = call.given[ROOM]
+    return [f"{now}|{room}|{each.cluster}|{each.broker_name}|{each.rt_ms:.0f}" for each in found]
+
+
+COMMANDS = (
+    Command("clusterList", "List cluster infos.", cluster_list, (MORE, INTERVAL, CLUSTER)),
+    Command(
+        "clusterRT",
+        "List All clusters Message Send RT.",
+        cluster_rt,
+        (AMOUNT, SIZE, SEND_TO, AS_LOG, ROOM, PAUSE),
+    ),
+)

@@ -1,11 +1,18 @@
 """The table of all commands, by area."""
 
-from turbopump.admin import cluster, topic
+from turbopump.admin import broker, cluster, connection, namesrv, stats, topic
 from turbopump.admin.command import Command
+from turbopump.admin.sending import CHECK_MSG_SEND_RT
 
 AREAS: dict[str, tuple[Command, ...]] = {
     "topic": topic.COMMANDS,
+    "broker": broker.COMMANDS,
+    "message": (CHECK_MSG_SEND_RT,),
     "cluster": cluster.COMMANDS,
+    "connection": connection.COMMANDS,
+    "producer": connection.PRODUCER_COMMANDS,
+    "namesrv": namesrv.COMMANDS,
+    "stats": stats.COMMANDS,
 }
 
 BY_NAME: dict[str, Command] = {

@@ -7,6 +7,7 @@ from turbopump.client.admin.asking import TIMEOUT_S, Asking
 from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections
+from turbopump.client.admin.groups import Groups
 from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.topics import Topics
 from turbopump.client.routes import Routes
@@ -35,6 +36,7 @@ class Admin:
         self.brokers = Brokers(asking)
         self.name_servers = NameServerSettings(asking)
         self.connections = Connections(asking, self.topics)
+        self.groups = Groups(asking, self.topics, self.connections)
 
     async def close(self) -> None:
         await self.client.close()
