@@ -8,7 +8,7 @@ import msgspec
 from turbopump.admin.command import Call, Command, until_interrupted
 from turbopump.admin.options import boolean, defaulting, flag, number, optional, text
 from turbopump.admin.render import Table
-from turbopump.admin.sending import producer_of, timed
+from turbopump.admin.sending import GROUP, timed
 from turbopump.client.admin import Unreachable
 from turbopump.client.admin.clusters import BrokerAt, Layout
 from turbopump.client.message import Message
@@ -135,28 +135,32 @@ class Load:
         return (self._broker.cluster, self._broker.name, *self._totals())
 
     def document(self) -> BrokerLoad:
-        broker = self._broker
+        in_yesterday, out_yesterday, in_today, out_today = self._totals()
         return BrokerLoad(
-            broker.cluster,
-            broker.name,
-            broker.id,
-            broker.address,
-            self._figures.get("brokerVersionDesc"),
-            self._figures.get("brokerActive") == "true",
-            self._rate("putTps"),
-            self._out_tps(),
-            *(
-                self._whole(f"{kind}ThreadPoolQueue{what}")
-                for kind in ("send", "pull", "ack")
-                for what in ("Size", "HeadWaitTimeMills")
-            ),
-            self._whole("timerReadBehind"),
-            self._whole("timerOffsetBehind"),
-            self._whole("timerCongestNum"),
-            self._whole("pageCacheLockTimeMills"),
-            self._whole("earliestMessageTimeStamp"),
-            self._rate("commitLogDiskRatio"),
-            *self._totals(),
+            cluster=self._broker.cluster,
+            broker_name=self._broker.name,
+            broker_id=self._broker.id,
+            address=self._broker.address,
+            version=self._figures.get("brokerVersionDesc"),
+            active=self._figures.get("brokerActive") == "true",
+            in_tps=self._rate("putTps"),
+            out_tps=self._out_tps(),
+            send_queue_size=self._whole("sendThreadPoolQueueSize"),
+            send_queue_wait_ms=self._whole("sendThreadPoolQueueHeadWaitTimeMills"),
+            pull_queue_size=self._whole("pullThreadPoolQueueSize"),
+            pull_queue_wait_ms=self._whole("pullThreadPoolQueueHeadWaitTimeMills"),
+            ack_queue_size=self._whole("ackThreadPoolQueueSize"),
+            ack_queue_wait_ms=self._whole("ackThreadPoolQueueHeadWaitTimeMills"),
+            timer_read_behind=self._whole("timerReadBehind"),
+            timer_offset_behind=self._whole("timerOffsetBehind"),
+            timer_congest_num=self._whole("timerCongestNum"),
+            page_cache_lock_ms=self._whole("pageCacheLockTimeMills"),
+            earliest_message_timestamp=self._whole("earliestMessageTimeStamp"),
+            disk_ratio=self._rate("commitLogDiskRatio"),
+            in_total_yesterday=in_yesterday,
+            out_total_yesterday=out_yesterday,
+            in_total_today=in_today,
+            out_total_today=out_today,
         )
 
     def _totals(self) -> tuple[int, int, int, int]:
@@ -221,7 +225,7 @@ class SendTime(msgspec.Struct, rename="camel"):
 
 async def cluster_rt(call: Call) -> None:
     """Until Ctrl-C, a JSON document each round."""
-    producer = producer_of(call.admin)
+    producer = call.admin.producer(GROUP)
     brokers = wanted(await call.admin.clusters.layout(), call.given[SEND_TO])
     names = sorted({(broker.cluster, broker.name) for broker in brokers})
     if not call.given[AS_LOG]:

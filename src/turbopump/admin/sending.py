@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from turbopump.admin.command import Call, Command
 from turbopump.admin.options import defaulting, number, required, text
 from turbopump.admin.render import Table
-from turbopump.client.admin import Admin
 from turbopump.client.message import Message, SendResult
-from turbopump.client.producer import Producer
-from turbopump.client.routes import QueueChoice
 from turbopump.protocol.errors import Refused
-from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.clock import Clock
 
+GROUP = "PID_SMSC"
 SMALL = 16
 
 TOPIC = required("t", "topic", "topic name", text)
@@ -44,16 +41,9 @@ async def timed(clock: Clock, sending: Awaitable[SendResult]) -> Sent:
     return Sent(round((clock.monotonic() - begun) * 1000), result)
 
 
-def producer_of(admin: Admin, group: str = "PID_SMSC") -> Producer:
-    """Every call is a process of its own, told apart by random bits and not by address and pid."""
-    chance = admin.chance
-    ids = UniqueIds("127.0.0.1", chance.getrandbits(16), admin.clock.now_ms, chance.getrandbits(32))
-    return Producer(admin.client, admin.routes, admin.clock, ids, QueueChoice(chance), group)
-
-
 async def send_msg_status(call: Call) -> None:
     """To the topic that every broker has under its own name."""
-    producer = producer_of(call.admin)
+    producer = call.admin.producer(GROUP)
     broker = call.given[BROKER]
     await producer.send(Message(broker, b"h" * SMALL))
     message = Message(broker, b"h" * call.given[MESSAGE_SIZE])
@@ -70,7 +60,7 @@ async def send_msg_status(call: Call) -> None:
 
 async def check_msg_send_rt(call: Call) -> None:
     topic, amount = call.given[TOPIC], call.given[AMOUNT]
-    producer = producer_of(call.admin)
+    producer = call.admin.producer(GROUP)
     queues = (await call.admin.routes.find_or_template(topic)).publish
     message = Message(topic, b"a" * call.given[SIZE])
     call.out.line(SENDS.form % SENDS.headings)

@@ -10,7 +10,9 @@ from turbopump.client.admin.connections import Connections
 from turbopump.client.admin.groups import Groups
 from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.topics import Topics
-from turbopump.client.routes import Routes
+from turbopump.client.producer import Producer
+from turbopump.client.routes import QueueChoice, Routes
+from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock, SystemClock
@@ -37,6 +39,14 @@ class Admin:
         self.name_servers = NameServerSettings(asking)
         self.connections = Connections(asking, self.topics)
         self.groups = Groups(asking, self.topics, self.connections)
+
+    def producer(self, group: str) -> Producer:
+        """To send with, over the same connections. Its ids are told apart by random bits, so that many short
+        processes of one machine may have one each.
+        """
+        chance = self.chance
+        ids = UniqueIds("127.0.0.1", chance.getrandbits(16), self.clock.now_ms, chance.getrandbits(32))
+        return Producer(self.client, self.routes, self.clock, ids, QueueChoice(chance), group)
 
     async def close(self) -> None:
         await self.client.close()
