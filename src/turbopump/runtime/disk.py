@@ -118,6 +118,9 @@ class Workers(Protocol):
     async def run(self, work: Callable[..., T], *args: object) -> T:
         """Runs blocking disk work beside the loop and brings its value or its exception back."""
 
+    async def urgent(self, work: Callable[..., T], *args: object) -> T:
+        """The same, not behind ordinary work: for syncs that answers wait for."""
+
 
 class _SystemMappedFile:
     def __init__(self, path: str, descriptor: int, size: int, writable: bool) -> None:
@@ -296,16 +299,21 @@ class SystemDisk:
 
 
 class SystemWorkers:
-    """One named thread: disk work is done one piece at a time, in the order asked."""
+    """Two named threads, one for what is urgent. Each does one piece at a time, in the order asked."""
 
-    def __init__(self, name: str = "disk") -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+    def __init__(self) -> None:
+        self._ordinary = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
+        self._urgent = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, lambda: work(*args))
+        return await asyncio.get_running_loop().run_in_executor(self._ordinary, lambda: work(*args))
+
+    async def urgent(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._urgent, lambda: work(*args))
 
     def close(self) -> None:
-        self._executor.shutdown(wait=True)
+        self._ordinary.shutdown(wait=True)
+        self._urgent.shutdown(wait=True)
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:

@@ -2,7 +2,7 @@
 
 All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. On a
 disk that syncs quickly the sync runs inline (a hop to a thread costs more than it does), on others in the
-disk thread; which one is measured at the start and again whenever it goes wrong.
+thread of its own; which one is measured at the start and again whenever it goes wrong.
 
 A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
 unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
@@ -91,7 +91,7 @@ class Flusher:
         log_line.info(
             "a sync of this disk takes %d us: it runs %s",
             self._typical_s * 1e6,
-            "inline" if self.inline else "in the disk thread",
+            "inline" if self.inline else "in a thread",
         )
 
     def start(self) -> None:
@@ -100,7 +100,9 @@ class Flusher:
             self._kick()
 
     async def stop(self) -> None:
-        """Waits for the sync under way, then syncs the rest. Afterwards nobody waits any more."""
+        """Waits for the sync under way, then syncs the rest, after whatever else the disk thread has to do.
+        Afterwards nobody waits any more.
+        """
         if self._task is not None:
             await asyncio.wait([self._task])
         self._loop = None
@@ -178,13 +180,13 @@ class Flusher:
             self._task = self._loop.create_task(self._sync_groups())
 
     async def _sync_groups(self) -> None:
-        """Syncs in the disk thread, group after group, until nobody waits."""
+        """Syncs in a thread, group after group, until nobody waits."""
         try:
             while self._waiters or self._wanted > self._log.synced:
                 self._set_timer()
                 target, files = self._prepare()
                 try:
-                    took = await self._workers.run(_sync_files, files, self._clock)
+                    took = await self._workers.urgent(_sync_files, files, self._clock)
                 except OSError as error:
                     self._failed(error)
                     break
@@ -245,7 +247,7 @@ class Flusher:
             self._typical_s = took
         if self.inline and self._typical_s > INLINE_ABOVE_S:
             self.inline = False
-            log_line.info("syncs take %d us now: they run in the disk thread", self._typical_s * 1e6)
+            log_line.info("syncs take %d us now: they run in a thread", self._typical_s * 1e6)
         elif not self.inline and self._typical_s < INLINE_BELOW_S / 2:
             self.inline = True
             log_line.info("syncs take %d us now: they run inline", self._typical_s * 1e6)

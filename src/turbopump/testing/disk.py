@@ -244,6 +244,9 @@ class SimulatedWorkers:
                     raise PowerCut  # the work was under way when it happened, and never came to its end
                 self._disk.finish_syncs()
 
+    async def urgent(self, work: Callable[..., T], *args: object) -> T:
+        return await self.run(work, *args)
+
     def close(self) -> None: ...
 
 

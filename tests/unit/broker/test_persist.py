@@ -31,6 +31,8 @@ class Shelf:
         await asyncio.sleep(0.01)
         return work(*args)
 
+    urgent = run
+
     def change(self) -> None:
         self.value += 1
         self.persisted.changed()

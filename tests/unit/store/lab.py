@@ -32,6 +32,8 @@ class Workers:
     async def run(self, work: Callable[..., T], *args: object) -> T:
         return work(*args)
 
+    urgent = run
+
 
 def small(**settings: Any) -> StoreConfig:
     sizes = {
