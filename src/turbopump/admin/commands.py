@@ -1,13 +1,27 @@
 """The table of all commands, by area."""
 
-from turbopump.admin import broker, cluster, connection, namesrv, stats, topic
+from turbopump.admin import (
+    broker,
+    cluster,
+    connection,
+    consumer,
+    message,
+    namesrv,
+    offset,
+    queue,
+    stats,
+    topic,
+)
 from turbopump.admin.command import Command
 from turbopump.admin.sending import CHECK_MSG_SEND_RT
 
 AREAS: dict[str, tuple[Command, ...]] = {
     "topic": topic.COMMANDS,
+    "consumer": consumer.COMMANDS,
     "broker": broker.COMMANDS,
-    "message": (CHECK_MSG_SEND_RT,),
+    "message": (*message.COMMANDS, CHECK_MSG_SEND_RT),
+    "offset": offset.COMMANDS,
+    "queue": queue.COMMANDS,
     "cluster": cluster.COMMANDS,
     "connection": connection.COMMANDS,
     "producer": connection.PRODUCER_COMMANDS,

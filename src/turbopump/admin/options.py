@@ -4,6 +4,7 @@ Spelling is Apache's: `-t orders`, `-torders`, `--topic orders`, `--topic=orders
 beginning of a long name that fits one option only. A value that cannot be read is a `WrongUse`.
 """
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
@@ -52,6 +53,13 @@ def boolean(word: str) -> bool:
     if found is None:
         raise ValueError("true or false")
     return found
+
+
+def charset(word: str) -> str:
+    try:
+        return codecs.lookup(word.strip()).name
+    except LookupError:
+        raise ValueError("a character set such as UTF-8 or GBK") from None
 
 
 def choice(*words: str) -> Callable[[str], str]:

@@ -8,9 +8,13 @@ from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections
 from turbopump.client.admin.groups import Groups
+from turbopump.client.admin.messages import Messages
 from turbopump.client.admin.name_servers import NameServerSettings
+from turbopump.client.admin.offsets import Offsets
+from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.topics import Topics
 from turbopump.client.producer import Producer
+from turbopump.client.pull import Puller
 from turbopump.client.routes import QueueChoice, Routes
 from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
@@ -30,7 +34,8 @@ class Admin:
     ) -> None:
         self.clock = clock or SystemClock()
         self.chance = chance or Chance()
-        self.client = Client(network or SystemNetwork(), self.clock)
+        self.network = network or SystemNetwork()
+        self.client = Client(self.network, self.clock)
         self.routes = Routes(self.client, name_servers, self.chance)
         self.asking = asking = Asking(self.client, name_servers, self.chance, timeout_s)
         self.clusters = Clusters(asking)
@@ -39,6 +44,10 @@ class Admin:
         self.name_servers = NameServerSettings(asking)
         self.connections = Connections(asking, self.topics)
         self.groups = Groups(asking, self.topics, self.connections)
+        self.offsets = Offsets(asking, self.topics, self.groups)
+        puller = Puller(self.client, self.routes)
+        self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
+        self.queues = Queues(asking)
 
     def producer(self, group: str) -> Producer:
         """To send with, over the same connections. Its ids are told apart by random bits, so that many short

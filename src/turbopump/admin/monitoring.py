@@ -1,0 +1,118 @@
+"""`startMonitoring`: every minute, how far each group is behind and who is stuck, until Ctrl-C."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from turbopump.admin.command import Call, Command, until_interrupted
+from turbopump.admin.consumer_text import troubles
+from turbopump.client.admin import NotFound
+from turbopump.client.consumer import ConsumerConfig, PushConsumer
+from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.protocol import names
+from turbopump.protocol.bodies import OffsetWrapper
+from turbopump.protocol.errors import Refused
+
+ROUND_S = 60.0
+GROUP = "__MONITOR_CONSUMER"
+PREFIX = "[MONITOR]"
+RULE = "=" * 41
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What a group has before it in one topic."""
+
+    consumerGroup: str  # noqa: N815
+    topic: str
+    undoneMsgsTotal: int  # noqa: N815
+    undoneMsgsSingleMQ: int  # noqa: N815
+    undoneMsgsDelayTimeMills: int  # noqa: N815
+
+    def __str__(self) -> str:
+        values = msgspec.to_builtins(self)
+        return f"UndoneMsgs [{', '.join(f'{name}={value}' for name, value in values.items())}]"
+
+
+async def start_monitoring(call: Call) -> None:
+    """Brokers of Apache also tell, as messages, when they had to move a group's offset."""
+
+    async def told(messages: Sequence[MessageExt]) -> ConsumeStatus:
+        for message in messages:
+            text = message.body.decode("utf-8", "replace")
+            call.out.show({"offsetMoved": text}, [f"{PREFIX} reportDeleteMsgsEvent: {text}"])
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    config = ConsumerConfig(GROUP, {names.OFFSET_MOVED_TOPIC: "*"})
+    admin = call.admin
+    events = PushConsumer(
+        config, told, admin.name_servers.addresses, admin.network, admin.clock, admin.chance
+    )
+    with until_interrupted():
+        async with events:
+            while True:
+                await one_round(call)
+                await admin.clock.sleep(ROUND_S)
+
+
+async def one_round(call: Call) -> None:
+    call.out.line(f"{PREFIX} {RULE}beginRound")
+    undone: list[Undone] = []
+    stuck: list[str] = []
+    for group in await call.admin.groups.names():
+        try:
+            undone += await undone_of(call, group)
+            stuck += await stuck_members(call, group)
+        except (NotFound, Refused, OSError):  # stopped, or gone since its name was read
+            continue
+    lines = [
+        *(f"{PREFIX} reportUndoneMsgs: {one}" for one in undone),
+        *(f"{PREFIX}  [NOTIFY] reportConsumerRunningInfo: {line}" for line in stuck),
+        f"{PREFIX} {RULE}endRound",
+    ]
+    documents = [msgspec.to_builtins(one) for one in undone]
+    call.out.show({"timestamp": call.admin.clock.now_ms(), "undone": documents, "troubles": stuck}, lines)
+
+
+async def undone_of(call: Call, group: str) -> list[Undone]:
+    """Of a group with members alone: of a stopped one everybody knows that it is behind."""
+    await call.admin.connections.consumers(group)
+    by_topic: dict[str, dict[MessageQueue, OffsetWrapper]] = {}
+    for wire, offsets in (await call.admin.groups.progress(group)).offsetTable.items():
+        by_topic.setdefault(wire.topic, {})[MessageQueue.of_wire(wire)] = offsets
+    found = []
+    for topic, queues in sorted(by_topic.items()):
+        diffs = [max(one.brokerOffset - one.consumerOffset, 0) for one in queues.values()]
+        delays = await asyncio.gather(*(delay_ms(call, queue, at) for queue, at in queues.items()))
+        found.append(Undone(group, topic, sum(diffs), max(diffs), max(delays)))
+    return found
+
+
+async def delay_ms(call: Call, queue: MessageQueue, at: OffsetWrapper) -> int:
+    """Between the newest message of the queue and the last one consumed."""
+    if at.lastTimestamp <= 0 or at.brokerOffset <= 0:
+        return 0
+    try:
+        newest = await call.admin.messages.at_offset(queue, at.brokerOffset - 1)
+    except (Refused, OSError):
+        return 0
+    return max(newest.store_timestamp - at.lastTimestamp, 0) if newest else 0
+
+
+async def stuck_members(call: Call, group: str) -> list[str]:
+    found: list[str] = []
+    for member in (await call.admin.connections.consumers(group)).connectionSet:
+        try:
+            info = await call.admin.groups.running_info(group, member.clientId)
+        except (Refused, OSError):
+            continue
+        whose = f"ConsumerGroup: {group}, ClientId: {member.clientId}"
+        lines = troubles(member.clientId, info, call.admin.clock.now_ms())
+        found += [f"{whose}, {line}" for line in lines]
+    return found
+
+
+COMMANDS = (Command("startMonitoring", "Start Monitoring.", start_monitoring),)

@@ -1,0 +1,40 @@
+"""Times as operators give them: `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+FORM = "%Y-%m-%d#%H:%M:%S:%f"
+WORDS = "now, milliseconds since 1970, or a time such as 2025-06-30#12:00:00:000"
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    text: str
+    """As it was given."""
+    _ms: int | None
+    """None: now."""
+
+    def ms(self, now: Callable[[], int]) -> int:
+        return now() if self._ms is None else self._ms
+
+
+def time(word: str) -> Time:
+    word = word.strip()
+    if word == "now":
+        return Time(word, None)
+    try:
+        return Time(word, int(word))
+    except ValueError:
+        pass
+    try:
+        return Time(word, round(datetime.strptime(word, FORM).timestamp() * 1000))
+    except (ValueError, OverflowError):
+        raise ValueError(WORDS) from None
+
+
+def local_second(time_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    try:
+        return datetime.fromtimestamp(time_ms // 1000).strftime(form)
+    except (ValueError, OverflowError, OSError):  # no such year
+        return str(time_ms)

@@ -1,0 +1,93 @@
+"""`queryMsgTraceById`: who sent a message and who consumed it, as the clients told the trace topic."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from turbopump.admin.command import Call, Command
+from turbopump.admin.message_text import host_text, plain_body
+from turbopump.admin.options import defaulting, number, required, text
+from turbopump.admin.render import Table
+from turbopump.admin.times import local_second
+from turbopump.client.admin.messages import FOREVER_MS
+from turbopump.client.trace import Trace, decode
+from turbopump.protocol import names
+
+ID = required("i", "msgId", "Message Id", text)
+TRACE_TOPIC = defaulting("t", "traceTopic", "The name value of message trace topic", text, names.TRACE_TOPIC)
+BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", number, 0)
+END = defaulting(
+    "e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212", number, FOREVER_MS
+)
+MAX_COUNT = defaulting(
+    "c", "maxNum", "The maximum number of messages returned by the query, default:64", number, 64
+)
+
+FORM = "%-10s %-20s %-20s %-20s %-10s %-10s"
+SENT = Table(FORM, ("#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status"))
+CONSUMED = Table(FORM, ("#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status"))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A trace record and the host that wrote it."""
+
+    trace: Trace
+    client_host: str
+
+    def row(self, kind: str) -> tuple[str, ...]:
+        trace = self.trace
+        when = local_second(trace.time_ms)
+        status = "success" if trace.is_success else "failed"
+        return kind, trace.group or "null", self.client_host, when, f"{trace.cost_ms}ms", status
+
+
+async def query_trace(call: Call) -> None:
+    wanted = call.given[ID]
+    messages = await call.admin.messages.by_key(
+        call.given[TRACE_TOPIC], wanted, call.given[MAX_COUNT], call.given[BEGIN], call.given[END]
+    )
+    found = [
+        Seen(trace, host_text(message.record.born_host).rpartition(":")[0])
+        for message in messages
+        for trace in decode(plain_body(message).decode("utf-8", "replace"))
+        if trace.message_id == wanted
+    ]
+    call.out.show({"traces": [trace_document(seen) for seen in found]}, lines(found))
+
+
+def lines(found: list[Seen]) -> Iterator[str]:
+    for seen in found:
+        if seen.trace.type == "Pub":
+            yield from SENT.lines([seen.row("Pub")])
+            yield ""
+    consumed: dict[str, list[Seen]] = {}
+    for seen in found:
+        if seen.trace.type == "SubAfter":
+            consumed.setdefault(seen.trace.group or "null", []).append(seen)
+    for of_group in consumed.values():
+        yield from CONSUMED.lines(seen.row("Sub") for seen in of_group)
+        yield ""
+
+
+def trace_document(seen: Seen) -> dict[str, object]:
+    trace = seen.trace
+    return {
+        "type": trace.type,
+        "group": trace.group,
+        "topic": trace.topic,
+        "clientHost": seen.client_host,
+        "timestamp": trace.time_ms,
+        "costTime": trace.cost_ms,
+        "status": "success" if trace.is_success else "failed",
+    }
+
+
+COMMANDS = (
+    Command(
+        "queryMsgTraceById",
+        "Query a message trace.",
+        query_trace,
+        (ID, TRACE_TOPIC, BEGIN, END, MAX_COUNT),
+        aliases=("QueryMsgTraceById",),
+    ),
+)
