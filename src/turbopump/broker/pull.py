@@ -186,7 +186,12 @@ class Pulling:
 
     def _read(self, pull: Pull) -> GetResult:
         header = pull.request.header
-        return self._store.get(pull.queue, pull.offset, header.maxMsgNums, header.maxMsgBytes, pull.accepts)
+        began = self._clock.monotonic()
+        result = self._store.get(pull.queue, pull.offset, header.maxMsgNums, header.maxMsgBytes, pull.accepts)
+        took_ms = int((self._clock.monotonic() - began) * 1000)
+        if took_ms:  # seldom: messages that had to come from the disk
+            self._traffic.waited_to_get(pull.queue, header.consumerGroup, took_ms)
+        return result
 
     def _park(self, pull: Pull) -> bool:
         connection = pull.request.connection
@@ -240,8 +245,8 @@ class Pulling:
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
         if result.count:
-            self._traffic.pulls_found += 1
-            self._traffic.got_messages += result.count
+            group = pull.request.header.consumerGroup
+            self._traffic.got(pull.queue, group, result.count, result.size, result.next_offset)
         else:
             self._traffic.pulls_missed += 1
         ext = {

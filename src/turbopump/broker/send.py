@@ -80,9 +80,10 @@ class Sending:
         self._receipts = receipts
         self._rules = rules
         self._clock = clock
+        self.monotonic = clock.monotonic
         self._chance = chance
         self._next_unique_key = next_unique_key
-        self._traffic = traffic
+        self.traffic = traffic
         self._writable = writable
         self._schedule = schedule
         self._in_order = in_order
@@ -108,10 +109,11 @@ class Sending:
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 
-        connection, size = request.connection, len(request.command.body)
+        connection, size, began = request.connection, len(request.command.body), self.monotonic()
         connection.begin(size)
 
         def answer_later(durability: Durability) -> None:
+            self.traffic.took(int((self.monotonic() - began) * 1000), prepared.drafts)
             try:
                 request.answer(self._answer(request, prepared, appended, durability))
             finally:
@@ -122,17 +124,18 @@ class Sending:
         return None
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
-        """Into the store, and into the statistics."""
-        traffic, monotonic = self._traffic, self._clock.monotonic
+        """Into the store, and into the statistics; with SYNC_FLUSH, whoever answers says how long it took."""
+        monotonic = self.monotonic
         began = monotonic()
         try:
             appended = self._store.append(drafts, together)
         except Refused:
-            traffic.put_failures += len(drafts)
+            self.traffic.put_failures += len(drafts)
             raise
-        traffic.put_messages += len(appended)
-        traffic.put_bytes += appended[-1][0] + appended[-1][2] - appended[0][0]
-        traffic.took(int((monotonic() - began) * 1000))
+        if not self._store.syncs_each:
+            self.traffic.took(int((monotonic() - began) * 1000), drafts)
+        if together and len(drafts) > 1:
+            self.traffic.together[drafts[0].queue] += len(drafts) - 1
         return appended
 
     def prepare(

@@ -72,6 +72,8 @@ class SendMany:
         self._topics = topics
         self._added = sending.added
         self._append = sending.append
+        self._took = sending.traffic.took
+        self._monotonic = sending.monotonic
         self._receipts = receipts
         self._router = router
         self._max_message_size = max_message_size
@@ -217,17 +219,19 @@ class SendMany:
         if hurried:
             self._answer(connection, *_unzip(hurried), Durability.MEMORY)
         if waiting:
-            self._answer_when_durable(connection, *_unzip(waiting))
+            self._answer_when_durable(connection, *_unzip(waiting), drafts)
 
     def _answer_when_durable(
-        self, connection: Connection, asked: list[Asked], appended: list[Appended]
+        self, connection: Connection, asked: list[Asked], appended: list[Appended], drafts: list[Draft]
     ) -> None:
         """Counts as one request in flight: a peer cannot pile up sends on a disk that stalls."""
         first, (last, _, size) = appended[0][0], appended[-1]
         held = last + size - first
+        began = self._monotonic()
         connection.begin(held)
 
         def answer(durability: Durability) -> None:
+            self._took(int((self._monotonic() - began) * 1000), drafts)
             try:
                 self._answer(connection, asked, appended, durability)
             finally:

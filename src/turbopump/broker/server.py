@@ -17,6 +17,7 @@ from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
+from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
@@ -33,6 +34,7 @@ from turbopump.broker.retry import Retries
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
+from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import READ, WRITE, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol.frame import Frame
@@ -171,6 +173,7 @@ class Broker:
             server.serve = path.serve
         self._keep_running(clients.watch(), stack)
         self._keep_running(tables.traffic.watch(), stack)
+        self._keep_running(tables.statistics.watch(), stack)
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
@@ -291,7 +294,7 @@ class Broker:
         groups_file: Persisted,
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
-        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        topics, groups, offsets, statistics = tables.topics, tables.groups, tables.offsets, tables.statistics
         name = self.config.identity.broker_name
 
         async def topics_settled() -> None:
@@ -306,11 +309,12 @@ class Broker:
 
         accept_from_ms = self.config.sending.accept_from_ms
         return [
-            TopicRequests(topics, offsets, store, name, topics_settled),
-            GroupRequests(groups, topics, offsets, store, name, groups_file.settled),
+            TopicRequests(topics, offsets, store, statistics, name, topics_settled),
+            GroupRequests(groups, topics, offsets, store, statistics, name, groups_file.settled),
             ConnectionRequests(tables.members, offsets),
             ConfigurationRequests(self._as_running(), self._clock, apply),
-            RuntimeRequests(store, tables.traffic, self._clock, self._disk.usage, accept_from_ms),
+            RuntimeRequests(store, tables.traffic, statistics, self._clock, self._disk.usage, accept_from_ms),
+            StatisticsRequests(statistics),
         ]
 
     def _as_running(self) -> BrokerConfig:
@@ -364,7 +368,9 @@ class _Tables:
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)
         self.members: Members[Connection] = Members()
-        self.traffic = Traffic(clock)
+        self.traffic = Traffic(clock, lambda: store.put_messages)
+        cluster = config.identity.cluster_name
+        self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
 
     def load(self, files: ConfigFiles) -> None:
         _load(files, "topics.json", self.topics.load)

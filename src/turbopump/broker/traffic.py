@@ -1,21 +1,24 @@
-"""How much goes in and out: totals, and rates over the last 10, 60 and 600 seconds.
+"""How much goes in and out: what sends and pulls add up as they pass, and rates over 10, 60 and 600 seconds.
 
-In: counts, added by whoever sends and pulls (plain additions: this is the hot path). Out: the numbers that
-tools show. One sample a second is kept; nothing else is remembered.
+In: counts, added by whoever sends and pulls: plain additions per read event or pull, because this is the hot
+path (how many messages a queue got is told by the store, which knows anyway). Out: the numbers that tools
+show, and what `statistics.py` takes every ten seconds to keep by topic and group. Beyond that, one sample a
+second is remembered.
 """
 
-import bisect
-import time
-from collections import deque
-from collections.abc import Callable
+from bisect import bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turbopump.runtime.clock import Clock
+from turbopump.store.store import ConsumeQueue, Draft
 
 WINDOWS_S = (10, 60, 600)
 SAMPLE_S = 1.0
+DISTRIBUTION_S = 60
 
-SLOWER_THAN_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
+BUCKETS_FROM_MS = (1, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
 BUCKETS = (
     *("[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]"),
     *("[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]"),
@@ -31,44 +34,103 @@ class Sample:
     missed: int
 
 
+class Gets:
+    """What one group got from one queue since statistics were last taken."""
+
+    __slots__ = ("messages", "milliseconds", "next_offset", "pulls", "size")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size = 0
+        self.pulls = 0
+        self.milliseconds = 0
+        self.next_offset = 0
+
+
 class Traffic:
-    def __init__(self, clock: Clock) -> None:
+    """`put_messages`: how many were stored since the start."""
+
+    def __init__(self, clock: Clock, put_messages: Callable[[], int] = lambda: 0) -> None:
         self._clock = clock
+        self._put_messages = put_messages
         self.booted_ms = clock.now_ms()
-        self.put_messages = 0
-        self.put_bytes = 0
         self.put_failures = 0
         self.got_messages = 0
         self.pulls_found = 0
         self.pulls_missed = 0
         self.slowest_put_ms = 0
-        self.puts_by_time = [0] * len(BUCKETS)
-        self.put_total_yesterday = self.put_total_this_morning = 0
-        self.got_total_yesterday = self.got_total_this_morning = 0
-        self._day = self._today()
+        self.slowest_get_ms = 0
+        self._gets: dict[tuple[ConsumeQueue, str], Gets] = {}
+        self.slow_ms: Counter[ConsumeQueue] = Counter()  # time of puts that took a millisecond or more
+        self.together: Counter[ConsumeQueue] = Counter()  # messages that came with another in one request
+        self._put_times: Counter[int] = Counter()  # milliseconds -> messages, in this minute
+        self._put_times_before: Counter[int] | None = None  # ... and in the one before
+        self._minute_began = clock.monotonic()
         self._samples: deque[Sample] = deque([self._sample()], maxlen=WINDOWS_S[-1] + 1)
 
-    def took(self, milliseconds: int) -> None:
-        """How long one append took, whatever it held."""
-        if not milliseconds:  # nearly always
-            self.puts_by_time[0] += 1
-            return
-        self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
-        self.puts_by_time[bisect.bisect_left(SLOWER_THAN_MS, milliseconds)] += 1
+    # what passes
+
+    def took(self, milliseconds: int, drafts: Sequence[Draft]) -> None:
+        """How long it took to store these messages as safely as was asked."""
+        self._put_times[milliseconds] += len(drafts)
+        if milliseconds > 0:  # seldom, unless the disk is awaited
+            self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
+            for draft in drafts:
+                self.slow_ms[draft.queue] += milliseconds
+
+    def got(self, queue: ConsumeQueue, group: str, messages: int, size: int, next_offset: int) -> None:
+        """One pull that found something."""
+        self.pulls_found += 1
+        self.got_messages += messages
+        gets = self._gets.get((queue, group))
+        if gets is None:
+            gets = self._gets[queue, group] = Gets()
+        gets.messages += messages
+        gets.size += size
+        gets.pulls += 1
+        gets.next_offset = next_offset
+
+    def waited_to_get(self, queue: ConsumeQueue, group: str, milliseconds: int) -> None:
+        """A pull was read so slowly that it can be measured."""
+        self.slowest_get_ms = max(self.slowest_get_ms, milliseconds)
+        self._gets.setdefault((queue, group), Gets()).milliseconds += milliseconds
+
+    def take_gets(self) -> dict[tuple[ConsumeQueue, str], Gets]:
+        taken, self._gets = self._gets, {}
+        return taken
+
+    # what tools are told
+
+    @property
+    def put_messages(self) -> int:
+        return self._put_messages()
+
+    @property
+    def puts_by_time(self) -> list[int]:
+        """Messages in each of BUCKETS, in the last whole minute; in this one before there is such."""
+        counts = [0] * len(BUCKETS)
+        for milliseconds, messages in self._recent_times().items():
+            counts[bisect_right(BUCKETS_FROM_MS, milliseconds)] += messages
+        return counts
+
+    def put_latency_ms(self, share: float) -> int:
+        """So many milliseconds were enough for this share of the messages of that minute."""
+        times = self._recent_times()
+        left = times.total() * share
+        for milliseconds in sorted(times):
+            left -= times[milliseconds]
+            if left <= 0:
+                return milliseconds
+        return 0
+
+    def _recent_times(self) -> Counter[int]:
+        return self._put_times if self._put_times_before is None else self._put_times_before
 
     def sample(self) -> None:
         self._samples.append(self._sample())
-        today = self._today()
-        if today != self._day:
-            self._day = today
-            self.put_total_yesterday, self.put_total_this_morning = (
-                self.put_total_this_morning,
-                self.put_messages,
-            )
-            self.got_total_yesterday, self.got_total_this_morning = (
-                self.got_total_this_morning,
-                self.got_messages,
-            )
+        if self._samples[-1].at - self._minute_began >= DISTRIBUTION_S:
+            self._minute_began = self._samples[-1].at
+            self._put_times_before, self._put_times = self._put_times, Counter()
 
     async def watch(self) -> None:
         """Runs until cancelled."""
@@ -105,6 +167,3 @@ class Traffic:
         return Sample(
             self._clock.monotonic(), self.put_messages, self.got_messages, self.pulls_found, self.pulls_missed
         )
-
-    def _today(self) -> int:
-        return time.localtime(self._clock.now_ms() / 1000).tm_yday

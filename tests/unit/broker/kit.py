@@ -11,6 +11,7 @@ from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
+from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig, load
@@ -18,6 +19,7 @@ from turbopump.broker.groups import Groups
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import OffsetRequests, Offsets
 from turbopump.broker.query import Queries
+from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
@@ -73,7 +75,10 @@ class Bench:
         self.groups = Groups(self.config.groups, self.clock)
         self.offsets = Offsets(self.config.offsets, self.clock)
         self.members: Members[Connection] = Members()
-        self.traffic = Traffic(self.clock)
+        self.traffic = Traffic(self.clock, lambda: self.store.put_messages)
+        self.statistics = Statistics(
+            "DefaultCluster", self.clock, self.traffic, self.store, self.topics.is_system
+        )
         self.settled = 0
         self.applied: list[BrokerConfig] = []
         self.clients = Clients(self.members, self.topics, self.groups, self.clock, self.config.groups)
@@ -81,11 +86,14 @@ class Bench:
             self.clients,
             OffsetRequests(self.offsets, self.topics, self.groups, self._starts_at_zero),
             Queries(self.store, self.topics),
-            TopicRequests(self.topics, self.offsets, self.store, "broker-a", self._settle),
-            GroupRequests(self.groups, self.topics, self.offsets, self.store, "broker-a", self._settle),
+            TopicRequests(self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle),
+            GroupRequests(
+                self.groups, self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle
+            ),
             ConnectionRequests(self.members, self.offsets),
             ConfigurationRequests(self.config, self.clock, self.applied.append),
-            RuntimeRequests(self.store, self.traffic, self.clock, self.disk.usage),
+            RuntimeRequests(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
+            StatisticsRequests(self.statistics),
         )
         self.router = Router({code: route for part in parts for code, route in part.routes().items()})
 

@@ -219,7 +219,6 @@ async def test_other_changes_are_refused_whole_and_say_why() -> None:
 async def test_the_state_of_the_broker_has_every_key_that_tools_read() -> None:
     bench = Bench()
     bench.put("T", 0, 3)
-    bench.traffic.put_messages = 3
     table = json.loads((await bench.connect().ask(RUNTIME)).body)["table"]
     assert set(TOOLS_READ) - set(table) == set()
     assert all(isinstance(value, str) for value in table.values())

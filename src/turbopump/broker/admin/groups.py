@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.offsets import Offsets
+from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import (
     ConsumeStats,
@@ -35,6 +36,7 @@ class GroupRequests:
         topics: Topics,
         offsets: Offsets,
         store: Store,
+        statistics: Statistics,
         broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
@@ -42,6 +44,7 @@ class GroupRequests:
         self._topics = topics
         self._offsets = offsets
         self._store = store
+        self._statistics = statistics
         self._broker_name = broker_name
         self._settled = settled
 
@@ -71,6 +74,7 @@ class GroupRequests:
     async def delete(self, request: Request[DeleteSubscriptionGroupRequest]) -> Answer:
         header = request.header
         existed = self._groups.delete(header.groupName)
+        self._statistics.forget_group(header.groupName)
         if header.cleans_offsets:
             self._offsets.forget_group(header.groupName)
         if existed:
@@ -96,12 +100,14 @@ class GroupRequests:
         asked = [name for name in (header.topicList or "").split(";") if name]
         names = [header.topic] if header.topic else asked or self._offsets.topics_of_group(group)
         table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
         for name in names:
+            tps += self._statistics.group_get_tps(group, name)
             topic = self._topics.find(name)
             for queue_id in range(topic.read_queues if topic else 0):
                 queue = MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)
                 table[queue] = self._progress(group, name, queue_id)
-        return Answer(body=ConsumeStats(offsetTable=table, consumeTps=0.0).encode())
+        return Answer(body=ConsumeStats(offsetTable=table, consumeTps=tps).encode())
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         committed = max(self._offsets.query(group, topic, queue_id), 0)

@@ -6,6 +6,7 @@ waits are 0. One key is ours: `storeTrouble` says why no message is taken, and i
 
 from collections.abc import Callable
 
+from turbopump.broker.statistics import Statistics
 from turbopump.broker.traffic import BUCKETS, Traffic
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
@@ -20,10 +21,7 @@ NOT_THERE = {
     "EndTransactionQueueSize": "0",
     "EndTransactionThreadPoolQueueCapacity": "0",
     "dispatchMaxBuffer": "0",
-    "getMessageEntireTimeMax": "0",
     "pageCacheLockTimeMills": "0",
-    "putLatency99": "0.00",
-    "putLatency999": "0.00",
     "timerCongestNum": "0",
     "timerDequeueTps": "0.0",
     "timerEnqueueTps": "0.0",
@@ -38,12 +36,14 @@ class RuntimeRequests:
         self,
         store: Store,
         traffic: Traffic,
+        statistics: Statistics,
         clock: Clock,
         usage: Callable[[str], Usage],
         accept_from_ms: int = 0,
     ) -> None:
         self._store = store
         self._traffic = traffic
+        self._statistics = statistics
         self._clock = clock
         self._usage = usage
         self._accept_from_ms = accept_from_ms
@@ -75,27 +75,30 @@ class RuntimeRequests:
         return life if trouble is None else life | {"storeTrouble": trouble}
 
     def _puts(self) -> dict[str, str]:
-        traffic = self._traffic
-        times = max(traffic.put_messages, 1)  # as Apache: never a division by nothing
+        traffic, store = self._traffic, self._store
+        times = max(store.put_messages, 1)  # as Apache: never a division by nothing
         buckets = zip(BUCKETS, traffic.puts_by_time, strict=True)
         return {
             "putMessageTimesTotal": str(times),
             "putMessageFailedTimes": str(traffic.put_failures),
-            "putMessageSizeTotal": str(traffic.put_bytes),
-            "putMessageAverageSize": str(traffic.put_bytes / times),
+            "putMessageSizeTotal": str(store.put_bytes),
+            "putMessageAverageSize": str(store.put_bytes / times),
             "putMessageEntireTimeMax": str(traffic.slowest_put_ms),
             "putMessageDistributeTime": " ".join(f"{name}:{count}" for name, count in buckets),
+            "putLatency99": f"{traffic.put_latency_ms(0.99):.2f}",
+            "putLatency999": f"{traffic.put_latency_ms(0.999):.2f}",
+            "getMessageEntireTimeMax": str(traffic.slowest_get_ms),
         }
 
     def _totals(self) -> dict[str, str]:
-        traffic = self._traffic
+        put, got = self._statistics.put_total, self._statistics.get_total
         return {
-            "msgPutTotalYesterdayMorning": str(traffic.put_total_yesterday),
-            "msgPutTotalTodayMorning": str(traffic.put_total_this_morning),
-            "msgPutTotalTodayNow": str(traffic.put_messages),
-            "msgGetTotalYesterdayMorning": str(traffic.got_total_yesterday),
-            "msgGetTotalTodayMorning": str(traffic.got_total_this_morning),
-            "msgGetTotalTodayNow": str(traffic.got_messages),
+            "msgPutTotalYesterdayMorning": str(put.yesterday_morning),
+            "msgPutTotalTodayMorning": str(put.this_morning),
+            "msgPutTotalTodayNow": str(put.now),
+            "msgGetTotalYesterdayMorning": str(got.yesterday_morning),
+            "msgGetTotalTodayMorning": str(got.this_morning),
+            "msgGetTotalTodayNow": str(got.now),
         }
 
     def _rates(self) -> dict[str, str]:

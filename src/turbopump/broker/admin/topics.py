@@ -6,6 +6,7 @@ import msgspec
 
 from turbopump.broker.attributes import parse_changes
 from turbopump.broker.offsets import Offsets
+from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,
@@ -41,12 +42,14 @@ class TopicRequests:
         topics: Topics,
         offsets: Offsets,
         store: Store,
+        statistics: Statistics,
         broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._topics = topics
         self._offsets = offsets
         self._store = store
+        self._statistics = statistics
         self._broker_name = broker_name
         self._settled = settled
 
@@ -93,6 +96,7 @@ class TopicRequests:
         await self._store.take_checkpoint()
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
+        self._statistics.forget_topic(name)
         if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
@@ -136,7 +140,8 @@ class TopicRequests:
             )
             for queue_id in range(queues)
         }
-        return Answer(body=TopicStatsTable(offsetTable=table, topicPutTps=0.0).encode())
+        tps = self._statistics.topic_put_tps(name)
+        return Answer(body=TopicStatsTable(offsetTable=table, topicPutTps=tps).encode())
 
     def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
         queue = self._store.find_queue(topic, queue_id)

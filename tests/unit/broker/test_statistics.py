@@ -1,0 +1,320 @@
+"""Statistics: what is counted under which name, and Apache's windows."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.broker.desk import Desk, running
+from tests.unit.broker.kit import Bench
+
+from turbopump.broker.statistics import DAY, HOUR, MINUTE, WINDOWS, Figures, Item
+from turbopump.protocol import batch
+from turbopump.protocol.bodies import BrokerStatsData, ConsumeStats, KVTable, TopicStatsTable
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.testing.loop import run_virtual
+
+
+async def minute(desk: Desk, name: str, key: str) -> tuple[int, float, float]:
+    item = (await view(desk, name, key)).statsMinute
+    return item.sum, item.tps, item.avgpt
+
+
+async def view(desk: Desk, name: str, key: str) -> BrokerStatsData:
+    answer = await desk.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return BrokerStatsData.decode(answer.body)
+
+
+def per_second(sum_: int, seconds: int) -> float:
+    return pytest.approx(sum_ / seconds)
+
+
+# Windows
+
+
+def reference(history: list[tuple[int, int]], window: int) -> Figures:
+    """Apache's way: a snapshot of everything each time, the first preceded by a zero one."""
+    every, kept = WINDOWS[window].every, WINDOWS[window].kept
+    snapshots: list[tuple[int, int, int]] = []
+    for tick, (value, times) in enumerate(history, 1):
+        if tick % every == 0:
+            if not snapshots:
+                snapshots.append((tick - every, 0, 0))
+            snapshots = [*snapshots, (tick, value, times)][-kept:]
+    if not snapshots:
+        return Figures()
+    (begin, value_before, times_before), (end, value, times) = snapshots[0], snapshots[-1]
+    total, count = value - value_before, times - times_before
+    return Figures(total, total / ((end - begin) * 10), total / count if count else 0.0)
+
+
+@pytest.mark.parametrize("window", [MINUTE, HOUR, DAY])
+@pytest.mark.parametrize("busy", [(1, 1), (3, 2), (50, 7), (400, 5), (9000, 100)])
+def test_windows_are_apaches_though_quiet_items_are_not_touched(window: int, busy: tuple[int, int]) -> None:
+    """An item that changes in the first `on` of every `period` ticks."""
+    period, on = busy
+    item = Item((0, 0, 0))
+    history, changed = [], False
+    for tick in range(1, 12_000):
+        if tick % period < on:
+            item.value += 3 * tick
+            item.times += 2
+            changed = True
+        history.append((item.value, item.times))
+        every = WINDOWS[window].every
+        if tick % every == 0 and changed:
+            item.snapshot(window, tick // every)
+            changed = False
+        if tick % 397 == 0 or tick < 80:
+            assert item.figures(window, tick // every) == reference(history, window), tick
+
+
+def test_an_item_that_begins_late_has_a_short_window() -> None:
+    item = Item((100, 10, 1))
+    item.value, item.times = 60, 3
+    assert item.figures(MINUTE, 100) == Figures()
+    item.snapshot(MINUTE, 101)
+    assert item.figures(MINUTE, 101) == Figures(60, 6.0, 20.0)
+    assert item.figures(MINUTE, 106) == Figures(60, 1.0, 20.0)
+    assert item.figures(MINUTE, 107) == Figures()
+
+
+# What is counted
+
+
+def test_puts_are_counted_by_topic_and_queue() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for queue_id in (0, 0, 1):
+                await desk.send("T", b"x" * 100, queue_id=queue_id)
+            assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)  # known, no snapshot yet
+            await asyncio.sleep(10)
+            assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (3, 0.3, 1.0)
+            assert await minute(desk, "QUEUE_PUT_NUMS", "T@0") == (2, 0.2, 1.0)
+            size, _, average = await minute(desk, "TOPIC_PUT_SIZE", "T")
+            assert size == desk.broker._store.max_offset
+            assert average == size / 3
+            assert await minute(desk, "TOPIC_PUT_LATENCY", "0@T") == (0, 0.0, 0.0)
+            assert await minute(desk, "BROKER_PUT_NUMS", "DefaultCluster") == (3, 0.3, 0.0)
+            assert await minute(desk, "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster") == (
+                3,
+                0.3,
+                0.0,
+            )
+            await asyncio.sleep(50)
+            assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (3, 0.05, 1.0)
+            await asyncio.sleep(10)
+            assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
+            hour = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsHour
+            assert (hour.sum, hour.tps) == (0, 0.0)
+            await asyncio.sleep(600)
+            hour = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsHour
+            assert (hour.sum, hour.tps) == (3, 3 / 600)
+            await asyncio.sleep(3600)
+            day = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsDay
+            assert (day.sum, day.tps, day.avgpt) == (3, 3 / 3600, 1.0)
+
+    run_virtual(main())
+
+
+def test_a_batch_is_many_messages_and_one_time() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            await desk.send("T")
+            rows = [(0, b"one", b""), (0, b"two", b""), (0, b"three", b"")]
+            body = batch.join(rows)
+            await desk.send("T", body, code=RequestCode.SEND_BATCH_MESSAGE, m="true")
+            await asyncio.sleep(10)
+            assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (4, 0.4, 2.0)
+
+    run_virtual(main())
+
+
+def test_gets_are_counted_by_topic_and_group() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for queue_id in (0, 0, 1):
+                await desk.send("T", queue_id=queue_id)
+            pulled = [await desk.pull("T", 0, queue_id) for queue_id in (0, 1)]
+            await desk.pull("T", 7, queue_id=1, sysFlag=6)  # finds nothing
+            await asyncio.sleep(10)
+            assert await minute(desk, "GROUP_GET_NUMS", "T@readers") == (3, 0.3, 1.5)
+            assert await minute(desk, "QUEUE_GET_NUMS", "T@0@readers") == (2, 0.2, 2.0)
+            size = sum(len(answer.body) for answer in pulled)
+            assert await minute(desk, "GROUP_GET_SIZE", "T@readers") == (size, size / 10, size / 2)
+            assert await minute(desk, "GROUP_GET_LATENCY", "0@T@readers") == (0, 0.0, 0.0)
+            assert await minute(desk, "BROKER_GET_NUMS", "DefaultCluster") == (3, 0.3, 0.0)
+
+    run_virtual(main())
+
+
+def test_a_system_topic_counts_for_the_broker_but_not_for_its_daily_totals() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.put("T", 0, 2)
+        bench.put("broker-a", 0, 3)
+        bench.put("SCHEDULE_TOPIC_XXXX", 0, 4)
+        assert bench.statistics.put_total.now == 2
+        bench.statistics.tick()
+        figures, _, _ = bench.statistics.view("BROKER_PUT_NUMS", "DefaultCluster") or ()
+        assert figures == Figures(9, 0.9, 0.0)
+
+    run_virtual(main())
+
+
+def test_messages_sent_back_are_counted_by_their_topic_and_dead_ones_apart() -> None:
+    async def main() -> None:
+        statistics = Bench().statistics
+        statistics.sent_back("G", "T")
+        statistics.sent_back("G", "T", is_dead=True)
+        statistics.tick()
+        assert (statistics.view("SNDBCK_PUT_NUMS", "T@G") or ())[MINUTE] == Figures(2, 0.2, 1.0)
+        dead = statistics.view("SNDBCK2DLQ_TIMES", "null@T@G@SEND_BACK_TO_DLQ") or ()
+        assert dead[MINUTE] == Figures(1, 0.1, 1.0)
+
+    run_virtual(main())
+
+
+def test_how_far_behind_a_pull_was() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for _ in range(3):
+                await desk.send("T")
+            await asyncio.sleep(5)
+            await desk.send("T")
+            await desk.pull("T", 0, maxMsgNums=2)
+            store = desk.broker._store
+            queue = store.find_queue("T", 0)
+            size, _, _ = await minute(desk, "GROUP_GET_FALL_SIZE", "0@T@readers")
+            assert size == store.max_offset - queue.entry(2)[0]
+            milliseconds, _, _ = await minute(desk, "GROUP_GET_FALL_TIME", "0@T@readers")
+            assert 5000 <= milliseconds < 6000
+            await desk.pull("T", 2)
+            assert await minute(desk, "GROUP_GET_FALL_SIZE", "0@T@readers") == (0, 0.0, 0.0)
+            assert await minute(desk, "GROUP_GET_FALL_TIME", "0@T@readers") == (0, 0.0, 0.0)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("TOPIC_PUT_NUMS", "never"),
+        ("NO_SUCH_NAME", "T"),
+        ("COMMERCIAL_SEND_TIMES", "T"),
+        ("GROUP_GET_FALL_SIZE", "0@T@nobody"),
+        ("GROUP_GET_FALL_TIME", "x@T@readers"),
+        ("GROUP_GET_FALL_TIME", ""),
+    ],
+)
+def test_what_was_never_counted_does_not_exist(name: str, key: str) -> None:
+    async def main() -> None:
+        async with running() as desk:
+            await desk.send("T")
+            ext = {"statsName": name, "statsKey": key}
+            answer = await desk.ask(RequestCode.VIEW_BROKER_STATS_DATA, ext)
+            assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
+
+    run_virtual(main())
+
+
+def test_a_put_that_waits_for_the_disk_is_measured_until_it_is_there() -> None:
+    async def main() -> None:
+        async with running(flush_disk_type="SYNC_FLUSH") as desk:
+            await desk.send("T")
+            for pairs in ({}, {"TRACE_ON": "false"}):  # the quick way, and the general one
+                desk.broker._store.flusher.inline = False
+                desk.workers.stall(0.7)
+                await desk.send("T", pairs=pairs)
+            await asyncio.sleep(10)
+            total, _, average = await minute(desk, "TOPIC_PUT_LATENCY", "0@T")
+            assert 1400 <= total < 1500
+            assert average == total / 3
+            answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            table = KVTable.decode(answer.body).table
+            assert 700 <= int(table["putMessageEntireTimeMax"]) < 710
+            assert "[500ms~1s]:2 " in table["putMessageDistributeTime"]
+            assert 700 <= float(table["putLatency99"]) < 710
+
+    run_virtual(main())
+
+
+# Who shows it
+
+
+def test_rates_of_topics_and_groups_are_shown_with_their_offsets() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for number in range(20):
+                await desk.send("T", queue_id=number % 4)
+            await desk.pull("T", 0)
+            await desk.ask(
+                RequestCode.UPDATE_CONSUMER_OFFSET,
+                {"consumerGroup": "readers", "topic": "T", "queueId": 0, "commitOffset": 5},
+            )
+            await asyncio.sleep(20)
+            table = TopicStatsTable.decode(
+                (await desk.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"})).body
+            )
+            assert table.topicPutTps == per_second(20, 20)
+            for ext in ({"consumerGroup": "readers"}, {"consumerGroup": "readers", "topic": "T"}):
+                stats = ConsumeStats.decode((await desk.ask(RequestCode.GET_CONSUME_STATS, ext)).body)
+                assert stats.consumeTps == per_second(5, 20)
+
+    run_virtual(main())
+
+
+def test_daily_totals_begin_at_midnight() -> None:
+    async def main() -> None:
+        async with running() as desk:
+
+            async def totals() -> list[int]:
+                answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+                table: dict[str, Any] = KVTable.decode(answer.body).table
+                days = ("YesterdayMorning", "TodayMorning", "TodayNow")
+                return [int(table[f"msg{what}Total{day}"]) for what in ("Put", "Get") for day in days]
+
+            await desk.send("T")
+            await desk.pull("T", 0)
+            assert await totals() == [0, 0, 1, 0, 0, 1]
+            await asyncio.sleep(24 * 3600)
+            await desk.send("T")
+            assert await totals() == [0, 1, 2, 0, 1, 1]
+            await asyncio.sleep(24 * 3600)
+            assert await totals() == [1, 2, 2, 1, 1, 1]
+
+    run_virtual(main())
+
+
+def test_items_go_with_their_topic() -> None:
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+        for topic in ("T", "T2"):
+            bench.put(topic, 0)
+            queue = bench.store.queue(topic, 0)
+            for group in ("G", "G2"):
+                bench.traffic.got(queue, group, 1, 100, 1)
+        await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")
+        seen = {
+            (name, key)
+            for name, items in bench.statistics._table.items()
+            for key in items
+            if not name.startswith("BROKER")
+        }
+        assert {key.replace("@", " ").split().count("T2") for _, key in seen} == {1}
+        assert ("GROUP_GET_LATENCY", "0@T2@G2") in seen
+        assert ("TOPIC_PUT_LATENCY", "0@T2") in seen
+        assert (bench.statistics.view("BROKER_PUT_NUMS", "DefaultCluster") or ()) != ()
+        await peer.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="G2")
+        groups = {
+            key.split("@")[-1]
+            for name, items in bench.statistics._table.items()
+            if "GET" in name
+            for key in items
+        }
+        assert groups == {"G", "DefaultCluster"}
+        assert bench.statistics.view("GROUP_GET_FALL_SIZE", "0@T2@G2") is None
+        assert bench.statistics.view("GROUP_GET_FALL_SIZE", "0@T2@G") is not None
+
+    run_virtual(main())
