@@ -5,6 +5,7 @@ from turbopump.admin import (
     cluster,
     connection,
     consumer,
+    export,
     message,
     namesrv,
     offset,
@@ -27,6 +28,7 @@ AREAS: dict[str, tuple[Command, ...]] = {
     "producer": connection.PRODUCER_COMMANDS,
     "namesrv": namesrv.COMMANDS,
     "stats": stats.COMMANDS,
+    "export": export.COMMANDS,
 }
 
 BY_NAME: dict[str, Command] = {

@@ -12,6 +12,7 @@ from turbopump.admin.command import Call, Command, Failed, usage
 from turbopump.admin.commands import AREAS, BY_NAME
 from turbopump.admin.options import HELP, JSON, NAME_SERVERS, Given, WrongUse, parse
 from turbopump.admin.render import Output
+from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.client.admin import Admin, NotFound
 from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.remoting.client import split_address
@@ -77,6 +78,8 @@ async def _run(words: Sequence[str], world: World) -> None:
 
 def find(name: str) -> Command:
     """Names are read in any case."""
+    if name.lower() in UNSUPPORTED:
+        raise Failed(UNSUPPORTED[name.lower()])
     command = BY_NAME.get(name.lower())
     if command is None:
         near = difflib.get_close_matches(name.lower(), BY_NAME, 1, 0.7)
@@ -107,6 +110,7 @@ def overview() -> str:
             *rows,
             "",
             "See 'mqadmin help <command>' for more information on a specific command.",
+            "Every command prints JSON with --json. Exit status: 0 done, 1 failed, 2 asked wrongly.",
             "",
         ]
     )

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 
 from turbopump.admin.commands import AREAS, BY_NAME
+from turbopump.admin.unsupported import UNSUPPORTED
 
 
 def test_without_a_word_all_commands_are_listed() -> None:
@@ -12,7 +13,7 @@ def test_without_a_word_all_commands_are_listed() -> None:
             printed = await town.mqadmin()
             assert printed.status == 0
             assert printed.lines[0] == "The most commonly used mqadmin commands are:"
-            assert len(printed.lines) == 3 + sum(map(len, AREAS.values()))
+            assert len(printed.lines) == 4 + sum(map(len, AREAS.values()))
             assert (await town.mqadmin("help")).out == printed.out
 
     virtual(scene())
@@ -76,5 +77,18 @@ def test_a_word_without_an_option_is_named_and_ignored() -> None:
         async with cluster() as town:
             printed = await town.mqadmin("topicList", "true")
             assert (printed.status, printed.err) == (0, "'true' belongs to no option and is ignored")
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("name", sorted(UNSUPPORTED))
+def test_a_command_without_its_feature_says_so(name: str) -> None:
+    async def scene() -> None:
+        async with cluster(brokers=0) as town:
+            printed = await town.mqadmin(name, "-c", "DefaultCluster")
+            assert printed.status == 1
+            assert printed.out == ""
+            assert " is not supported: it needs " in printed.err
+            assert name not in BY_NAME
 
     virtual(scene())

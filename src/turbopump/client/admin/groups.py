@@ -19,6 +19,12 @@ from turbopump.protocol.headers.topics import (
 )
 
 STATS_TIMEOUT_S = 15.0
+PREDEFINED = frozenset(
+    {
+        *("DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "CLIENT_INNER_PRODUCER", "SCHEDULE_CONSUMER"),
+        *("__MONITOR_CONSUMER", "SELF_TEST_P_GROUP"),
+    }
+)
 POP_SEPARATOR = "+"
 
 
@@ -60,6 +66,20 @@ class Groups:
 
     async def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
         """Every group of a broker, by name."""
+        return (await self.table(address)).subscriptionGroupTable
+
+    async def user_table(self, address: str) -> bodies.SubscriptionGroupWrapper:
+        """Without the groups of the system and of tools."""
+        whole = await self.table(address)
+        whole.subscriptionGroupTable = {
+            name: config
+            for name, config in whole.subscriptionGroupTable.items()
+            if not names.is_system_group(name) and name not in PREDEFINED
+        }
+        return whole
+
+    async def table(self, address: str) -> bodies.SubscriptionGroupWrapper:
+        """Every group of a broker, and the version of the table."""
 
         async def page(first: int, version: str) -> Page[bodies.SubscriptionGroupConfig]:
             header = GetAllSubscriptionGroupRequest(groupSeq=first, dataVersion=version, maxGroupNum=PAGE)
@@ -68,7 +88,10 @@ class Groups:
             total = GetAllSubscriptionGroupResponse.from_ext(answer.ext).totalGroupNum
             return Page(found.subscriptionGroupTable, found.dataVersion, total)
 
-        return (await all_pages(page)).items
+        whole = await all_pages(page)
+        return bodies.SubscriptionGroupWrapper(
+            dataVersion=whole.version, forbiddenTable={}, subscriptionGroupTable=whole.items
+        )
 
     # --- progress ------------------------------------------------------------------------------------
 

@@ -1,0 +1,40 @@
+"""Commands of Apache's mqadmin that are not here, with what they would need.
+
+`UNSUPPORTED` has the line that is printed in place of an answer, by the command's name in small letters.
+"""
+
+NEEDS: dict[str, tuple[str, ...]] = {
+    "access control lists (acl and auth)": (
+        *("updateAclConfig", "deleteAclConfig", "deleteAccessConfig", "clusterAclConfigVersion"),
+        *("getAclConfig", "updateGlobalWhiteAddr"),
+        *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
+        *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
+    ),
+    "replication": ("haStatus", "getBrokerEpoch", "resetMasterFlushOffset"),
+    "a controller": (
+        *("getSyncStateSet", "getControllerMetaData", "getControllerConfig", "updateControllerConfig"),
+        *("electMaster", "cleanBrokerMetadata"),
+    ),
+    "a broker container": ("addBroker", "removeBroker"),
+    "static topics": ("updateStaticTopic", "remappingStaticTopic"),
+    "pop consumption": ("setConsumeMode", "exportPopRecord"),
+    "lite topics": (
+        *("getBrokerLiteInfo", "getParentTopicInfo", "getLiteTopicInfo", "getLiteClientInfo"),
+        *("getLiteGroupInfo", "triggerLiteDispatch"),
+    ),
+    "compaction topics": ("dumpCompactionLog",),
+    "RocksDB": (
+        *("rocksDBConfigToJson", "exportMetadataInRocksDB", "checkRocksdbCqWriteProgress"),
+        "switchTimerEngine",
+    ),
+    "control of cold reads": (
+        *("getColdDataFlowCtrInfo", "updateColdDataFlowCtrGroupConfig"),
+        *("removeColdDataFlowCtrGroupConfig", "setCommitLogReadAheadMode"),
+    ),
+}
+
+UNSUPPORTED: dict[str, str] = {
+    name.lower(): f"{name} is not supported: it needs {need}, which Turbopump does not have"
+    for need, commands in NEEDS.items()
+    for name in commands
+}
