@@ -128,16 +128,18 @@ async def consume_messages(call: Call) -> None:
                 call.out.line(f"{queue_text(queue)} no matched msg, offset={offset}")
                 continue
             first = max(first, offset or 0)
+            end = last + 1  # one pull more, which finds the queue's end and says so
             if last - first > left:
                 call.out.line(f"The older {left} message of the {queue.id} queue will be provided")
-            left -= await consume_queue(call, show, queue, first, min(last, first + left))
+                end = first + left
+            left -= await consume_queue(call, show, queue, first, end)
             if left <= 0:
                 break
 
 
-async def consume_queue(call: Call, show: Show, queue: MessageQueue, first: int, last: int) -> int:
+async def consume_queue(call: Call, show: Show, queue: MessageQueue, first: int, end: int) -> int:
     shown = 0
-    async for result in call.admin.messages.pulls(queue, first, last):
+    async for result in call.admin.messages.pulls(queue, first, end):
         messages = result.messages(queue, Subscription(queue.topic))
         if not messages:
             call.out.line(ended_line(queue, result))

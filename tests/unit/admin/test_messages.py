@@ -1,0 +1,230 @@
+"""Commands of messages: find, print, send, hand to a consumer."""
+
+import re
+from typing import Any
+
+from tests.unit.admin.kit import Printed, Town, cluster, golden, virtual
+from tests.unit.client.test_consumer import Reader, consumer
+
+from turbopump.client.message import Message, MessageQueue, SendResult
+from turbopump.client.trace import FIELD_END, RECORD_END
+
+UNIQUE_KEY = re.compile(r"7F000001(?!00002A9F|00002AA9)[0-9A-F]{24}")
+
+
+async def sent(town: Town, queue_id: int, body: bytes = b"hello", **message: Any) -> SendResult:
+    queue = MessageQueue("orders", "broker-a", queue_id)
+    return await town.producer.send_to(queue, Message("orders", body, **message))
+
+
+def stable(*printed: Printed) -> list[Printed]:
+    """Without what is another one each time."""
+
+    def clean(text: str) -> str:
+        text = UNIQUE_KEY.sub("7F000001~unique~key~of~a~sender~", text)
+        text = re.sub(r"127.0.0.1:2\d{4}\b", "127.0.0.1:2pppp", text)
+        return re.sub(r"\b17\d{11}\b", "1700000000mmm", text)
+
+    return [
+        Printed(tuple(clean(word) for word in each.words), each.status, clean(each.out), clean(each.err))
+        for each in printed
+    ]
+
+
+def test_a_message_is_found_by_id_key_unique_key_and_place() -> None:
+    async def scene() -> None:
+        async with cluster(brokers=2) as town:
+            await town.create_topic("orders", 2)
+            first = await sent(town, 1, tags="paid", keys=("k1", "k2"))
+            await sent(town, 1, b"world", keys=("k1",))
+            printed = [
+                await town.mqadmin("queryMsgById", "-t", "orders", "-i", first.offset_message_id),
+                await town.mqadmin("queryMsgById", "-i", first.offset_message_id, "-f", "UTF-8"),
+                await town.mqadmin("queryMsgById", "-t", "orders", "-i", first.message_id),
+                await town.mqadmin("queryMsgByUniqueKey", "-t", "orders", "-i", first.message_id),
+                await town.mqadmin("queryMsgByKey", "-t", "orders", "-k", "k1"),
+                await town.mqadmin("queryMsgByKey", "-t", "orders", "-k", "k1", "-m", "2"),
+                await town.mqadmin("queryMsgByKey", "-t", "orders", "-k", "nothing"),
+                await town.mqadmin("queryMsgByOffset", "-t", "orders", "-b", "broker-a", "-i1", "-o0"),
+                await town.mqadmin("queryMsgByOffset", "-t", "orders", "-b", "broker-a", "-i1", "-o9"),
+                await town.mqadmin("queryMsgById", "-t", "orders", "-i", "0" * 32),
+            ]
+            golden("message_found", *stable(*printed))
+            assert town.disk.read(f"/tmp/rocketmq/msgbodys/{first.message_id}") == b"hello"
+
+    virtual(scene())
+
+
+def test_messages_in_json() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 2)
+            first = await sent(town, 0, b"\xff\x00", tags="paid", keys=("k1", "k2"), properties={"a": "b"})
+            asked = await town.mqadmin("queryMsgById", "-t", "orders", "-i", first.message_id, "--json")
+            (found,) = asked.json["messages"]
+            assert (found["msgId"], found["offsetMsgId"]) == (first.message_id, first.offset_message_id)
+            assert (found["tags"], found["keys"], found["properties"]["a"]) == ("paid", "k1 k2", "b")
+            assert (found["bodyBase64"], "body" in found, found["tracks"]) == ("/wA=", False, [])
+            by_key = (await town.mqadmin("queryMsgByKey", "-t", "orders", "-k", "k2", "-m1", "--json")).json
+            assert by_key["messages"][0]["indexKey"].startswith("16999992")
+            assert "more" in by_key["cut"]
+            assert not town.disk.exists("/tmp/rocketmq/msgbodys")
+
+    virtual(scene())
+
+
+def test_what_became_of_a_message_is_told_for_each_group() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            first = await sent(town, 0, tags="paid")
+            async with consumer(town, Reader(), 1):
+                async with consumer(town, Reader(), 2, group="other", subscriptions={"orders": "lost"}):
+                    await town.clock.sleep(6)
+                    found = await tracks(town, first)
+                    assert found == {"readers": "CONSUMED", "other": "CONSUMED_BUT_FILTERED"}
+                    await town.clock.sleep(1)
+                last = await sent(town, 0)
+                slow = await tracks(town, last)
+                assert slow["readers"] == "NOT_CONSUME_YET"
+                assert slow["other"] == "NOT_ONLINE"
+
+    async def tracks(town: Town, result: SendResult) -> dict[str, str]:
+        asked = await town.mqadmin("queryMsgByUniqueKey", "-t", "orders", "-i", result.message_id, "--json")
+        return {track["consumerGroup"]: track["trackType"] for track in asked.json["messages"][0]["tracks"]}
+
+    virtual(scene())
+
+
+def test_a_message_is_sent_again() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            first = await sent(town, 0, tags="paid", keys=("k1",), properties={"a": "b"})
+            again = await town.mqadmin(
+                "queryMsgById", "-t", "orders", "-i", first.offset_message_id, "-s", "true"
+            )
+            assert again.out.startswith(f"prepare resend msg. originalMsgId={first.message_id}SendResult [")
+            found = await town.mqadmin(
+                "queryMsgByUniqueKey", "-t", "orders", "-i", first.message_id, "-a", "--json"
+            )
+            one, two = found.json["messages"]
+            for same in ("body", "tags", "keys", "properties", "msgId"):
+                assert one[same] == two[same]
+            text = await town.mqadmin("queryMsgByUniqueKey", "-t", "orders", "-i", first.message_id, "-a")
+            assert f"/tmp/rocketmq/msgbodys/{first.message_id}_1" in text.out
+
+    virtual(scene())
+
+
+def test_a_file_name_made_by_a_sender_is_not_trusted() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            evil = await sent(town, 0, properties={"UNIQ_KEY": "../../../etc/passwd"})
+            asked = await town.mqadmin("queryMsgById", "-t", "orders", "-i", evil.offset_message_id)
+            assert f"Message Body Path:   /tmp/rocketmq/msgbodys/{evil.offset_message_id}\n" in asked.out
+
+    virtual(scene())
+
+
+def test_queues_are_printed() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 2)
+            await sent(town, 0, tags="paid")
+            await sent(town, 1, b"\xe4\xbd\xa0", tags="open", keys=("k",))
+            await sent(town, 1, b"three", tags="open")
+            of_queue = ("printMsgByQueue", "-t", "orders", "-a", "broker-a", "-i", "1")
+            printed = [
+                await town.mqadmin("printMsg", "-t", "orders"),
+                await town.mqadmin("printMsg", "-t", "orders", "-s", "paid", "-d", "false"),
+                await town.mqadmin("printMsg", "-t", "orders", "-b", "2030-01-01#00:00:00:000"),
+                await town.mqadmin(*of_queue),
+                await town.mqadmin(*of_queue, "-p", "true", "-d", "true", "-f", "true"),
+                await town.mqadmin("consumeMessage", "-t", "orders"),
+                await town.mqadmin("consumeMessage", "-t", "orders", "-c", "2"),
+                await town.mqadmin("consumeMessage", "-t", "orders", "-b", "broker-a", "-i1", "-o1"),
+                await town.mqadmin("consumeMessage", "-t", "orders", "-b", "broker-a", "-i1", "-o7"),
+                await town.mqadmin("consumeMessage", "-t", "orders", "-i", "1"),
+                await town.mqadmin("consumeMessage", "-t", "orders", "-s", "2030-01-01#00:00:00:000"),
+            ]
+            golden("message_printed", *stable(*printed))
+            found = (await town.mqadmin("printMsg", "-t", "orders", "--json")).json
+            assert [one["body"] for one in found] == ["hello", "你", "three"]
+            counted = (await town.mqadmin(*of_queue, "-p", "true", "-f", "true", "--json")).json
+            assert (counted["count"], counted["tags"], len(counted["messages"])) == (2, {"open": 2}, 2)
+
+    virtual(scene())
+
+
+def test_a_message_is_sent_to_any_queue_or_to_one() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 2)
+            to_one = (
+                "sendMessage",
+                "-t",
+                "orders",
+                "-p",
+                "hello",
+                "-k",
+                "k",
+                "-c",
+                "t",
+                "-b",
+                "broker-a",
+                "-i",
+                "1",
+            )
+            printed = [
+                await town.mqadmin(*to_one),
+                await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "-i", "1"),
+                await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "-b", "broker-a", "-i", "9"),
+            ]
+            golden("message_sent", *stable(*printed))
+            any_queue = (await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "--json")).json
+            assert any_queue["sendStatus"] == "SEND_OK"
+            found = await town.mqadmin(
+                "queryMsgByOffset", "-t", "orders", "-b", "broker-a", "-i1", "-o0", "--json"
+            )
+            (message,) = found.json["messages"]
+            assert (message["body"], message["tags"], message["keys"]) == ("hello", "t", "k")
+
+    virtual(scene())
+
+
+def test_a_trace_is_shown() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("traces", 1)
+            fields = [
+                "Pub",
+                "1700000000000",
+                "r",
+                "senders",
+                "orders",
+                "ID1",
+                "t",
+                "k",
+                "host",
+                "5",
+                "7",
+                "0",
+            ]
+            sent = FIELD_END.join([*fields, "OFFSET", "true"]) + RECORD_END
+            after = ["SubAfter", "R1", "ID1", "3", "false", "k", "0", "1700000001000", "readers"]
+            consumed = FIELD_END.join(after) + RECORD_END
+            other = sent.replace("ID1", "ID2") + "nonsense" + RECORD_END + "Pub\x01short" + RECORD_END
+            await town.send("traces", (other + sent).encode(), keys=("ID1", "ID2"))
+            await town.send("traces", consumed.encode(), keys=("ID1",))
+            asked = await town.mqadmin("queryMsgTraceById", "-i", "ID1", "-t", "traces")
+            golden("message_trace", asked)
+            assert (await town.mqadmin("QueryMsgTraceById", "-i", "ID1", "-t", "traces")).out == asked.out
+            as_json = await town.mqadmin("queryMsgTraceById", "-i", "ID1", "-t", "traces", "--json")
+            assert [(one["type"], one["status"]) for one in as_json.json["traces"]] == [
+                ("Pub", "success"),
+                ("SubAfter", "failed"),
+            ]
+
+    virtual(scene())
