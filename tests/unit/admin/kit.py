@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,9 @@ from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.headers.topics import CreateTopicRequest
 from turbopump.protocol.ids import UniqueIds
+from turbopump.remoting.limits import Limits
+from turbopump.remoting.router import Answer, Request, Route, Router
+from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -38,6 +41,7 @@ from turbopump.testing.network import MemoryNetwork
 NAMESRV = "127.0.0.1:9876"
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d,\d{3}")
 GOLDEN = Path(__file__).parent / "golden"
+Played = Callable[[Request[None]], Answer]
 REGISTERED_S = 1.0  # after a change of topics, name servers know it by then
 
 
@@ -69,6 +73,7 @@ class Town:
     name_server: NameServer
     brokers: list[Broker] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=dict)
+    played: list[Server] = field(default_factory=list)
 
     async def mqadmin(self, *words: str) -> Printed:
         out: list[str] = []
@@ -76,6 +81,14 @@ class Town:
         world = World(self.network, self.clock, self.disk, Chance(1), self.environ, out.append, err.append)
         status = await run(words, world)
         return Printed(words, status, "".join(out), "\n".join(err))
+
+    async def play(self, port: int, answers: Mapping[int, Played]) -> str:
+        """A server that is made of answers: how Apache's would speak, or one that says no. Its address."""
+        routes = {code: Route(None, answer) for code, answer in answers.items()}
+        server = Server(Router(routes).serve, self.network, self.clock, Limits())
+        await server.start("127.0.0.1", port)
+        self.played.append(server)
+        return f"127.0.0.1:{port}"
 
     async def create_topic(self, topic: str, queues: int = 4, broker: int = 0) -> None:
         header = CreateTopicRequest(queues, queues, 6, "SINGLE_TAG", topic, "TBW102", attributes="")
@@ -108,8 +121,8 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
         yield town
     finally:
         await admin.close()
-        for broker in town.brokers:
-            await broker.stop()
+        for server in (*town.played, *town.brokers):
+            await server.stop()
         await name_server.stop()
 
 
