@@ -1,34 +1,11 @@
 """Commands of messages: find, print, send, hand to a consumer."""
 
-import re
-from typing import Any
+from tests.unit.admin.kit import Town, cluster, golden, virtual
+from tests.unit.admin.steady import sent, steady
+from tests.unit.client.listening import Reader, consumer
 
-from tests.unit.admin.kit import Printed, Town, cluster, golden, virtual
-from tests.unit.client.test_consumer import Reader, consumer
-
-from turbopump.client.message import Message, MessageQueue, SendResult
+from turbopump.client.message import SendResult
 from turbopump.client.trace import FIELD_END, RECORD_END
-
-UNIQUE_KEY = re.compile(r"7F000001(?!00002A9F|00002AA9)[0-9A-F]{24}")
-
-
-async def sent(town: Town, queue_id: int, body: bytes = b"hello", **message: Any) -> SendResult:
-    queue = MessageQueue("orders", "broker-a", queue_id)
-    return await town.producer.send_to(queue, Message("orders", body, **message))
-
-
-def stable(*printed: Printed) -> list[Printed]:
-    """Without what is another one each time."""
-
-    def clean(text: str) -> str:
-        text = UNIQUE_KEY.sub("7F000001~unique~key~of~a~sender~", text)
-        text = re.sub(r"127.0.0.1:2\d{4}\b", "127.0.0.1:2pppp", text)
-        return re.sub(r"\b17\d{11}\b", "1700000000mmm", text)
-
-    return [
-        Printed(tuple(clean(word) for word in each.words), each.status, clean(each.out), clean(each.err))
-        for each in printed
-    ]
 
 
 def test_a_message_is_found_by_id_key_unique_key_and_place() -> None:
@@ -49,7 +26,7 @@ def test_a_message_is_found_by_id_key_unique_key_and_place() -> None:
                 await town.mqadmin("queryMsgByOffset", "-t", "orders", "-b", "broker-a", "-i1", "-o9"),
                 await town.mqadmin("queryMsgById", "-t", "orders", "-i", "0" * 32),
             ]
-            golden("message_found", *stable(*printed))
+            golden("message_found", *steady(*printed))
             assert town.disk.read(f"/tmp/rocketmq/msgbodys/{first.message_id}") == b"hello"
 
     virtual(scene())
@@ -149,7 +126,7 @@ def test_queues_are_printed() -> None:
                 await town.mqadmin("consumeMessage", "-t", "orders", "-i", "1"),
                 await town.mqadmin("consumeMessage", "-t", "orders", "-s", "2030-01-01#00:00:00:000"),
             ]
-            golden("message_printed", *stable(*printed))
+            golden("message_printed", *steady(*printed))
             found = (await town.mqadmin("printMsg", "-t", "orders", "--json")).json
             assert [one["body"] for one in found] == ["hello", "你", "three"]
             counted = (await town.mqadmin(*of_queue, "-p", "true", "-f", "true", "--json")).json
@@ -182,7 +159,7 @@ def test_a_message_is_sent_to_any_queue_or_to_one() -> None:
                 await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "-i", "1"),
                 await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "-b", "broker-a", "-i", "9"),
             ]
-            golden("message_sent", *stable(*printed))
+            golden("message_sent", *steady(*printed))
             any_queue = (await town.mqadmin("sendMessage", "-t", "orders", "-p", "x", "--json")).json
             assert any_queue["sendStatus"] == "SEND_OK"
             found = await town.mqadmin(

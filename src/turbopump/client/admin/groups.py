@@ -28,6 +28,10 @@ PREDEFINED = frozenset(
 POP_SEPARATOR = "+"
 
 
+class NoGroup(NotFound):
+    """No consumer of that group has ever been there."""
+
+
 class NoProgress(NotFound):
     """The group has no offsets, and nobody is there who could have some."""
 
@@ -50,7 +54,7 @@ class Groups:
             return await self.topics.readers(names.retry_topic(group))
         except TopicNotFound:
             if topic is None:
-                raise
+                raise NoGroup(f"no broker knows a consumer group {group}") from None
             return await self.topics.readers(topic)
 
     # --- configuration -------------------------------------------------------------------------------
@@ -138,7 +142,7 @@ class Groups:
                 failure = failure or error
             else:
                 return bodies.ConsumerRunningInfo.decode(answer.body)
-        raise failure or NobodyOnline(f"no broker knows a consumer group {group}")
+        raise failure or NoGroup(f"no broker knows a consumer group {group}")
 
     async def owners(self, group: str) -> dict[MessageQueue, str]:
         """Which member has which queue. Members that do not answer are left out."""
