@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.topics import FAQ
+from turbopump.broker.topics import FAQ, READ
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from turbopump.protocol.errors import GroupNotFound, Refused
@@ -43,6 +43,10 @@ class Group:
         return self.config.notifyConsumerIdsChangedEnable
 
     @property
+    def may_broadcast(self) -> bool:
+        return self.config.consumeBroadcastEnable
+
+    @property
     def retry_queues(self) -> int:
         return self.config.retryQueueNums
 
@@ -61,7 +65,7 @@ class Groups:
         self._clock = clock
         self._table = {name: Group(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}
         self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
-        self._forbidden: dict[str, dict[str, int]] = {}  # kept for 5.x brokers that open this store
+        self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits, of which READ is ours
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.on_change: Callable[[], None] = lambda: None
 
@@ -101,7 +105,26 @@ class Groups:
         if configs:
             self._changed()
 
+    def is_forbidden(self, name: str, topic: str) -> bool:
+        """Whether an operator has shut the group out of this one topic."""
+        return bool(self._forbidden) and self._forbidden.get(name, {}).get(topic, 0) & READ != 0
+
+    def forbid(self, name: str, topic: str, may_read: bool) -> None:
+        bits = self._forbidden.get(name, {}).get(topic, 0)
+        after = bits & ~READ if may_read else bits | READ
+        if after == bits:
+            return
+        log.info("Consumer group %s %s read %s", name, "may" if may_read else "may not", topic)
+        topics = self._forbidden.setdefault(name, {})
+        topics[topic] = after
+        if not after:
+            del topics[topic]
+        if not topics:
+            del self._forbidden[name]
+        self._changed()
+
     def delete(self, name: str) -> bool:
+        self._forbidden.pop(name, None)
         if self._table.pop(name, None) is None:
             return False
         log.info("Consumer group %s is deleted", name)

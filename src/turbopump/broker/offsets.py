@@ -1,17 +1,20 @@
 """How far each group has read: the table of committed offsets, its file, and the requests about it (14, 15).
 
-An offset is the next one to be read. In: commits, also those that come with a pull. Out: offsets. A commit
-may step back, and beyond the end of a queue: the table keeps what it is told. After a crash, though, no
-offset stays beyond the end of its queue, or the consumer would skip what is written there next.
+An offset is the next one to be read. In: commits, also those that come with a pull, and resets by an
+operator. Out: offsets. A commit may step back, and beyond the end of a queue: the table keeps what it is
+told. After a crash, though, no offset stays beyond the end of its queue, or the consumer would skip what is
+written there next. A reset is pending until a consumer has been told of it with its next pull; until then
+commits are ignored, since they come from one who does not know yet.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from turbopump.broker.config import OffsetRules
+from turbopump.broker.fence import Fence
 from turbopump.protocol import dialect
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -30,6 +33,9 @@ NONE = -1
 MAX_QUEUE_ID = 65_535
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
+SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
+
+Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
 
 
 class OffsetsFile(msgspec.Struct):
@@ -37,13 +43,16 @@ class OffsetsFile(msgspec.Struct):
 
     offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
     dataVersion: DataVersion | None = None  # noqa: N815
+    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - ours alone
 
 
 class Offsets:
     def __init__(self, rules: OffsetRules, clock: Clock) -> None:
         self._rules = rules
         self._clock = clock
-        self._table: dict[tuple[str, str], dict[int, int]] = {}  # (topic, group) -> queue id -> offset
+        self._table: Table = {}
+        self._resets: Table = {}
+        self._pulled: Table = {}
         self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
         self._commits = 0
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
@@ -52,51 +61,111 @@ class Offsets:
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        queues = self._table.get((topic, group))
-        if queues is None:
-            queues = self._table[(topic, group)] = {}
-        queues[queue_id] = offset
+    # Committed
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """False: ignored, because a reset is pending there."""
+        if self._resets and self.is_reset(group, topic, queue_id):
+            return False
+        _put(self._table, group, topic, queue_id, offset)
         if not self.is_dirty:
             self._changed()
         self._commits += 1
         if self._commits % self._rules.version_step == 0:
             self._next_version()
+        return True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """-1 when the group has never committed there."""
-        queues = self._table.get((topic, group))
-        return NONE if queues is None else queues.get(queue_id, NONE)
+        return _get(self._table, group, topic, queue_id)
+
+    def of_group(self, group: str, topic: str) -> dict[int, int]:
+        """All that the group has committed on a topic, by queue."""
+        return dict(self._table.get(group, {}).get(topic, {}))
 
     def groups_of_topic(self, topic: str) -> list[str]:
-        return [group for name, group in self._table if name == topic]
+        return [group for group, topics in self._table.items() if topic in topics]
 
     def topics_of_group(self, group: str) -> list[str]:
-        return [topic for topic, name in self._table if name == group]
+        return list(self._table.get(group, ()))
+
+    # Pulled
+
+    def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """What the group was handed last: how far it is ahead of its commits. Kept in memory only."""
+        _put(self._pulled, group, topic, queue_id, next_offset)
+
+    def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset when the group has not pulled there yet; -1 without either."""
+        pulled = _get(self._pulled, group, topic, queue_id)
+        return pulled if pulled != NONE else self.query(group, topic, queue_id)
+
+    # Reset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group goes on from here, whatever its consumers say until one of them has been told."""
+        _put(self._resets, group, topic, queue_id, offset)
+        _put(self._table, group, topic, queue_id, offset)
+        self._changed()
+
+    @property
+    def has_resets(self) -> bool:
+        return bool(self._resets)
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        return _get(self._resets, group, topic, queue_id) != NONE
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset to tell the consumer that pulls now, once; -1 when there was no reset."""
+        offset = _get(self._resets, group, topic, queue_id)
+        if offset != NONE:
+            _drop(self._resets, group, topic, queue_id)
+            self._changed()
+        return offset
+
+    def drop_resets(self) -> None:
+        """Nobody will be told: resets are not made here any more."""
+        self._resets.clear()
+
+    # All
 
     def forget_topic(self, topic: str) -> None:
-        self._forget(lambda key: key[0] == topic)
+        gone = [group for group, topics in self._table.items() if topic in topics]
+        for table in (self._table, self._resets, self._pulled):
+            for group in list(table):
+                table[group].pop(topic, None)
+                if not table[group]:
+                    del table[group]
+        if gone:
+            self._changed()
 
     def forget_group(self, group: str) -> None:
-        self._forget(lambda key: key[1] == group)
+        gone = group in self._table
+        for table in (self._table, self._resets, self._pulled):
+            table.pop(group, None)
+        if gone:
+            self._changed()
 
     def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
         """Brings offsets beyond the end of their queue back to it; returns how many there were."""
         clamped = 0
-        for (topic, group), queues in self._table.items():
-            for queue_id, offset in queues.items():
-                end = end_of_queue(topic, queue_id)
-                if offset > end:
-                    log.warning(
-                        "Offset %d of group %s was beyond the end of %s queue %d, now %d",
-                        *(offset, group, topic, queue_id, end),
-                    )
-                    queues[queue_id] = end
-                    clamped += 1
+        for table in (self._table, self._resets):
+            for group, topic, queues in _rows(table):
+                for queue_id, offset in queues.items():
+                    end = end_of_queue(topic, queue_id)
+                    if offset > end:
+                        log.warning(
+                            "Offset %d of group %s was beyond the end of %s queue %d, now %d",
+                            *(offset, group, topic, queue_id, end),
+                        )
+                        queues[queue_id] = end
+                        clamped += 1
         if clamped:
             self._changed()
             self._next_version()
         return clamped
+
+    # File
 
     def load(self, data: bytes) -> int:
         """Everything is replaced by what a consumerOffset.json holds; returns how many entries that is."""
@@ -104,32 +173,43 @@ class Offsets:
             found = msgspec.convert(dialect.loads(data, MAX_FILE_BYTES), OffsetsFile, strict=False)
         except msgspec.ValidationError as error:
             raise BrokenBody(f"no table of offsets: {error}") from None
-        self._table.clear()
         self._foreign.clear()
-        for key, queues in found.offsetTable.items():
-            topic, _, group = key.partition(SEPARATOR)
-            if topic and group and SEPARATOR not in group:
-                self._table[(topic, group)] = queues
-            else:
-                self._foreign[key] = queues
+        self._table = self._of_keys(found.offsetTable, self._foreign)
+        self._resets = self._of_keys(found.pendingResets or {}, {})
         if found.dataVersion is not None:
             self.version = found.dataVersion
         self.is_dirty = False
         return len(found.offsetTable)
 
     def dump(self) -> bytes:
-        """Whatever is committed after this call is dirty again."""
-        self.is_dirty = False
-        table = {f"{topic}{SEPARATOR}{group}": queues for (topic, group), queues in self._table.items()}
-        file = OffsetsFile(offsetTable=table | self._foreign, dataVersion=self.version)
-        return msgspec.json.format(msgspec.json.encode(file), indent=1)
+        return b"".join(self.slices())
 
-    def _forget(self, matches: Callable[[tuple[str, str]], bool]) -> None:
-        gone = [key for key in self._table if matches(key)]
-        for key in gone:
-            del self._table[key]
-        if gone:
-            self._changed()
+    def slices(self) -> Iterator[bytes]:
+        """The file, piece by piece: each offset as it is when its piece is made.
+
+        Whatever is committed after the first piece is dirty again.
+        """
+        self.is_dirty = False
+        yield b'{"dataVersion":' + msgspec.json.encode(self.version) + b',\n"offsetTable":{'
+        rows = [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._table)]
+        yield from _written([*rows, *self._foreign.items()])
+        if self._resets:
+            yield b'},\n"pendingResets":{'
+            yield from _written(
+                [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._resets)]
+            )
+        yield b"}}\n"
+
+    @staticmethod
+    def _of_keys(keys: dict[str, dict[int, int]], foreign: dict[str, dict[int, int]]) -> Table:
+        table: Table = {}
+        for key, queues in keys.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if topic and group and SEPARATOR not in group:
+                table.setdefault(group, {})[topic] = queues
+            else:
+                foreign[key] = queues
+        return table
 
     def _changed(self) -> None:
         self.is_dirty = True
@@ -139,6 +219,46 @@ class Offsets:
         self.version = DataVersion(
             counter=self.version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
         )
+
+
+def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> None:
+    topics = table.get(group)
+    if topics is None:
+        topics = table[group] = {}
+    queues = topics.get(topic)
+    if queues is None:
+        queues = topics[topic] = {}
+    queues[queue_id] = offset
+
+
+def _get(table: Table, group: str, topic: str, queue_id: int) -> int:
+    topics = table.get(group)
+    queues = topics.get(topic) if topics is not None else None
+    return NONE if queues is None else queues.get(queue_id, NONE)
+
+
+def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
+    del table[group][topic][queue_id]
+    if not table[group][topic]:
+        del table[group][topic]
+    if not table[group]:
+        del table[group]
+
+
+def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
+    for group, topics in table.items():
+        for topic, queues in topics.items():
+            yield group, topic, queues
+
+
+def _written(rows: list[tuple[str, dict[int, int]]]) -> Iterator[bytes]:
+    """One line for each topic of a group."""
+    for first in range(0, len(rows), SLICE):
+        part = b",\n".join(
+            msgspec.json.encode(key) + b":" + msgspec.json.encode(queues)
+            for key, queues in rows[first : first + SLICE]
+        )
+        yield (b",\n" if first else b"\n") + part
 
 
 class Named(Protocol):
@@ -154,11 +274,13 @@ class OffsetRequests:
         topics: Named,
         groups: Named,
         starts_at_zero: Callable[[str, int], bool],
+        fence: Fence,
     ) -> None:
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
         self._starts_at_zero = starts_at_zero
+        self._fence = fence
 
     def routes(self) -> Routes:
         return {
@@ -170,6 +292,7 @@ class OffsetRequests:
         """Without a commit, a group starts at 0 on a young queue; otherwise its consumer decides where."""
         header = request.header
         offset = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
+        self._fence.trust(header.consumerGroup, header.topic, header.queueId)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
@@ -195,8 +318,15 @@ class OffsetRequests:
             # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
             remark = f"QueueId {queue_id} is illegal, topic is {topic}"
             return _refused(ResponseCode.INVALID_PARAMETER, remark)
-        self._offsets.commit(group, topic, queue_id, header.commitOffset)
+        if request.command.is_oneway and self._is_void(group, topic, queue_id, header.commitOffset):
+            return Answer({})
+        if not self._offsets.commit(group, topic, queue_id, header.commitOffset):
+            return Answer({}, remark="Offset has been previously reset")
         return Answer({})
+
+    def _is_void(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a crash made the offset of a consumer void. Tools, who wait for an answer, know better."""
+        return self._fence.back_to(group, topic, queue_id, offset) is not None
 
 
 def _refused(code: ResponseCode, remark: str) -> Answer:

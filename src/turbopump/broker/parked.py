@@ -45,6 +45,9 @@ class ParkedPulls(Generic[P]):
     def waits_on(self, queue: Hashable) -> bool:
         return queue in self._parked
 
+    def waiting(self, queue: Hashable) -> list[P]:
+        return list(self._parked.get(queue, ()))
+
     def arrived(self, queue: Hashable, next_offset: int, tags_code: int) -> list[P]:
         """The message before `next_offset`, with this tag code, can be read now: who was waiting for it?"""
         parked = self._parked.pop(queue, None)

@@ -5,12 +5,12 @@ change after a quiet time is written at once, and whoever waits for `settled` ge
 disk. Changes that follow within `pause_s` are gathered and written together, without anyone waiting: ten
 thousand topics created in one go must not write the whole table ten thousand times. Until that write, a tenth
 of a second later or a little more for a large table, such a change is lost when the process dies. What is in
-a table is never known here.
+a table is never known here. A large one comes in slices, and the loop does other things between two.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.disk import Workers
@@ -28,7 +28,7 @@ class Persisted:
     def __init__(
         self,
         name: str,
-        dump: Callable[[], bytes],
+        dump: Callable[[], bytes | Iterator[bytes]],
         write: Callable[[str, bytes], None],
         workers: Workers,
         pause_s: float = PAUSE_S,
@@ -91,9 +91,18 @@ class Persisted:
     async def _write_once(self) -> None:
         changes = self._changes
         loop = asyncio.get_running_loop()
-        self._last_start = loop.time()
+        began = self._last_start = loop.time()
         data = self._dump()
-        self._pause_s = max(self._least_pause_s, SHARE * (loop.time() - self._last_start))
+        took_s = loop.time() - began
+        if not isinstance(data, bytes):
+            slices: list[bytes] = []
+            for piece in data:
+                slices.append(piece)
+                took_s += loop.time() - began
+                await asyncio.sleep(0)
+                began = loop.time()
+            data = b"".join(slices)
+        self._pause_s = max(self._least_pause_s, SHARE * took_s)
         await self._workers.run(self._write, self._name, data)
         self._on_disk = changes
 

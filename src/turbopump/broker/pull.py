@@ -2,29 +2,32 @@
 
 In: a pull request. Out: one answer with the records joined to its header in a single buffer, or a pull that
 waits in `parked.py` until a message arrives or its time is over. Offsets are committed here when the
-request carries one.
+request carries one. A consumer whose offset was reset, or whose offset a crash made void, is told here where
+to go on; the offset that such a pull carries is not committed.
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 from turbopump.broker.config import Polling
-from turbopump.broker.groups import Groups
+from turbopump.broker.fence import Fence
+from turbopump.broker.groups import Group, Groups
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.parked import ParkedPulls
 from turbopump.broker.topics import FAQ, READ, Topics
 from turbopump.broker.traffic import Traffic
+from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.pull import PullMessageRequest
-from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
@@ -50,6 +53,7 @@ CODES: dict[GetStatus, ResponseCode] = {
     GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
 EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
@@ -81,7 +85,9 @@ class Pulling:
         clock: Clock,
         polling: Polling,
         traffic: Traffic,
+        fence: Fence,
         broker_readable: Callable[[], bool] = lambda: True,
+        serves_lite: Callable[[], bool] = lambda: True,
         broker_ip: str = "",
     ) -> None:
         self._store = store
@@ -92,7 +98,9 @@ class Pulling:
         self._clock = clock
         self._polling = polling
         self._traffic = traffic
+        self._fence = fence
         self._broker_readable = broker_readable
+        self._serves_lite = serves_lite
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         self._waiting_on: Counter[Connection] = Counter()
@@ -110,14 +118,25 @@ class Pulling:
             return reply(request.command, refused.code, refused.remark, {"forbiddenType": refused.kind})
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, {})
-        if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
-            self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
-        result = self._read(pull)
+        result = self._elsewhere(pull)
+        if result is None:
+            if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
+                self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+            result = self._read(pull)
+            self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
         code = _code(result, header.queueOffset)
         if code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & PULL_SUSPEND and self._park(pull):
             return None
         self._answer(pull, result, code)
         return None
+
+    def offsets_reset(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
+        """Consumers that wait for a message there are told at once where to go on instead."""
+        for queue_id in queue_ids:
+            queue = self._store.find_queue(topic, queue_id)
+            for pull in self._parked.waiting(queue) if queue is not None else ():
+                if pull.request.header.consumerGroup == group and self._parked.withdraw(pull):
+                    self._finish(pull)
 
     def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
         """The store has a new entry. Those who wait for it are answered after this pass, in one go."""
@@ -140,6 +159,8 @@ class Pulling:
         header = request.header
         if not self._broker_readable():
             raise Forbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
+        if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._serves_lite():
+            raise Forbidden(f"the broker[{self._broker_ip}] for lite pull consumer is forbidden", "1")
         group = self._groups.for_consume(header.consumerGroup)
         if not group.consume_enable:
             raise Forbidden(f"subscription group no permission, {header.consumerGroup}", "2")
@@ -160,29 +181,62 @@ class Pulling:
             request,
             self._store.queue(header.topic, header.queueId),
             header.queueOffset,
-            self._filter(header),
+            self._filter(header, group),
             topic.sys_flag,
             group.sys_flag,
         )
 
-    def _filter(self, header: PullMessageRequest) -> Callable[[int], bool] | None:
+    def _filter(self, header: PullMessageRequest, group: Group) -> Callable[[int], bool] | None:
         if header.sysFlag & PULL_SUBSCRIPTION:
             kind, expression = header.expressionType, header.subscription or ""
         else:
-            subscription = self._members.subscription(header.consumerGroup, header.topic)
-            if subscription is None:
-                known = self._members.knows(header.consumerGroup)
-                missing = "subscription" if known else "group info"
-                remark = f"the consumer's {missing} not exist{FAQ}"
-                raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-            if subscription.subVersion < header.subVersion:
-                remark = "the consumer's subscription not latest"
-                raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+            subscription = self._subscription(header, group)
             kind, expression = subscription.expressionType, subscription.subString or ""
         if kind not in (None, "", "TAG"):
             remark = f"The broker does not support consumer to filter message by {kind}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         return tag_filter(expression)
+
+    def _subscription(self, header: PullMessageRequest, group: Group) -> SubscriptionData:
+        """What the group's heartbeats said, when nothing forbids that it reads."""
+        name, topic = header.consumerGroup, header.topic
+        members = self._members.consumer_group(name)
+        if members is None:
+            remark = f"the consumer's group info not exist{FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if members.is_broadcasting and not group.may_broadcast:
+            raise Forbidden(f"the consumer group[{name}] can not consume by broadcast way", "4")
+        if self._groups.is_forbidden(name, topic):
+            raise Forbidden(f"the consumer group[{name}] is forbidden for topic[{topic}]", "5")
+        subscription = members.subscriptions.get(topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.subVersion < header.subVersion:
+            raise Refused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription
+
+    def _elsewhere(self, pull: Pull) -> GetResult | None:
+        """For a consumer that has to go on from another offset than it asks for: which, and why."""
+        offsets, fence, queue = self._offsets, self._fence, pull.queue
+        if not offsets.has_resets and not fence.is_up:
+            return None
+        header = pull.request.header
+        group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
+        if (offset := offsets.take_reset(group, topic, queue_id)) >= 0:
+            fence.trust(group, topic, queue_id)
+            return GetResult(GetStatus.OFFSET_RESET, offset, queue.min_offset, queue.max_offset)
+        if header.sysFlag & (PULL_SUBSCRIPTION | PULL_LITE) == PULL_SUBSCRIPTION:
+            return None  # a reader that keeps its offsets itself: it may look where it likes
+        back = fence.back_to(group, topic, queue_id, pull.offset)
+        fence.trust(group, topic, queue_id)
+        if back is None:
+            return None
+        words = "Group %s was beyond what the last crash left of %s queue %d: back from %d to %d"
+        log.warning(words, group, topic, queue_id, pull.offset, back)
+        if offsets.query(group, topic, queue_id) > back:
+            offsets.commit(group, topic, queue_id, back)
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
 
     def _read(self, pull: Pull) -> GetResult:
         header = pull.request.header
@@ -234,8 +288,10 @@ class Pulling:
             del self._waiting_on[connection]
         if connection.is_closing:
             return
+        header = pull.request.header
         try:
-            result = self._read(pull)
+            result = self._elsewhere(pull) or self._read(pull)
+            self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
         except OSError as error:  # others wait to be answered after this one
             log.error("A pull of %s cannot be read: %s", pull.queue.topic, error)
             request = pull.request

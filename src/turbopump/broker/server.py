@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -21,6 +21,7 @@ from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
+from turbopump.broker.fence import Fence
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
@@ -30,6 +31,8 @@ from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.registration import Endpoint, Registration
+from turbopump.broker.relay import Relay
+from turbopump.broker.resets import ResetRequests
 from turbopump.broker.retry import Retries
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
@@ -133,21 +136,19 @@ class Broker:
         groups_file = self._persisted("subscriptionGroup.json", tables.groups.dump, files, stack)
         tables.groups.on_change = groups_file.changed
         pause_s = config.offsets.flush_interval_ms / 1000
-        offsets_file = self._persisted("consumerOffset.json", tables.offsets.dump, files, stack, pause_s)
+        offsets_file = self._persisted("consumerOffset.json", tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
         tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
 
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
-        pulling = self._pulling(store, tables)
+        fence = Fence(store, store.recovered_end)
+        pulling = self._pulling(store, tables, fence)
         schedule = Schedule(store)
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
-        requests = OffsetRequests(
-            tables.offsets, tables.topics, tables.groups, lambda t, q: _starts_at_zero(store, t, q)
-        )
         tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
-        parts: list[_Part] = [sending, retries, clients, requests, Queries(store, tables.topics), *tools]
-        parts += self._consumer_side(stack)
+        parts: list[_Part] = [sending, retries, clients, Queries(store, tables.topics), *tools]
+        parts += self._consumer_side(store, tables, pulling, fence, stack)
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
@@ -210,7 +211,7 @@ class Broker:
         endpoint = Endpoint(self.config.identity, self.address, ha_address)
         return Registration(client, tables.topics, endpoint, self.config.name_servers)
 
-    def _pulling(self, store: Store, tables: "_Tables") -> Pulling:
+    def _pulling(self, store: Store, tables: "_Tables", fence: Fence) -> Pulling:
         return Pulling(
             store,
             tables.topics,
@@ -220,7 +221,9 @@ class Broker:
             self._clock,
             self.config.polling,
             tables.traffic,
+            fence,
             broker_readable=lambda: self._may(READ),
+            serves_lite=lambda: self.config.polling.lite_pull,
             broker_ip=_split(self.address)[0],
         )
 
@@ -278,11 +281,36 @@ class Broker:
             writable=lambda: self._may(WRITE),
         )
 
-    def _consumer_side(self, stack: contextlib.AsyncExitStack) -> list["_Part"]:
+    def _consumer_side(
+        self,
+        store: Store,
+        tables: "_Tables",
+        pulling: Pulling,
+        fence: Fence,
+        stack: contextlib.AsyncExitStack,
+    ) -> list["_Part"]:
         """What consumers ask beside pulls, and what is asked about them."""
+        topics, groups, offsets, members = tables.topics, tables.groups, tables.offsets, tables.members
+        name = self.config.identity.broker_name
         locking = LockRequests(QueueLocks(self.config.groups.lock_ms / 1000), self._clock)
         self._keep_running(locking.watch(), stack)
-        return [locking]
+        if not self.config.offsets.reset_here:
+            offsets.drop_resets()
+        return [
+            OffsetRequests(offsets, topics, groups, lambda t, q: _starts_at_zero(store, t, q), fence),
+            locking,
+            ResetRequests(
+                offsets,
+                topics,
+                groups,
+                members,
+                store,
+                name,
+                resets_here=lambda: self.config.offsets.reset_here,
+                tell_pulls=pulling.offsets_reset,
+            ),
+            Relay(members, topics, groups, store, name),
+        ]
 
     def _tools(
         self,
@@ -306,6 +334,8 @@ class Broker:
             topics.configure(config.topics)
             groups.configure(config.groups)
             clients.configure(config.groups)
+            if not config.offsets.reset_here:
+                offsets.drop_resets()
 
         accept_from_ms = self.config.sending.accept_from_ms
         return [
@@ -336,7 +366,7 @@ class Broker:
     def _persisted(
         self,
         name: str,
-        dump: Callable[[], bytes],
+        dump: Callable[[], bytes | Iterator[bytes]],
         files: ConfigFiles,
         stack: contextlib.AsyncExitStack,
         pause_s: float = PAUSE_S,
@@ -398,7 +428,7 @@ def _end_of_queue(store: Store, topic: str, queue_id: int) -> int:
 
 def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
     queue = store.find_queue(topic, queue_id)
-    return queue is not None and queue.min_offset == 0 < queue.max_offset
+    return queue is not None and store.begins_in_memory(queue)
 
 
 def _split(address: str) -> tuple[str, int]:

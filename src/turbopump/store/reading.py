@@ -34,6 +34,7 @@ class GetStatus(Enum):
     OFFSET_TOO_SMALL = 6
     NO_MATCHED_LOGIC_QUEUE = 7
     NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9  # the broker's own: no reading ends so
 
 
 class GetResult(msgspec.Struct, gc=False):
@@ -74,6 +75,10 @@ class Reader:
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
         return self._scan(queue, units, offset, max_count, _byte_limit(max_bytes), accepts, (low, high))
+
+    def is_hot(self, physical: int) -> bool:
+        """Whether a record is so young that it is probably still in memory."""
+        return physical >= self._log.committed - self._hot_bytes
 
     def _scan(
         self,

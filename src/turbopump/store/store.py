@@ -84,7 +84,10 @@ class Store:
         self._append = self._appender.append
         self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
         self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
-        self.get = Reader(self.log, config).get
+        self._reader = Reader(self.log, config)
+        self.get = self._reader.get
+        self.recovered_end: int | None = None
+        """Where the log ended after a crash, which may have cost what came later. None: it was stopped."""
         parts = Parts(self.log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
         self._upkeep = Upkeep(parts, config, disk, clock, workers)
         self.retention = Retention(self, config, disk, clock)
@@ -141,6 +144,7 @@ class Store:
         if crashed or saved.note is None or saved.note.complete != found.end:
             self._upkeep.take_checkpoint_now()
         if crashed:
+            self.recovered_end = found.end
             log_line.warning(
                 "the last process did not stop cleanly: the log was read from %d to its end at %d",
                 found.read_from,
@@ -279,6 +283,11 @@ class Store:
                 records.append(self.log.slice(offset, offset + record.size))
         timestamp, offset = self.index.last_update
         return QueryResult(records, timestamp, offset)
+
+    def begins_in_memory(self, queue: ConsumeQueue) -> bool:
+        """Whether the very first message of a queue is still there, and young."""
+        first = queue.entry(0) if queue.min_offset == 0 < queue.max_offset else None
+        return first is not None and self._reader.is_hot(first[0])
 
     def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         return offset_by_time(self.log, queue, time_ms, boundary)

@@ -12,6 +12,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.record import Record
 from turbopump.remoting.client import Client
+from turbopump.remoting.router import Router, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
@@ -38,12 +39,26 @@ class Desk:
     """A running broker and a client of it."""
 
     def __init__(
-        self, broker: Broker, client: Client, disk: SimulatedDisk, workers: SimulatedWorkers
+        self,
+        broker: Broker,
+        client: Client,
+        disk: SimulatedDisk,
+        workers: SimulatedWorkers,
+        network: MemoryNetwork,
     ) -> None:
         self.broker = broker
         self.client = client
         self.disk = disk
         self.workers = workers
+        self.network = network
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.broker.port}"
+
+    def visitor(self, routes: Routes | None = None) -> Client:
+        """One more client, on a connection of its own, who may answer what the broker asks."""
+        return Client(self.network, self.disk.clock, Router(routes or {}))
 
     @property
     def store(self) -> Store:
@@ -121,7 +136,7 @@ async def running(
     await broker.start()
     client = Client(network, clock)
     try:
-        yield Desk(broker, client, disk, workers)
+        yield Desk(broker, client, disk, workers, network)
     finally:
         with contextlib.suppress(PowerCut):  # a test that crashed the disk leaves nothing to stop
             await client.close()

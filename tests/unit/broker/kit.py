@@ -10,15 +10,20 @@ from tests.unit.remoting.kit import RecordingTransport, commands, connected, tur
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
+from turbopump.broker.admin.maintenance import MaintenanceRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig, load
+from turbopump.broker.fence import Fence
 from turbopump.broker.groups import Groups
+from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import OffsetRequests, Offsets
 from turbopump.broker.query import Queries
+from turbopump.broker.relay import Relay
+from turbopump.broker.resets import ResetRequests
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.broker.traffic import Traffic
@@ -84,7 +89,21 @@ class Bench:
         self.clients = Clients(self.members, self.topics, self.groups, self.clock, self.config.groups)
         parts = (
             self.clients,
-            OffsetRequests(self.offsets, self.topics, self.groups, self._starts_at_zero),
+            OffsetRequests(
+                self.offsets, self.topics, self.groups, self._starts_at_zero, Fence(self.store, None)
+            ),
+            LockRequests(QueueLocks(60.0), self.clock),
+            ResetRequests(
+                self.offsets,
+                self.topics,
+                self.groups,
+                self.members,
+                self.store,
+                "broker-a",
+                resets_here=lambda: self.config.offsets.reset_here,
+                tell_pulls=lambda group, topic, queue_ids: None,
+            ),
+            Relay(self.members, self.topics, self.groups, self.store, "broker-a"),
             Queries(self.store, self.topics),
             TopicRequests(self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle),
             GroupRequests(
@@ -94,6 +113,7 @@ class Bench:
             ConfigurationRequests(self.config, self.clock, self.applied.append),
             RuntimeRequests(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
             StatisticsRequests(self.statistics),
+            MaintenanceRequests(self.store, self.topics, self.offsets, self.statistics),
         )
         self.router = Router({code: route for part in parts for code, route in part.routes().items()})
 
@@ -122,7 +142,7 @@ class Bench:
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
         queue = self.store.find_queue(topic, queue_id)
-        return queue is not None and queue.min_offset == 0 < queue.max_offset
+        return queue is not None and self.store.begins_in_memory(queue)
 
 
 class Peer:

@@ -48,6 +48,15 @@ miss; 202; 202 miss; 208 unknown; 300; 300 miss; 305; 25; 25 blacklisted; 25 no 
 brokerPermission=4; 25 brokerPermission=2; 25 brokerPermission=6; delete topic; delete topic
 unknown; delete system topic; delete blank"""
 
+LOCKS = """41; 41 other client; 41 again same; 42; 41 c2 after unlock; 41 empty set"""
+
+RESETS = """222 online; 14 after 222; 222 to max; 222 offline; 222 unknown topic; 222 unsub topic; 222
+queue; 222 missing force"""
+
+LATE_COMMITS = """222 known group no offsets; 15 CGP; 222 offline with offsets; 14 CGP"""
+
+RELAYS = """307 unknown client; 307 unknown group; 307 old client version; 307 to v61 client"""
+
 NO_AUTO_CREATION = """hb unknown group, autoCreateGroup off; 38 NOG; 15 group not exist; 14 group
 not exist; 352 miss autoCreate off"""
 
@@ -168,6 +177,31 @@ async def test_tools() -> None:
     bench.groups.for_consume("CG")
     bench.offsets.commit("CG", "T1", 0, 2)
     await replay(bench, TOOLS)
+
+
+@virtual
+async def test_locks() -> None:
+    await replay(with_messages(), LOCKS)
+
+
+@virtual
+async def test_resets() -> None:
+    bench = with_messages()
+    bench.put("T1", 0, 4)
+    bench.groups.for_consume("CG")
+    await replay(bench, RESETS)
+
+
+@virtual
+async def test_commits_after_a_reset() -> None:
+    bench = with_messages()
+    bench.groups.for_consume("CGP")
+    await replay(bench, LATE_COMMITS)
+
+
+@virtual
+async def test_consumers_that_cannot_be_asked() -> None:
+    await replay(with_messages(), RELAYS)
 
 
 @virtual

@@ -10,7 +10,7 @@ from tests.unit.remoting.kit import virtual
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.offsets import SLICE, Offsets
 from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
 from turbopump.protocol.errors import BrokenBody
@@ -83,6 +83,76 @@ def test_a_dump_leaves_the_table_clean_until_the_next_commit() -> None:
     assert len(changes) == 1
     offsets.forget_group("G")
     assert (offsets.is_dirty, len(changes)) == (True, 2)
+
+
+def test_a_reset_holds_against_commits_until_it_is_taken() -> None:
+    offsets = table()
+    offsets.commit("G", "T", 0, 5)
+    offsets.reset("G", "T", 0, 2)
+    assert offsets.has_resets
+    assert not offsets.commit("G", "T", 0, 6)
+    assert offsets.commit("G", "T", 1, 6)
+    assert offsets.commit("H", "T", 0, 6)
+    assert offsets.query("G", "T", 0) == 2
+    assert [offsets.take_reset("G", "T", queue) for queue in (1, 0, 0)] == [-1, 2, -1]
+    assert not offsets.has_resets
+    assert offsets.commit("G", "T", 0, 3)
+    assert offsets.query("G", "T", 0) == 3
+
+
+def test_a_pending_reset_is_kept_in_the_file_and_clamped_with_it() -> None:
+    offsets = table()
+    offsets.reset("G", "T", 0, 9)
+    again = table()
+    again.load(offsets.dump())
+    assert again.clamp(lambda topic, queue_id: 4) == 2
+    assert again.take_reset("G", "T", 0) == 4
+    assert b"pendingResets" not in again.dump()
+
+
+def test_a_reset_goes_with_its_group_or_topic() -> None:
+    offsets = table()
+    for group, topic in (("G", "T"), ("H", "T"), ("H", "U")):
+        offsets.reset(group, topic, 0, 1)
+        offsets.pulled(group, topic, 0, 8)
+    offsets.forget_group("G")
+    offsets.forget_topic("U")
+    assert [offsets.take_reset(group, topic, 0) for group, topic in (("G", "T"), ("H", "U"))] == [-1, -1]
+    assert [offsets.query_pulled(group, topic, 0) for group, topic in (("G", "T"), ("H", "U"))] == [-1, -1]
+    assert (offsets.take_reset("H", "T", 0), offsets.query_pulled("H", "T", 0)) == (1, 8)
+
+
+def test_what_was_pulled_is_ahead_of_what_was_committed() -> None:
+    offsets = table()
+    assert offsets.query_pulled("G", "T", 0) == -1
+    offsets.commit("G", "T", 0, 5)
+    assert offsets.query_pulled("G", "T", 0) == 5
+    offsets.pulled("G", "T", 0, 32)
+    assert (offsets.query_pulled("G", "T", 0), offsets.query("G", "T", 0)) == (32, 5)
+
+
+@virtual
+async def test_a_large_table_is_written_in_slices_and_others_have_their_turn_between_two() -> None:
+    offsets = table()
+    for number in range(3 * SLICE + 1):
+        offsets.commit(f"G{number}", "T", 0, number)
+    written: list[bytes] = []
+    workers = SimulatedWorkers(SimulatedDisk(Chance(1), VirtualClock()))
+    file = Persisted("consumerOffset.json", offsets.slices, lambda name, data: written.append(data), workers)
+    offsets.on_change = file.changed
+    offsets.commit("G0", "T", 0, 77)
+    file.changed()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    offsets.commit("late", "T", 0, 1)
+    assert not written
+    await asyncio.sleep(0.05)
+    again = table()
+    assert again.load(written[0]) >= 3 * SLICE + 1
+    assert again.query("G0", "T", 0) == 77
+    await file.close()
+    again.load(written[-1])
+    assert again.query("late", "T", 0) == 1
 
 
 @virtual
@@ -183,6 +253,42 @@ async def test_a_group_without_a_commit_starts_at_zero_only_where_the_first_mess
     ):
         answer = await peer.ask(QUERY, consumerGroup="G", **fields)
         assert (answer.code, answer.ext) == (22, {})
+
+
+@virtual
+async def test_row_22_from_the_end_means_from_the_beginning_while_the_beginning_is_young() -> None:
+    """The rule, both sides: a new group is told 0 while message 0 is in memory. Afterwards it is told
+    nothing, and its consumer asks where the end is (30) or what its time means (29)."""
+    hot = 1000
+    for put, code in ((1, 0), (20, 22)):
+        bench = Bench()
+        peer = bench.connect()
+        bench.topics.update(Topic("T", 1, 1), {})
+        bench.store._reader._hot_bytes = hot
+        bench.put("T", 0, put)
+        answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
+        assert answer.code == code, f"{bench.store.max_offset} bytes in the log, {hot} of them young"
+        answer = await peer.ask(30, topic="T", queueId=0)
+        assert (answer.ext or {})["offset"] == str(put)
+
+
+@virtual
+async def test_row_22_a_new_queue_is_read_from_its_first_message() -> None:
+    """A queue that is added to an old topic has no commit; its first message is young: nothing is skipped."""
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    bench.groups.for_consume("G")
+    bench.put("T", 0, 20)
+    await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0, commitOffset=20)
+    bench.topics.update(Topic("T", 2, 2), {})
+    answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=1)
+    assert answer.code == 22
+    answer = await peer.ask(30, topic="T", queueId=1)
+    assert (answer.ext or {})["offset"] == "0", "before the first message: the end is the beginning"
+    bench.put("T", 1, 3)
+    answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=1)
+    assert (answer.code, answer.ext) == (0, {"offset": "0"})
 
 
 @virtual
