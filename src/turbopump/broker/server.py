@@ -32,6 +32,7 @@ from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.registration import Endpoint, Registration
 from turbopump.broker.relay import Relay
+from turbopump.broker.replies import Replies
 from turbopump.broker.resets import ResetRequests
 from turbopump.broker.retry import Retries
 from turbopump.broker.schedule import Schedule
@@ -149,6 +150,7 @@ class Broker:
         tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
         parts: list[_Part] = [sending, retries, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
+        parts.append(self._replies(store, tables, sending, receipts))
         routes = {code: route for part in parts for code, route in part.routes().items()}
         main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
@@ -266,6 +268,16 @@ class Broker:
             self._chance,
             unpack_host(store.store_host)[0],
             writable=lambda: self._may(WRITE),
+        )
+
+    def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
+        return Replies(
+            tables.members,
+            sending,
+            receipts,
+            self._clock,
+            store.durability,
+            stores=lambda: self.config.sending.store_replies,
         )
 
     def _send_many(
