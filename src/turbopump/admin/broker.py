@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 
 from turbopump.admin.command import Call, Command, Failed
-from turbopump.admin.options import boolean, defaulting, number, optional, required, text
+from turbopump.admin.failures import line_of
+from turbopump.admin.options import boolean, defaulting, host_port, number, optional, required, text
 from turbopump.admin.render import Table, front, second
 from turbopump.admin.sending import SEND_MSG_STATUS
 from turbopump.client.admin import Unreachable
@@ -16,7 +17,7 @@ MASTER = 0
 
 # --- brokerStatus ----------------------------------------------------------------------------------------
 
-BROKER = optional("b", "brokerAddr", "Broker address", text)
+BROKER = optional("b", "brokerAddr", "Broker address", host_port)
 CLUSTER = optional("c", "clusterName", "which cluster", text)
 
 
@@ -32,7 +33,7 @@ async def broker_status(call: Call) -> None:
         try:
             figures = await call.admin.brokers.figures(address)
         except (Refused, Unreachable) as error:
-            call.out.warn(str(error))
+            call.out.warn(line_of(error))
             continue
         for key, value in sorted(figures.items()):
             call.out.line(f"{address:<24} {key:<32}: {value}")
@@ -49,9 +50,9 @@ async def addresses_in(call: Call, cluster: str | None, masters_only: bool = Fal
 
 # --- getBrokerConfig, updateBrokerConfig -----------------------------------------------------------------
 
-CONFIG_OF_BROKER = optional("b", "brokerAddr", "get which broker", text)
+CONFIG_OF_BROKER = optional("b", "brokerAddr", "get which broker", host_port)
 CONFIG_OF_CLUSTER = optional("c", "clusterName", "get which cluster", text)
-UPDATED_BROKER = optional("b", "brokerAddr", "update which broker", text)
+UPDATED_BROKER = optional("b", "brokerAddr", "update which broker", host_port)
 UPDATED_CLUSTER = optional("c", "clusterName", "update which cluster", text)
 SLAVES_TOO = defaulting("a", "updateAllBroker", "update all brokers include slave", boolean, False)
 KEY = required("k", "key", "config key", text)
@@ -102,7 +103,7 @@ async def update_broker_config(call: Call) -> None:
         except (Refused, Unreachable) as error:
             if broker:
                 raise
-            call.out.warn(f"{address}: {error}" if isinstance(error, Refused) else str(error))
+            call.out.warn(line_of(error))
             continue
         done.append(address)
         call.out.line(f"update broker config success, {address}")
@@ -142,7 +143,7 @@ async def upkeep(call: Call, cluster: str | None, work: Upkeep) -> None:
 
 # --- brokerConsumeStats ----------------------------------------------------------------------------------
 
-STATS_BROKER = required("b", "brokerAddr", "Broker address", text)
+STATS_BROKER = required("b", "brokerAddr", "Broker address", host_port)
 TIMEOUT = defaulting("t", "timeoutMillis", "request timeout Millis", number, 50_000)
 LEVEL = defaulting("l", "level", "threshold of print diff", number, 0)
 OF_ORDER_TOPICS = defaulting("o", "order", "order topic", boolean, False)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta, timezone
 import msgspec
 
 from turbopump.admin.command import Call, Command, until_interrupted
+from turbopump.admin.failures import line_of
 from turbopump.admin.options import boolean, defaulting, flag, number, optional, text
 from turbopump.admin.render import Table
 from turbopump.admin.sending import GROUP, timed
@@ -67,7 +68,7 @@ async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
     try:
         return await call.admin.brokers.figures(broker.address)
     except (Unreachable, Refused) as error:
-        call.out.warn(str(error))
+        call.out.warn(line_of(error))
         return {}
 
 

@@ -1,7 +1,7 @@
 """Commands about who is connected: producers and consumers of a group, and all producers of a broker."""
 
 from turbopump.admin.command import Call, Command
-from turbopump.admin.options import optional, required, text
+from turbopump.admin.options import host_port, optional, required, text
 from turbopump.admin.render import Table, fields
 from turbopump.protocol.bodies import Connection
 from turbopump.protocol.codes import version_name
@@ -9,8 +9,8 @@ from turbopump.protocol.codes import version_name
 PRODUCER_GROUP = required("g", "producerGroup", "producer group name", text)
 TOPIC = required("t", "topic", "topic name", text)
 CONSUMER_GROUP = required("g", "consumerGroup", "consumer group name", text)
-BROKER = optional("b", "brokerAddr", "broker address", text)
-OF_BROKER = required("b", "broker", "broker address", text)
+BROKER = optional("b", "brokerAddr", "broker address", host_port)
+OF_BROKER = required("b", "broker", "broker address", host_port)
 
 PRODUCERS = "%04d  %-32s %-22s %-8s %s"
 CLIENTS = Table("%-36s %-22s %-10s %s", ("#ClientId", "#ClientAddr", "#Language", "#Version"))

@@ -12,6 +12,7 @@ from turbopump.admin.options import (
     boolean,
     defaulting,
     flag,
+    host_port,
     number,
     optional,
     pairs_of_changes,
@@ -40,7 +41,7 @@ def retry_policy(word: str) -> bodies.GroupRetryPolicy:
         ) from None
 
 
-TO_BROKER = optional("b", "brokerAddr", "create subscription group to which broker", text)
+TO_BROKER = optional("b", "brokerAddr", "create subscription group to which broker", host_port)
 TO_CLUSTER = optional("c", "clusterName", "create subscription group to which cluster", text)
 GROUP_NAME = required("g", "groupName", "consumer group name", text)
 CONSUME = defaulting("s", "consumeEnable", "consume enable", boolean, True)
@@ -93,7 +94,7 @@ async def targets(call: Call) -> list[str]:
     return [broker] if broker else await masters(call.admin, call.given[TO_CLUSTER])
 
 
-FROM_BROKER = optional("b", "brokerAddr", "delete subscription group from which broker", text)
+FROM_BROKER = optional("b", "brokerAddr", "delete subscription group from which broker", host_port)
 FROM_CLUSTER = optional("c", "clusterName", "delete subscription group from which cluster", text)
 DELETED = required("g", "groupName", "subscription group name", text)
 REMOVE_OFFSETS = defaulting("r", "removeOffset", "remove offset", boolean, False)
@@ -245,9 +246,10 @@ async def owners_of(admin: Admin, group: str) -> dict[MessageQueue, str]:
 
 
 async def progress_of_all(call: Call) -> None:
+    groups = await call.admin.groups.names()
     call.out.line(OVERVIEW.form % OVERVIEW.headings)
     found = []
-    for group in await call.admin.groups.names():
+    for group in groups:
         summary = await summary_of(call.admin, group)
         found.append(summary)
         count, kind = summary.count, "PULL" if summary.type == "CONSUME_ACTIVELY" else "PUSH"
@@ -294,7 +296,7 @@ async def summary_of(admin: Admin, group: str) -> Summary:
 
 STATUS_OF = required("g", "consumerGroup", "consumer group name", text)
 CLIENT_ID = optional("i", "clientId", "The consumer's client id", text)
-AT_BROKER = optional("b", "brokerAddr", "broker address", text)
+AT_BROKER = optional("b", "brokerAddr", "broker address", host_port)
 STACK = flag("s", "jstack", "Run jstack command in the consumer progress")
 
 MEMBERS = Table(

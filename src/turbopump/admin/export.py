@@ -7,7 +7,7 @@ import msgspec
 
 from turbopump.admin.cluster import Load
 from turbopump.admin.command import Call, Command
-from turbopump.admin.options import defaulting, flag, optional, required, text
+from turbopump.admin.options import defaulting, flag, host_port, optional, required, text
 from turbopump.admin.render import fields
 from turbopump.admin.stats import of_a_day
 from turbopump.client.admin import Admin, NotFound, Unreachable
@@ -21,7 +21,7 @@ DIRECTORY = "/tmp/rocketmq/export"
 
 CLUSTER = optional("c", "clusterName", "choose a cluster to export", text)
 WHOLE_CLUSTER = required("c", "clusterName", "choose a cluster to export", text)
-BROKER = optional("b", "brokerAddr", "choose a broker to export", text)
+BROKER = optional("b", "brokerAddr", "choose a broker to export", host_port)
 METADATA_PATH = defaulting(
     "f", "filePath", f"export metadata.json path | default {DIRECTORY}", text, DIRECTORY
 )

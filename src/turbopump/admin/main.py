@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from turbopump.admin.command import Call, Command, Failed, usage
 from turbopump.admin.commands import AREAS, BY_NAME
+from turbopump.admin.failures import explain
 from turbopump.admin.options import HELP, JSON, NAME_SERVERS, Given, WrongUse, parse
 from turbopump.admin.render import Output
 from turbopump.admin.unsupported import UNSUPPORTED
-from turbopump.client.admin import Admin, NotFound
-from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
+from turbopump.client.admin import Admin
 from turbopump.remoting.client import split_address
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -114,24 +114,3 @@ def overview() -> str:
             "",
         ]
     )
-
-
-def explain(error: BaseException) -> str | None:
-    """The line for what a cluster or an operator may cause; None for a fault of ours."""
-    match error:
-        case BaseExceptionGroup():  # of questions asked side by side, the first that failed tells the story
-            return explain(error.exceptions[0])
-        case Failed() | NotFound():
-            return str(error)
-        case Refused():
-            return f"refused: {str(error).splitlines()[0]}"  # Apache adds a line of advice
-        case BrokenBody() | BrokenRecord():
-            return f"an answer that cannot be read: {error}"
-        case OSError():
-            return (
-                str(error)
-                if error.strerror is None
-                else f"{error.filename or ''}: {error.strerror}".lstrip(": ")
-            )
-        case _:
-            return None

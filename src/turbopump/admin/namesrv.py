@@ -2,6 +2,7 @@
 
 from turbopump.admin.broker import config_lines
 from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.failures import line_of
 from turbopump.admin.options import required, text
 from turbopump.client.admin import Unreachable
 from turbopump.protocol.errors import Refused
@@ -46,7 +47,7 @@ async def change_permission(call: Call, verb: str) -> None:
             topics = await change(address, broker)
         except (Refused, Unreachable) as error:
             call.out.line(f"{said} Failed")
-            call.out.warn(str(error))
+            call.out.warn(line_of(error))
             continue
         call.out.line(f"{said} OK, {topics}")
         done.append({"nameServer": address, "topicCount": topics})

@@ -1,7 +1,7 @@
 """Commands that move the offsets of a consumer group."""
 
 from turbopump.admin.command import Call, Command
-from turbopump.admin.options import boolean, defaulting, number, optional, required, text
+from turbopump.admin.options import boolean, defaulting, host_port, number, optional, required, text
 from turbopump.admin.render import Table, front
 from turbopump.admin.times import Time, time
 from turbopump.client.admin.offsets import END, Rollback
@@ -25,7 +25,7 @@ TIME = required("s", "timestamp", "set the timestamp[now|currentTimeMillis|yyyy-
 FORCE = defaulting(
     "f", "force", "set the force rollback by timestamp switch[true|false]. Deprecated.", boolean, True
 )
-BROKER = optional("b", "broker", "broker addr", text)
+BROKER = optional("b", "broker", "broker addr", host_port)
 QUEUE = optional("q", "queue", "queue id", number)
 OFFSET = optional("o", "offset", "Expect queue offset, not support old version broker", number)
 

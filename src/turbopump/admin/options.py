@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
+from turbopump.remoting.client import split_address
+
 T = TypeVar("T")
 
 TRUE_OR_FALSE = {"true": True, "false": False}
@@ -38,6 +40,15 @@ class Option(Generic[T]):
 
 
 def text(word: str) -> str:
+    return word.strip()
+
+
+def host_port(word: str) -> str:
+    """`host:port` of a server."""
+    try:
+        split_address(word.strip())
+    except ValueError:
+        raise ValueError("an address host:port") from None
     return word.strip()
 
 

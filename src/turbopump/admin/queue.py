@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from turbopump.admin.command import Call, Command
-from turbopump.admin.options import defaulting, number, optional, required, text
+from turbopump.admin.options import defaulting, host_port, number, optional, required, text
 from turbopump.admin.render import fields
 from turbopump.client.admin import NotFound
 from turbopump.protocol import bodies, dialect
@@ -14,7 +14,7 @@ TOPIC = required("t", "topic", "topic name", text)
 QUEUE = required("q", "queue", "queue num, ie. 1", number)
 INDEX = required("i", "index", "start queue index.", number)
 COUNT = defaulting("c", "count", "how many.", number, 10)
-BROKER = optional("b", "broker", "broker addr.", text)
+BROKER = optional("b", "broker", "broker addr.", host_port)
 GROUP = optional("g", "consumer", "consumer group.", text)
 
 

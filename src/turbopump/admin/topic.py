@@ -11,6 +11,7 @@ from turbopump.admin.options import (
     choice,
     defaulting,
     flag,
+    host_port,
     number,
     optional,
     pairs_of_changes,
@@ -31,7 +32,7 @@ TOPIC = required("t", "topic", "topic name", text)
 
 # --- updateTopic, updateTopicList, updateTopicPerm, deleteTopic ------------------------------------------
 
-TO_BROKER = optional("b", "brokerAddr", "create topic to which broker", text)
+TO_BROKER = optional("b", "brokerAddr", "create topic to which broker", host_port)
 TO_CLUSTER = optional("c", "clusterName", "create topic to which cluster", text)
 ATTRIBUTES = optional("a", "attributes", "attribute(+a=b,+c=d,-e)", pairs_of_changes)
 READ_QUEUES = defaulting("r", "readQueueNums", "set read queue nums", number, 8)

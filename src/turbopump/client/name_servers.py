@@ -15,10 +15,13 @@ class Calls(Protocol):
     async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
 
 
-def successful(answer: Command) -> Command:
-    """The answer, if it is one; else the refusal that it stands for is raised."""
+def successful(answer: Command, server: str = "") -> Command:
+    """The answer, if it is one; else the refusal that it stands for is raised, noting who refused."""
     if answer.code != ResponseCode.SUCCESS:
-        raise refusal(answer.code, answer.remark)
+        refused = refusal(answer.code, answer.remark)
+        if server:
+            refused.add_note(f"refused by {server}")
+        raise refused
     return answer
 
 

@@ -150,6 +150,9 @@ def test_a_refusal_is_one_line() -> None:
 
             broker = await town.play(20911, {RequestCode.GET_BROKER_CONFIG: refuse})
             printed = await town.mqadmin("getBrokerConfig", "-b", broker)
-            assert (printed.status, printed.err) == (1, "refused: INVALID_PARAMETER (29): not now")
+            assert (printed.status, printed.err) == (
+                1,
+                "refused by 127.0.0.1:20911: INVALID_PARAMETER (29): not now",
+            )
 
     virtual(scene())

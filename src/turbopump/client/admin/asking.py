@@ -57,7 +57,7 @@ class Asking:
             answer = await self._calls.call(address, request(code, header, body), timeout_s or self.timeout_s)
         except OSError as error:
             raise Unreachable(address, error) from None
-        return successful(answer)
+        return successful(answer, address)
 
     async def ask_name_server(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
@@ -67,7 +67,7 @@ class Asking:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
             raise Unreachable("; ".join(self.name_servers), error) from None
-        return successful(answer)
+        return successful(answer, "the name server")
 
     async def ask_name_servers(
         self,

@@ -7,7 +7,8 @@ from typing import Literal
 from turbopump.client.admin.asking import Asking
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.conf import pack_properties, parse_properties
+from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
+from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.admin import ViewBrokerStatsDataRequest
 from turbopump.protocol.headers.topics import GetBrokerConsumeStatsRequest
 
@@ -63,4 +64,7 @@ class Brokers:
 
 
 def properties_of(body: bytes) -> dict[str, str]:
-    return {entry.key: entry.value for entry in parse_properties(body)}
+    try:
+        return {entry.key: entry.value for entry in parse_properties(body)}
+    except ConfigError as error:
+        raise BrokenBody(f"no properties: {error}") from None
