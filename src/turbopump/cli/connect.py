@@ -1,12 +1,13 @@
-"""What `send`, `tail` and `health` share: where the name server is, and a client while the command runs."""
+"""What the commands of clients share: where the name server is, and a client while the command runs."""
 
 import argparse
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.client.admin import Admin
 from turbopump.client.routes import Routes
 from turbopump.remoting.client import Client, split_address
 from turbopump.runtime.chance import Chance
@@ -47,15 +48,30 @@ def checked(address: str) -> str:
 
 @contextlib.asynccontextmanager
 async def connected(flag: str | None) -> AsyncIterator[Connected]:
-    """A lost or missing server becomes a line that says what to do."""
     addresses = name_servers(flag)
     clock, chance = SystemClock(), Chance()
     client = Client(SystemNetwork(), clock)
+    with advised(addresses):
+        try:
+            yield Connected(client, Routes(client, addresses, chance), clock, chance)
+        finally:
+            await client.close()
+
+
+@contextlib.asynccontextmanager
+async def administration(flag: str | None) -> AsyncIterator[Admin]:
+    addresses = name_servers(flag)
+    with advised(addresses):
+        async with Admin(addresses) as admin:
+            yield admin
+
+
+@contextlib.contextmanager
+def advised(addresses: Sequence[str]) -> Iterator[None]:
+    """A lost or missing server becomes a line that says what to do."""
     try:
-        yield Connected(client, Routes(client, addresses, chance), clock, chance)
+        yield
     except OSError as error:
         where = "; ".join(addresses)
         hint = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another"
         raise Failure(f"no answer from the name server {where} or its broker ({error}); {hint}") from None
-    finally:
-        await client.close()

@@ -21,6 +21,8 @@ COMMANDS = {
     "tail": "print the messages of a topic as they arrive",
     "health": "ask a server whether it works: exit status 0 or 1",
     "admin": "administer a cluster (also: mqadmin)",
+    "dlq": "dead letters of a consumer group: list, resend, export",
+    "quickstart": "the producer and the consumer that RocketMQ users try first",
     "store": "look into a store directory: verify, rebuild, dump",
 }
 

@@ -81,13 +81,18 @@ def parse_start(text: str, now_ms: int) -> Start:
         return Start(end=text)
     if text.isdecimal():
         return Start(offset=int(text))
+    return Start(time_ms=parse_time(text, now_ms, "first, last, an offset, "))
+
+
+def parse_time(text: str, now_ms: int, others: str = "") -> int:
+    """A moment, or how long ago it was. `others` are words that would have done as well."""
     if text[:-1].isdecimal() and text[-1] in UNITS_MS:
-        return Start(time_ms=now_ms - int(text[:-1]) * UNITS_MS[text[-1]])
+        return now_ms - int(text[:-1]) * UNITS_MS[text[-1]]
     try:
-        return Start(time_ms=int(datetime.fromisoformat(text).timestamp() * 1000))
-    except ValueError:
-        accepted = "first, last, an offset, a time such as 2025-06-30T12:00 or an age such as 10m"
-        raise Failure(f"--from {text}: not one of {accepted}", ASKED_WRONGLY) from None
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        accepted = f"{others}a time such as 2025-06-30T12:00 or an age such as 10m"
+        raise Failure(f"{text}: not one of {accepted}", ASKED_WRONGLY) from None
 
 
 @dataclass

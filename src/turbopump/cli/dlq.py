@@ -1,0 +1,263 @@
+"""`turbopump dlq`: look at the dead letters of a consumer group, send them again, keep them in a file."""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TextIO
+
+from turbopump.admin.message_text import document
+from turbopump.admin.render import cut_line
+from turbopump.cli import connect
+from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.cli.tail import moment, parse_time, printable
+from turbopump.client.admin import Admin, NotFound
+from turbopump.client.admin.dead_letters import DeadLetters, Target, Window, origin_of
+from turbopump.client.admin.messages import FOREVER_MS
+from turbopump.client.message import MessageExt
+from turbopump.protocol.errors import BrokenBody, Refused
+
+GROUP_OF_SENDER = "turbopump-dlq"
+SHOWN = 100
+RESENT = 1000
+BODY_SHOWN = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, (summary, _) in ACTIONS.items():
+        action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        action.add_argument("group", metavar="GROUP", help="the consumer group")
+        _add_selection(action)
+        if name == "list":
+            action.add_argument(
+                "-n",
+                dest="limit",
+                type=_count,
+                default=SHOWN,
+                metavar="N",
+                help=f"at most N letters (default: {SHOWN})",
+            )
+            action.add_argument("--json", action="store_true", help="print one JSON document")
+        if name == "resend":
+            action.add_argument(
+                "-n",
+                dest="limit",
+                type=_count,
+                default=RESENT,
+                metavar="N",
+                help=f"send at most N letters (default: {RESENT})",
+            )
+            action.add_argument("--all", action="store_true", help="every dead letter of the group")
+            action.add_argument(
+                "--to-topic",
+                action="store_true",
+                help="to the topic they were first sent to: every group that reads it gets them",
+            )
+            action.add_argument("--again", action="store_true", help="also those that were sent again before")
+            action.add_argument("--json", action="store_true", help="print one JSON document")
+        if name == "export":
+            action.add_argument("-n", dest="limit", type=_count, metavar="N", help="at most N letters")
+            action.add_argument("-o", dest="file", default="-", metavar="FILE", help="default: stdout")
+        connect.add_argument(action)
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    when = "a time (2025-06-30T12:00) or an age (10m)"
+    parser.add_argument(
+        "--id", action="append", default=[], help="only this letter, by either of its ids; may be repeated"
+    )
+    parser.add_argument("--since", metavar="TIME", help=f"only those that died at or after {when}")
+    parser.add_argument("--until", metavar="TIME", help=f"only those that died at or before {when}")
+
+
+def _count(word: str) -> int:
+    if not word.isdecimal() or int(word) == 0:
+        raise argparse.ArgumentTypeError("a number above 0")
+    return int(word)
+
+
+def run(options: argparse.Namespace) -> int:
+    _, action = ACTIONS[options.action]
+    return asyncio.run(_run(options, action))
+
+
+@dataclass
+class Desk:
+    options: argparse.Namespace
+    admin: Admin
+    letters: DeadLetters
+
+    async def chosen(self) -> AsyncIterator[MessageExt]:
+        if self.options.id:
+            for message_id in self.options.id:
+                yield await self.letters.with_id(message_id)
+            return
+        now_ms = self.admin.clock.now_ms()
+        since = parse_time(self.options.since, now_ms) if self.options.since else 0
+        until = parse_time(self.options.until, now_ms) if self.options.until else FOREVER_MS
+        async for letter in self.letters.within(Window(since, until)):
+            yield letter
+
+
+async def _run(options: argparse.Namespace, action: Callable[[Desk], Awaitable[int]]) -> int:
+    if options.id and (options.since or options.until):
+        raise Failure("--id names letters; --since and --until choose others", ASKED_WRONGLY)
+    async with connect.administration(options.namesrv) as admin:
+        letters = DeadLetters(admin.messages, admin.routes, options.group)
+        try:
+            return await action(Desk(options, admin, letters))
+        except NotFound as error:
+            raise Failure(str(error)) from None
+
+
+# --- list ------------------------------------------------------------------------------------------------
+
+FORM = "%-32s  %-23s  %-7s  %-24s  %-16s  %-16s  %s"
+HEADINGS = ("#Message ID", "#Died", "#Retries", "#Topic", "#Tags", "#Keys", "#Body")
+
+
+async def _list(desk: Desk) -> int:
+    shown: list[MessageExt] = []
+    cut = ""
+    async for letter in desk.chosen():
+        if len(shown) == desk.options.limit:
+            cut = f"{desk.options.limit} letters are shown, there are more: -n shows more"
+            break
+        shown.append(letter)
+    if desk.options.json:
+        found = {"group": desk.options.group, "messages": [letter_document(letter) for letter in shown]}
+        print(json.dumps(found | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        return 0
+    print(FORM % HEADINGS)
+    for letter in shown:
+        print(row(letter))
+    if cut:
+        print(cut_line(cut))
+    return 0
+
+
+def row(letter: MessageExt) -> str:
+    keys = " ".join(letter.keys)
+    cells = (letter.message_id, moment(letter.store_timestamp), letter.reconsume_times, origin_of(letter))
+    return printable(FORM % (*cells, letter.tags or "", keys, beginning(letter))).rstrip()
+
+
+def beginning(letter: MessageExt) -> str:
+    try:
+        text = letter.body.decode("utf-8", "backslashreplace")
+    except BrokenBody:
+        return f"({len(letter.record.body)} bytes that cannot be read)"
+    return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "…"
+
+
+def letter_document(letter: MessageExt) -> dict[str, object]:
+    return document(letter) | {"originTopic": origin_of(letter)}
+
+
+# --- resend ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    """What became of one letter."""
+
+    letter: MessageExt
+    status: str
+    detail: str
+    target: str = ""
+
+    def line(self) -> str:
+        to = f" to {self.target}" if self.target else ""
+        return printable(f"{self.letter.message_id} {self.status}{to} {self.detail}").rstrip()
+
+    def document(self) -> dict[str, object]:
+        return {
+            "msgId": self.letter.message_id,
+            "dlqOffsetMsgId": self.letter.offset_message_id,
+            "status": self.status,
+            "topic": self.target or None,
+            "detail": self.detail,
+        }
+
+
+async def _resend(desk: Desk) -> int:
+    """One after the other. Those that were sent again before are told and left, so it can be repeated."""
+    options = desk.options
+    if not (options.id or options.since or options.until or options.all):
+        raise Failure("which letters? --id, --since, --until or --all", ASKED_WRONGLY)
+    target = Target.TOPIC if options.to_topic else Target.GROUP
+    outcomes: list[Outcome] = []
+    sent = 0
+    cut = ""
+    async for letter in desk.chosen():
+        if sent == options.limit:
+            cut = f"{sent} letters were sent, there are more: the same command goes on with them"
+            break
+        outcome = await resend_one(desk, letter, target)
+        sent += outcome.status != ALREADY
+        outcomes.append(outcome)
+        if not options.json:
+            print(outcome.line(), flush=True)
+    failed = sum(outcome.status == NOT_SENT for outcome in outcomes)
+    if options.json:
+        found = {"group": options.group, "results": [outcome.document() for outcome in outcomes]}
+        print(json.dumps(found | ({"cut": cut} if cut else {}), ensure_ascii=False))
+    else:
+        print(summary(outcomes))
+        if cut:
+            print(cut_line(cut))
+    return FAILED if failed else 0
+
+
+SENT, ALREADY, NOT_SENT = "resent", "already resent", "not sent"
+
+
+async def resend_one(desk: Desk, letter: MessageExt, target: Target) -> Outcome:
+    try:
+        topic = desk.letters.target_of(letter, target)
+        earlier = [] if desk.options.again else await desk.letters.copies(letter, target)
+        if earlier:
+            return Outcome(letter, ALREADY, f"offsetMsgId={earlier[0].offset_message_id}", topic)
+        result = await desk.letters.resend(letter, target, desk.admin.producer(GROUP_OF_SENDER))
+    except (Refused, OSError, BrokenBody, NotFound) as error:
+        return Outcome(letter, NOT_SENT, str(error).splitlines()[0])
+    return Outcome(letter, SENT, f"offsetMsgId={result.offset_message_id}", topic)
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    counts = {status: sum(one.status == status for one in outcomes) for status in (SENT, ALREADY, NOT_SENT)}
+    return ", ".join(f"{count} {status}" for status, count in counts.items())
+
+
+# --- export ----------------------------------------------------------------------------------------------
+
+
+async def _export(desk: Desk) -> int:
+    """One JSON object per line, with every byte of the body."""
+    options = desk.options
+    count, is_cut = 0, False
+    with output(options.file) as to:
+        async for letter in desk.chosen():
+            if count == options.limit:
+                is_cut = True
+                break
+            to.write(json.dumps(letter_document(letter), ensure_ascii=False) + "\n")
+            count += 1
+    words = f"{count} dead letters of group {options.group} exported"
+    print(words + (f" {cut_line('there are more: -n takes more')}" if is_cut else ""), file=sys.stderr)
+    return 0
+
+
+def output(file: str) -> AbstractContextManager[TextIO]:
+    return nullcontext(sys.stdout) if file == "-" else open(file, "w", encoding="utf-8")
+
+
+ACTIONS: dict[str, tuple[str, Callable[[Desk], Awaitable[int]]]] = {
+    "list": ("show the dead letters of a group", _list),
+    "resend": ("send dead letters again, to be consumed by the group, each once", _resend),
+    "export": ("write dead letters as JSON, one per line", _export),
+}

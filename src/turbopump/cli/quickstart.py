@@ -1,0 +1,120 @@
+"""`turbopump quickstart`: the two programs that RocketMQ users run first, with the same topic and groups."""
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+from turbopump.admin.message_text import message_text
+from turbopump.admin.sending import result_text
+from turbopump.cli import connect
+from turbopump.client.admin import Admin
+from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.message import Message, MessageExt
+from turbopump.protocol.errors import Refused
+
+TOPIC = "TopicTest"
+TAG = "TagA"
+PRODUCER_GROUP = "please_rename_unique_group_name"
+CONSUMER_GROUP = "please_rename_unique_group_name_4"
+MESSAGES = 1000
+SEND_TIMEOUT_S = 20.0
+AFTER_FAILURE_S = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    roles = parser.add_subparsers(dest="role", metavar="ROLE", required=True)
+    for name, (summary, _) in ROLES.items():
+        role = roles.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        role.add_argument("--topic", default=TOPIC, help=f"default: {TOPIC}")
+        if name == "producer":
+            role.add_argument(
+                "-n",
+                dest="count",
+                type=int,
+                default=MESSAGES,
+                metavar="N",
+                help=f"how many messages (default: {MESSAGES})",
+            )
+        else:
+            role.add_argument(
+                "-n",
+                dest="count",
+                type=int,
+                metavar="N",
+                help="stop when N messages were consumed (default: at Ctrl-C)",
+            )
+            role.add_argument("--group", default=CONSUMER_GROUP, help=f"default: {CONSUMER_GROUP}")
+        connect.add_argument(role)
+
+
+def run(options: argparse.Namespace) -> int:
+    _, role = ROLES[options.role]
+    return asyncio.run(_run(options, role))
+
+
+async def _run(
+    options: argparse.Namespace, role: Callable[[argparse.Namespace, Admin], Awaitable[int]]
+) -> int:
+    async with connect.administration(options.namesrv) as admin:
+        return await role(options, admin)
+
+
+async def produce(options: argparse.Namespace, admin: Admin) -> int:
+    """One after the other, each answer in a line."""
+    producer = admin.producer(PRODUCER_GROUP)
+    failed = 0
+    for number in range(options.count):
+        message = Message(options.topic, b"Hello RocketMQ %d" % number, TAG)
+        try:
+            result = await producer.send(message, SEND_TIMEOUT_S)
+        except (Refused, OSError) as error:
+            if number == 0:  # nobody there, or the topic cannot be had: the rest would fare no better
+                raise
+            failed += 1
+            print(f"message {number} was not sent: {str(error).splitlines()[0]}", file=sys.stderr)
+            await admin.clock.sleep(AFTER_FAILURE_S)
+        else:
+            print(result_text(result), flush=True)
+    return 1 if failed else 0
+
+
+async def consume(options: argparse.Namespace, admin: Admin) -> int:
+    """From the first message on, each in a line, until Ctrl-C or until there were enough."""
+    enough = asyncio.Event()
+    got = 0
+
+    async def listen(messages: Sequence[MessageExt]) -> ConsumeStatus:
+        nonlocal got
+        shown = ", ".join(message_text(message) for message in messages)
+        print(f"{options.group} Receive New Messages: [{shown}] ", flush=True)
+        got += len(messages)
+        if options.count and got >= options.count:
+            enough.set()
+        return ConsumeStatus.CONSUME_SUCCESS
+
+    config = ConsumerConfig(
+        options.group,
+        {options.topic: "*"},
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )
+    consumer = PushConsumer(
+        config, listen, admin.name_servers.addresses, admin.network, admin.clock, admin.chance
+    )
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(NotImplementedError):  # not on every system
+            loop.add_signal_handler(number, enough.set)
+    async with consumer:
+        print("Consumer Started.", flush=True)
+        await enough.wait()
+    return 0
+
+
+ROLES: dict[str, tuple[str, Callable[[argparse.Namespace, Admin], Awaitable[int]]]] = {
+    "producer": (f"send {MESSAGES} messages to {TOPIC}", produce),
+    "consumer": (f"print the messages of {TOPIC} as they are pushed to a consumer group", consume),
+}
