@@ -1,0 +1,98 @@
+"""Writes docs/mqadmin.md from the table of commands that mqadmin itself uses.
+
+Run `python scripts/mqadmin_page.py` after a change of the table. A unit test fails when the page is not
+current.
+"""
+
+from pathlib import Path
+
+from turbopump.admin.command import Command
+from turbopump.admin.commands import AREAS
+from turbopump.admin.options import Option
+from turbopump.admin.render import java_text
+from turbopump.admin.unsupported import NEEDS
+
+PAGE = Path(__file__).parent.parent / "docs" / "mqadmin.md"
+
+HEAD = """\
+# mqadmin
+
+<!-- Written by scripts/mqadmin_page.py; change the tables in src/turbopump/admin, not this page. -->
+
+Apache's command line for clusters, with its names, its options and its columns, so that what is written in
+RocketMQ books and in your scripts works as it is. It works with Apache's servers too. `turbopump admin` is
+the same program.
+
+```
+mqadmin topicList -n 127.0.0.1:9876
+mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders -r 8 -w 8
+mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
+```
+
+- Name servers: `-n` or the environment's `NAMESRV_ADDR`, several separated by `;`. Without either it is
+  127.0.0.1:9876.
+- Names of commands are read in any case. An option can be given as `-t orders`, `-torders`,
+  `--topic orders` or `--topic=orders`.
+- `mqadmin help` lists the commands, `mqadmin help topicList` (or `mqadmin topicList -h`) the options of one.
+- `--json` prints one JSON document in place of text, with keys that do not change. Commands that go on
+  until they are stopped print one per round.
+- An answer that is not whole says so: its last line begins with `(cut:`, and the document has a key `cut`.
+- Exit status: 0 done, 1 failed, 2 asked wrongly. A failure is one line on stderr; Apache's mqadmin prints a
+  stack trace and ends with 0.
+- Commands that run until they are stopped end with Ctrl-C, status 0.
+
+Below, an option in **bold** is required; of options joined by "or", one is.
+"""
+
+UNSUPPORTED = """
+## Not supported
+
+These commands of Apache's say so in one line, with exit status 1, because what they are about is not there.
+
+| needs | commands |
+|---|---|
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for area, commands in AREAS.items():
+        parts.append(f"\n## {area}\n")
+        parts += [_section(command) for command in commands]
+    parts.append(UNSUPPORTED)
+    parts += [
+        f"| {need} | {', '.join(f'`{name}`' for name in commands)} |\n" for need, commands in NEEDS.items()
+    ]
+    return "".join(parts)
+
+
+def _section(command: Command) -> str:
+    aliases = f" Also `{'`, `'.join(command.aliases)}`." if command.aliases else ""
+    summary = command.summary[0].upper() + command.summary[1:]
+    lines = [f"\n### `{command.name}`\n\n{summary.rstrip('.')}.{aliases}\n"]
+    choice = command.one_of or command.any_of
+    if choice:
+        lines.append(f"\nWith {' or '.join(f'**`-{option.short}`**' for option in choice)}.\n")
+    own = [option for option in command.all_options if option in (*command.options, *choice)]
+    if own:
+        lines.append("\n| option | |\n|---|---|\n")
+        lines += [_row(option) for option in own]
+    return "".join(lines)
+
+
+def _row(option: Option[object]) -> str:
+    short = f"`-{option.short}`" if option.short else ""
+    names = f"{short} `--{option.long}`".strip()
+    shown = f"**{names}**" if option.is_required else names
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (shown, _told(option))) + " |\n"
+
+
+def _told(option: Option[object]) -> str:
+    """The help, with the default where it does not say it already."""
+    if option.default in (None, False, "") or "default" in option.help.lower():
+        return option.help
+    return f"{option.help.rstrip('.')}; default {java_text(option.default)}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
