@@ -120,6 +120,11 @@ class ConsumeQueue:
             self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
         return self._floor
 
+    @property
+    def is_empty(self) -> bool:
+        """No message of it is left in the log, and none waits to be seen."""
+        return self.min_offset >= self.next_offset
+
     def units(self, offset: int, count: int) -> bytes:
         """Up to `count` entries from `offset` on, none beyond the end of the file that holds the first."""
         position = offset * UNIT

@@ -177,6 +177,15 @@ class ConsumeQueues:
             self._disk.sync_dir(self._root)
         self._disk.remove_tree(os.path.join(self._ext_root, topic))
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """One queue goes, and its topic's directory with the last."""
+        if (queue := self._queues.pop((topic, queue_id), None)) is not None:
+            queue.delete()
+        self.remove_files(topic, queue_id)
+        self._disk.remove_tree(os.path.join(self._ext_root, topic, str(queue_id)))
+        if not self._disk.entries(os.path.join(self._root, topic)):
+            self._disk.remove_tree(os.path.join(self._root, topic))
+
     def clear(self) -> None:
         """Every queue goes: there is no log they could point into."""
         for topic in {topic for topic, _ in self.on_disk()} | {topic for topic, _ in self._queues}:

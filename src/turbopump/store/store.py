@@ -216,6 +216,10 @@ class Store:
         self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
         self.queues.delete_topic(topic)
 
+    async def clean_queues(self, is_wanted: Callable[[str, int], bool]) -> list[tuple[str, int]]:
+        """What of queues pointed at deleted messages goes; empty queues that nobody wants go whole."""
+        return await self._upkeep.clean_queues(is_wanted)
+
     async def take_checkpoint(self) -> None:
         """Afterwards a crash costs no more than the reading of what came later."""
         await self._upkeep.take_checkpoint()

@@ -185,6 +185,21 @@ class Upkeep:
         if self._index is not None:
             self._index.delete_before(log_min)
 
+    async def clean_queues(self, is_wanted: Callable[[str, int], bool]) -> list[tuple[str, int]]:
+        """Files of queues go that point at deleted messages alone; and whole queues that have no message
+        and that nobody wants. Returns those.
+        """
+        await self.follow_log()
+        queues = self._queues
+        unwanted = [key for key in queues.on_disk() if not is_wanted(*key) and queues.known(*key).is_empty]
+        if unwanted:
+            self.expect_fewer_queues(queues.count - len(unwanted))
+        for count, key in enumerate(unwanted):
+            queues.delete_queue(*key)
+            if count % QUEUES_PER_SLICE == 0:
+                await asyncio.sleep(0)
+        return unwanted
+
     def disown_checkpoint(self) -> None:
         """Before what it speaks of is cut: a crash in the middle must not find it true."""
         self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)

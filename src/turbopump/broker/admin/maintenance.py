@@ -1,0 +1,67 @@
+"""Tidying up when an operator asks: queues without messages (306), stray topics (316), old files (329).
+
+None of it can cost a message. What is old is decided by the store's retention; a queue that a topic still has
+keeps the file that says where it ends, so that its offsets go on and no consumer is sent back or forward.
+"""
+
+import logging
+
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.statistics import Statistics
+from turbopump.broker.topics import Topics
+from turbopump.protocol.codes import RequestCode
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.store import Store
+
+log = logging.getLogger(__name__)
+
+
+class MaintenanceRequests:
+    def __init__(self, store: Store, topics: Topics, offsets: Offsets, statistics: Statistics) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._statistics = statistics
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: Route(None, self.clean_queues),
+            RequestCode.CLEAN_UNUSED_TOPIC: Route(None, self.clean_topics),
+            RequestCode.DELETE_EXPIRED_COMMITLOG: Route(None, self.delete_old_files),
+        }
+
+    async def clean_queues(self, request: Request[None]) -> Answer:
+        gone = await self._store.clean_queues(self._is_wanted)
+        names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in gone) or "none was"
+        log.info("Asked by %s to remove expired consume queues: %s", request.connection, names)
+        return Answer()
+
+    async def clean_topics(self, request: Request[None]) -> Answer:
+        """Queues of topics that are in no table any more."""
+        unknown = sorted(self._store.topics(but={topic.name for topic in self._topics.all()}))
+        gone = [name for name in unknown if not self._topics.is_system(name)]
+        if gone:
+            await self._store.take_checkpoint()  # recovery starts behind it and does not make them anew
+        for name in gone:
+            if self._topics.find(name) is None:  # nobody created it while the disk was busy
+                self._statistics.forget_topic(name)
+                self._offsets.forget_topic(name)
+                self._store.delete_topic(name)
+        log.info("Asked by %s to remove unused topics: %s", request.connection, ", ".join(gone) or "none was")
+        return Answer()
+
+    def delete_old_files(self, request: Request[None]) -> Answer:
+        """At the next look, whatever hour it is; how long files are kept stays what it is."""
+        log.info("Asked by %s to delete expired commit log files at any hour", request.connection)
+        self._store.retention.ask()
+        return Answer()
+
+    def _is_wanted(self, topic: str, queue_id: int) -> bool:
+        """Whether the topic has such a queue, or had it when some group committed an offset on it."""
+        found = self._topics.find(topic)
+        if found is None:
+            return self._topics.is_system(topic)
+        if queue_id < max(found.read_queues, found.write_queues):
+            return True
+        groups = self._offsets.groups_of_topic(topic)
+        return any(self._offsets.query(group, topic, queue_id) >= 0 for group in groups)
