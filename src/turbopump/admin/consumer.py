@@ -8,6 +8,7 @@ import msgspec
 from turbopump.admin import monitoring
 from turbopump.admin.command import Call, Command, Failed
 from turbopump.admin.consumer_text import GROUP_FIELDS, group_text, group_value, running_lines, troubles
+from turbopump.admin.files import listed
 from turbopump.admin.options import (
     boolean,
     defaulting,
@@ -92,6 +93,28 @@ async def update_group(call: Call) -> None:
 async def targets(call: Call) -> list[str]:
     broker = call.given[TO_BROKER]
     return [broker] if broker else await masters(call.admin, call.given[TO_CLUSTER])
+
+
+LIST_TO_BROKER = optional("b", "brokerAddr", "create groups to which broker", host_port)
+LIST_TO_CLUSTER = optional("c", "clusterName", "create groups to which cluster", text)
+GROUPS_FILE = required(
+    "f",
+    "filename",
+    "Path to a file with a list of org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig"
+    " in json format",
+    text,
+)
+
+
+async def update_group_list(call: Call) -> None:
+    path, broker = call.given[GROUPS_FILE], call.given[LIST_TO_BROKER]
+    configs = listed(call.disk, path, SubscriptionGroupConfig)
+    addresses = [broker] if broker else await masters(call.admin, call.given[LIST_TO_CLUSTER])
+    what = "group config" if broker else "subscription group config"
+    for address in addresses:
+        await call.admin.groups.create_all(address, configs)
+        call.out.line(f"submit batch of {what} to {address} success, please check the result later.")
+    call.out.show({"groups": [config.groupName for config in configs], "brokers": addresses}, [])
 
 
 FROM_BROKER = optional("b", "brokerAddr", "delete subscription group from which broker", host_port)
@@ -383,6 +406,13 @@ COMMANDS = (
             *(BROKER_ID, WHEN_SLOW, NOTIFIES, ATTRIBUTES),
         ),
         any_of=(TO_BROKER, TO_CLUSTER),
+    ),
+    Command(
+        "updateSubGroupList",
+        "Update or create subscription group in batch",
+        update_group_list,
+        (GROUPS_FILE,),
+        one_of=(LIST_TO_BROKER, LIST_TO_CLUSTER),
     ),
     Command(
         "deleteSubGroup",

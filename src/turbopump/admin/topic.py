@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.files import listed
 from turbopump.admin.options import (
     WrongUse,
     boolean,
@@ -21,7 +22,7 @@ from turbopump.admin.options import (
 from turbopump.admin.render import Table, fields, front, java_number, moment
 from turbopump.client.admin import Admin, Unreachable
 from turbopump.client.rebalance import averagely
-from turbopump.protocol import bodies, dialect, names
+from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import Refused, TopicNotFound
 
@@ -92,10 +93,7 @@ async def order_of_cluster(admin: Admin, config: TopicConfig, cluster: str) -> s
 
 
 async def update_topic_list(call: Call) -> None:
-    path = call.given[TOPICS_FILE]
-    configs = bodies.decode(list[TopicConfig], call.disk.read(path))
-    if not configs:
-        raise Failed(f"{path} names no topic")
+    configs = listed(call.disk, call.given[TOPICS_FILE], TopicConfig)
     broker, cluster = call.given[TO_BROKER], call.given[TO_CLUSTER]
     addresses = [broker] if broker else await masters(call.admin, cluster)
     for address in addresses:

@@ -92,3 +92,28 @@ def test_a_command_without_its_feature_says_so(name: str) -> None:
             assert name not in BY_NAME
 
     virtual(scene())
+
+
+APACHE_4_9 = """
+    updateTopic deleteTopic updateSubGroup deleteSubGroup updateBrokerConfig updateTopicPerm topicRoute
+    topicStatus topicClusterList brokerStatus queryMsgById queryMsgByKey queryMsgByUniqueKey queryMsgByOffset
+    queryMsgTraceById printMsg printMsgByQueue sendMsgStatus brokerConsumeStats producerConnection
+    consumerConnection consumerProgress consumerStatus cloneGroupOffset producer clusterList topicList
+    updateKvConfig deleteKvConfig wipeWritePerm addWritePerm resetOffsetByTime skipAccumulatedMessage
+    updateOrderConf cleanExpiredCQ deleteExpiredCommitLog cleanUnusedTopic startMonitoring statsAll allocateMQ
+    checkMsgSendRT clusterRT getNamesrvConfig updateNamesrvConfig getBrokerConfig getConsumerConfig queryCq
+    sendMessage consumeMessage exportMetadata exportConfigs exportMetrics
+"""
+"""Without those of access control."""
+
+
+def test_every_command_of_apache_is_here() -> None:
+    assert {name.lower() for name in APACHE_4_9.split()} <= BY_NAME.keys()
+    assert not BY_NAME.keys() & UNSUPPORTED.keys()
+
+
+def test_a_command_has_no_two_options_of_one_name() -> None:
+    for command in BY_NAME.values():
+        own = (*command.options, *command.one_of, *command.any_of)
+        for names in ([option.short for option in own if option.short], [option.long for option in own]):
+            assert len(names) == len(set(names)), command.name

@@ -166,10 +166,34 @@ def test_topics_from_a_file() -> None:
             assert again.json == {"topics": ["a", "b"], "brokers": [BROKER_A]}
             town.disk.write("/topics.json", b"[]")
             empty = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/topics.json")
-            assert (empty.status, empty.err) == (1, "/topics.json names no topic")
+            assert (empty.status, empty.err) == (1, "/topics.json: an empty list")
+            town.disk.write("/topics.json", b"{")
+            broken = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/topics.json")
+            assert broken.status == 1
+            assert broken.err.startswith("/topics.json: ")
             absent = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/none.json")
             assert absent.status == 1
             assert absent.err.startswith("/none.json: ")
+
+    virtual(scene())
+
+
+def test_groups_from_a_file() -> None:
+    async def scene() -> None:
+        async with cluster(brokers=2) as town:
+            town.disk.write("/groups.json", b'[{"groupName":"a","retryMaxTimes":3},{"groupName":"b"}]')
+            words = ("updateSubGroupList", "-f", "/groups.json")
+            done = await town.mqadmin(*words, "-c", "DefaultCluster")
+            assert done.lines == [
+                f"submit batch of subscription group config to {address} success, "
+                "please check the result later."
+                for address in (BROKER_A, BROKER_B)
+            ]
+            assert (await town.admin.groups.configs(BROKER_B))["a"].retryMaxTimes == 3
+            one = await town.mqadmin(*words, "-b", BROKER_A)
+            assert one.out.startswith(f"submit batch of group config to {BROKER_A} success")
+            again = await town.mqadmin(*words, "-b", BROKER_A, "--json")
+            assert again.json == {"groups": ["a", "b"], "brokers": [BROKER_A]}
 
     virtual(scene())
 

@@ -1,5 +1,6 @@
 """Consumer groups: their configuration, how far they are, and what their members say of themselves."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking, NotFound, together
@@ -9,7 +10,7 @@ from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageQueue
 from turbopump.protocol import bodies, names
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.errors import Refused, RequestNotSupported, TopicNotFound
 from turbopump.protocol.headers.client import GetConsumerRunningInfoRequest
 from turbopump.protocol.headers.topics import (
     DeleteSubscriptionGroupRequest,
@@ -63,6 +64,17 @@ class Groups:
         """Creates it on that broker, or changes it."""
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         await self.asking.ask(address, code, body=config.encode())
+
+    async def create_all(self, address: str, configs: Iterable[bodies.SubscriptionGroupConfig]) -> None:
+        """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
+        asked = list(configs)
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+        body = bodies.CreateSubscriptionGroupListRequestBody(asked).encode()
+        try:
+            await self.asking.ask(address, code, body=body)
+        except RequestNotSupported:
+            for config in asked:
+                await self.create(address, config)
 
     async def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
         header = DeleteSubscriptionGroupRequest(group, cleanOffset=with_offsets, removeOffset=with_offsets)
