@@ -49,10 +49,10 @@ class Membership:
         self._told: dict[str, Connection] = {}  # by address; through it the broker knows us
 
     async def announce(self) -> bool:
-        """Tells every broker of our topics. False when one of them did not hear it."""
+        """Tells every broker of our topics. False when one of them did not hear it, or none is known yet."""
         addresses = await self._addresses()
         heard = await asyncio.gather(*(self._tell(address) for address in sorted(addresses)))
-        return all(heard)
+        return bool(addresses) and all(heard)
 
     async def keep(self) -> None:
         """Heartbeats until cancelled."""

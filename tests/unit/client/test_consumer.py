@@ -127,6 +127,20 @@ def test_a_topic_that_is_created_later_is_found() -> None:
     virtual(scene())
 
 
+def test_a_consumer_may_be_there_before_its_topic() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            reader = Reader()
+            async with consumer(town, reader):
+                await town.clock.sleep(45)
+                await town.create_topic("orders")
+                await sent(town, 4)
+                await town.clock.sleep(3)
+                assert len(reader.got) == 4
+
+    virtual(scene())
+
+
 def test_queues_that_are_added_are_taken_up() -> None:
     async def scene() -> None:
         async with cluster() as town:
