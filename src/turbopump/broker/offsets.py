@@ -83,6 +83,13 @@ class Offsets:
         """All that the group has committed on a topic, by queue."""
         return dict(self._table.get(group, {}).get(topic, {}))
 
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """The target has on a topic what the source has, and nothing else."""
+        queues = self._table.get(source, {}).get(topic)
+        if queues is not None:
+            self._table.setdefault(target, {})[topic] = dict(queues)
+            self._changed()
+
     def groups_of_topic(self, topic: str) -> list[str]:
         return [group for group, topics in self._table.items() if topic in topics]
 

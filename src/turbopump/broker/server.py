@@ -16,7 +16,8 @@ from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
-from turbopump.broker.admin.maintenance import MaintenanceRequests
+from turbopump.broker.admin.progress import ProgressRequests
+from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
@@ -353,12 +354,23 @@ class Broker:
         accept_from_ms = self.config.sending.accept_from_ms
         return [
             TopicRequests(topics, offsets, store, statistics, name, topics_settled),
-            GroupRequests(groups, topics, offsets, store, statistics, name, groups_file.settled),
+            GroupRequests(groups, topics, offsets, statistics, groups_file.settled),
+            ProgressRequests(
+                groups,
+                topics,
+                offsets,
+                tables.members,
+                store,
+                statistics,
+                self._clock,
+                name,
+                self.address,
+            ),
+            QueueRequests(store, tables.members),
             ConnectionRequests(tables.members, offsets),
             ConfigurationRequests(self._as_running(), self._clock, apply),
             RuntimeRequests(store, tables.traffic, statistics, self._clock, self._disk.usage, accept_from_ms),
             StatisticsRequests(statistics),
-            MaintenanceRequests(store, topics, offsets, statistics),
         ]
 
     def _as_running(self) -> BrokerConfig:

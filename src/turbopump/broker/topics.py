@@ -142,12 +142,18 @@ class Topics:
         raise TopicNotFound(f"topic[{name}] not exist, apply first please!{FAQ}")
 
     def for_group(self, name: str, queues: int, order: bool = False, sys_flag: int = 0) -> Topic:
-        """The retry or dead-letter topic of a group, created when there is none."""
+        """The retry or dead-letter topic of a group, created when there is none.
+
+        It grows with the group's number of retry queues: what is written beyond its queues nobody reads.
+        """
         topic = self._table.get(name)
         if topic is None:
             self._say_created("Topic %s is created, %d queues, for a consumer group", name, queues)
             return self._put(Topic(name, queues, queues, READ_WRITE, sys_flag=sys_flag, order=order))
-        return topic if topic.order == order else self._put(replace(topic, order=order))
+        if topic.order == order and min(topic.read_queues, topic.write_queues) >= queues:
+            return topic
+        read_queues, write_queues = max(topic.read_queues, queues), max(topic.write_queues, queues)
+        return self._put(replace(topic, order=order, read_queues=read_queues, write_queues=write_queues))
 
     def check_changeable(self, name: str) -> None:
         if self._rules.guard_system_topics and self.is_system(name):

@@ -10,7 +10,8 @@ from tests.unit.remoting.kit import RecordingTransport, commands, connected, tur
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
-from turbopump.broker.admin.maintenance import MaintenanceRequests
+from turbopump.broker.admin.progress import ProgressRequests
+from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
@@ -104,16 +105,25 @@ class Bench:
                 tell_pulls=lambda group, topic, queue_ids: None,
             ),
             Relay(self.members, self.topics, self.groups, self.store, "broker-a"),
+            QueueRequests(self.store, self.members),
             Queries(self.store, self.topics),
             TopicRequests(self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle),
-            GroupRequests(
-                self.groups, self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle
+            GroupRequests(self.groups, self.topics, self.offsets, self.statistics, self._settle),
+            ProgressRequests(
+                self.groups,
+                self.topics,
+                self.offsets,
+                self.members,
+                self.store,
+                self.statistics,
+                self.clock,
+                "broker-a",
+                "127.0.0.1:30911",
             ),
             ConnectionRequests(self.members, self.offsets),
             ConfigurationRequests(self.config, self.clock, self.applied.append),
             RuntimeRequests(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
             StatisticsRequests(self.statistics),
-            MaintenanceRequests(self.store, self.topics, self.offsets, self.statistics),
         )
         self.router = Router({code: route for part in parts for code, route in part.routes().items()})
 

@@ -57,13 +57,19 @@ LATE_COMMITS = """222 known group no offsets; 15 CGP; 222 offline with offsets; 
 
 RELAYS = """307 unknown client; 307 unknown group; 307 old client version; 307 to v61 client"""
 
+PROGRESS = """208; 208 topic; 208 empty topic; 343; 345; 303; 308; 308 no filter; 314; 321; 321 no group;
+321 unknown; 353"""
+
 NO_AUTO_CREATION = """hb unknown group, autoCreateGroup off; 38 NOG; 15 group not exist; 14 group
 not exist; 352 miss autoCreate off"""
 
 JAVA_ONLY = re.compile(r"Cannot invoke|org\.apache\.|java\.")
 LONG_NUMBER = re.compile(r"\d{13,}")
 PORT = re.compile(r"(127\.0\.0\.1):\d+")
-VOLATILE = ("topicPutTps", "indexLastUpdatePhyoffset")
+VOLATILE = (
+    *("topicPutTps", "consumeTps", "indexLastUpdatePhyoffset", "delayTime", "physicOffset", "physicSize"),
+    *("consumeTimeStampStr", "maxTimeStampStr", "minTimeStampStr"),
+)
 UNORDERED = ("groupList", "topicList", "connectionSet", "consumerIdList")
 
 
@@ -197,6 +203,20 @@ async def test_commits_after_a_reset() -> None:
     bench = with_messages()
     bench.groups.for_consume("CGP")
     await replay(bench, LATE_COMMITS)
+
+
+@virtual
+async def test_how_far_groups_are() -> None:
+    bench = Bench()
+    bench.topics.for_group("T1", 1)
+    bench.put("T1", 0, TAGS="A")
+    bench.put("T1", 0, TAGS="B")
+    bench.put("T1", 0, 13)
+    await replay(bench, "hb")
+    bench.offsets.commit("CG", "T1", 0, 4)
+    bench.offsets.commit("CG", "T1", 99, 1)
+    bench.offsets.pulled("CG", "T1", 0, 15)
+    await replay(bench, PROGRESS)
 
 
 @virtual

@@ -107,11 +107,20 @@ def test_a_retry_topic_is_created_even_without_a_model() -> None:
     assert table().for_send("Unit", "TBW102", 4, unit_mode=True, peer=PEER).sys_flag == 1
 
 
+def test_the_topic_of_a_group_grows_with_its_retry_queues_and_never_shrinks() -> None:
+    topics = table()
+    changes = told(topics)
+    topics.for_group("%RETRY%G", 2)
+    assert topics.for_group("%RETRY%G", 5) == Topic("%RETRY%G", 5, 5)
+    assert topics.for_group("%RETRY%G", 1) == Topic("%RETRY%G", 5, 5)
+    assert len(changes) == 2
+
+
 def test_the_topic_of_a_group_follows_its_order() -> None:
     topics = table()
     changes = told(topics)
     assert topics.for_group("%RETRY%G", 2) == Topic("%RETRY%G", 2, 2)
-    assert topics.for_group("%RETRY%G", 5) == Topic("%RETRY%G", 2, 2)
+    assert topics.for_group("%RETRY%G", 1) == Topic("%RETRY%G", 2, 2)
     assert topics.for_group("%RETRY%G", 5, order=True).order
     assert changes == [["%RETRY%G"], ["%RETRY%G"]]
 

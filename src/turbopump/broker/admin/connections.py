@@ -1,4 +1,4 @@
-"""Who is connected (203, 204, 328) and who reads a topic (300)."""
+"""Who is connected (203, 204, 328), who reads a topic (300), and what a group subscribes to (345)."""
 
 from turbopump.broker.members import Member, Members
 from turbopump.broker.offsets import Offsets
@@ -8,6 +8,7 @@ from turbopump.protocol.errors import ConsumerNotOnline, SystemFailure
 from turbopump.protocol.headers.topics import (
     GetConsumerConnectionListRequest,
     GetProducerConnectionListRequest,
+    QuerySubscriptionByConsumerRequest,
     QueryTopicConsumeByWhoRequest,
 )
 from turbopump.remoting.connection import Connection
@@ -25,6 +26,9 @@ class ConnectionRequests:
             RequestCode.GET_PRODUCER_CONNECTION_LIST: Route(GetProducerConnectionListRequest, self.producers),
             RequestCode.GET_ALL_PRODUCER_INFO: Route(None, self.all_producers),
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Route(QueryTopicConsumeByWhoRequest, self.readers),
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Route(
+                QuerySubscriptionByConsumerRequest, self.subscription
+            ),
         }
 
     def consumers(self, request: Request[GetConsumerConnectionListRequest]) -> Answer:
@@ -61,6 +65,14 @@ class ConnectionRequests:
         topic = request.header.topic
         groups = {*self._members.groups_of_topic(topic), *self._offsets.groups_of_topic(topic)}
         return Answer(body=bodies.GroupList(groupList=sorted(groups)).encode())
+
+    def subscription(self, request: Request[QuerySubscriptionByConsumerRequest]) -> Answer:
+        header = request.header
+        found = self._members.subscription(header.group, header.topic or "")
+        body = bodies.QuerySubscriptionResponseBody(
+            group=header.group, subscriptionData=found, topic=header.topic
+        )
+        return Answer(body=body.encode())
 
 
 def _connection(member: Member[Connection]) -> bodies.Connection:

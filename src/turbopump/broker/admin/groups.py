@@ -1,4 +1,4 @@
-"""Consumer groups: create and change (200, 225), delete (207), show (201, 352), and how far behind (208)."""
+"""Consumer groups: create and change (200, 225), delete (207), show (201, 352), shut out of a topic (353)."""
 
 from collections.abc import Awaitable, Callable
 
@@ -7,24 +7,20 @@ from turbopump.broker.offsets import Offsets
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import (
-    ConsumeStats,
     CreateSubscriptionGroupListRequestBody,
-    MessageQueue,
-    OffsetWrapper,
+    GroupForbidden,
     SubscriptionGroupConfig,
 )
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import GroupNotFound
+from turbopump.protocol.errors import GroupNotFound, TopicNotFound
 from turbopump.protocol.headers.topics import (
     DeleteSubscriptionGroupRequest,
     GetAllSubscriptionGroupRequest,
     GetAllSubscriptionGroupResponse,
-    GetConsumeStatsRequest,
     GetSubscriptionGroupConfigRequest,
+    UpdateGroupForbiddenRequest,
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Store
-from turbopump.store.times import store_time
 
 
 class GroupRequests:
@@ -35,17 +31,13 @@ class GroupRequests:
         groups: Groups,
         topics: Topics,
         offsets: Offsets,
-        store: Store,
         statistics: Statistics,
-        broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._groups = groups
         self._topics = topics
         self._offsets = offsets
-        self._store = store
         self._statistics = statistics
-        self._broker_name = broker_name
         self._settled = settled
 
     def routes(self) -> Routes:
@@ -57,7 +49,7 @@ class GroupRequests:
                 GetAllSubscriptionGroupRequest, self.show_all
             ),
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Route(GetSubscriptionGroupConfigRequest, self.show),
-            RequestCode.GET_CONSUME_STATS: Route(GetConsumeStatsRequest, self.progress),
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Route(UpdateGroupForbiddenRequest, self.forbid),
         }
 
     async def update(self, request: Request[None]) -> Answer:
@@ -93,29 +85,20 @@ class GroupRequests:
             raise GroupNotFound("No group in this broker")
         return Answer(body=group.config.encode())
 
-    def progress(self, request: Request[GetConsumeStatsRequest]) -> Answer:
-        """Of every queue that the group has committed an offset on, in one topic or in all."""
+    async def forbid(self, request: Request[UpdateGroupForbiddenRequest]) -> Answer:
+        """Shuts a group out of one topic, lets it in again, or tells how it is."""
         header = request.header
-        group = header.consumerGroup
-        asked = [name for name in (header.topicList or "").split(";") if name]
-        names = [header.topic] if header.topic else asked or self._offsets.topics_of_group(group)
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        tps = 0.0
-        for name in names:
-            tps += self._statistics.group_get_tps(group, name)
-            topic = self._topics.find(name)
-            for queue_id in range(topic.read_queues if topic else 0):
-                queue = MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)
-                table[queue] = self._progress(group, name, queue_id)
-        return Answer(body=ConsumeStats(offsetTable=table, consumeTps=tps).encode())
+        if header.readable is not None:
+            if not header.readable:
+                self._check_exist(header.group, header.topic)
+            self._groups.forbid(header.group, header.topic, header.readable)
+            await self._settled()
+        readable = not self._groups.is_forbidden(header.group, header.topic)
+        body = GroupForbidden(group=header.group, readable=readable, topic=header.topic)
+        return Answer(body=body.encode(), remark="")
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        committed = max(self._offsets.query(group, topic, queue_id), 0)
-        queue = self._store.find_queue(topic, queue_id)
-        end = queue.max_offset if queue else 0
-        consumed_ms = (
-            store_time(self._store.log, queue, committed - 1) if queue and 0 < committed <= end else 0
-        )
-        return OffsetWrapper(
-            brokerOffset=end, consumerOffset=committed, lastTimestamp=consumed_ms, pullOffset=committed
-        )
+    def _check_exist(self, group: str, topic: str) -> None:
+        if self._groups.find(group) is None:
+            raise GroupNotFound(f"Group {group} not exist!")
+        if self._topics.find(topic) is None:
+            raise TopicNotFound(f"Topic {topic} not exist!")

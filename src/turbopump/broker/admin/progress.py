@@ -1,0 +1,217 @@
+"""How far groups are: one of them (208), all (317), in time (303), against others (308); on what (343); and
+how one takes over the offsets of another (314).
+
+A topic on which a group has committed counts, unless the group is there and does not subscribe to it any
+more.
+"""
+
+import time
+from collections.abc import Iterable
+
+from turbopump.broker.groups import Groups
+from turbopump.broker.members import Members
+from turbopump.broker.offsets import NONE, Offsets
+from turbopump.broker.statistics import Statistics
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import names
+from turbopump.protocol.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueryCorrectionOffsetBody,
+    QueueTimeSpan,
+    TopicList,
+)
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import TopicNotFound
+from turbopump.protocol.headers.topics import (
+    CloneGroupOffsetRequest,
+    GetBrokerConsumeStatsRequest,
+    GetConsumeStatsRequest,
+    QueryConsumeTimeSpanRequest,
+    QueryCorrectionOffsetRequest,
+    QueryTopicsByConsumerRequest,
+)
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Store
+from turbopump.store.times import store_time
+
+AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
+GROUPS_AT_ONCE = 50  # of 317: others have their turn between
+
+
+class ProgressRequests:
+    def __init__(
+        self,
+        groups: Groups,
+        topics: Topics,
+        offsets: Offsets,
+        members: Members[Connection],
+        store: Store,
+        statistics: Statistics,
+        clock: Clock,
+        broker_name: str,
+        address: str,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._offsets = offsets
+        self._members = members
+        self._store = store
+        self._statistics = statistics
+        self._clock = clock
+        self._broker_name = broker_name
+        self._address = address
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.GET_CONSUME_STATS: Route(GetConsumeStatsRequest, self.of_group),
+            RequestCode.GET_BROKER_CONSUME_STATS: Route(GetBrokerConsumeStatsRequest, self.of_all),
+            RequestCode.QUERY_CONSUME_TIME_SPAN: Route(QueryConsumeTimeSpanRequest, self.time_span),
+            RequestCode.QUERY_CORRECTION_OFFSET: Route(QueryCorrectionOffsetRequest, self.correction),
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: Route(QueryTopicsByConsumerRequest, self.topics),
+            RequestCode.CLONE_GROUP_OFFSET: Route(CloneGroupOffsetRequest, self.clone),
+        }
+
+    def of_group(self, request: Request[GetConsumeStatsRequest]) -> Answer:
+        """On the topics of a list as they are, on one topic, or on all that the group reads."""
+        header = request.header
+        group = header.consumerGroup
+        listed = [name for name in (header.topicList or "").split(";") if name]
+        asked = [header.topic] if (header.topic or "").strip() else self._offsets.topics_of_group(group)
+        wanted = listed or [name for name in asked if name and self._members.reads(group, name)]
+        stats = ConsumeStats()
+        for topic in self._existing(wanted):
+            stats.consumeTps += self._statistics.group_get_tps(group, topic.name)
+            stats.offsetTable |= self._table(group, topic, topic.read_queues)
+        return Answer(body=stats.encode())
+
+    async def of_all(self, request: Request[GetBrokerConsumeStatsRequest]) -> Answer:
+        """Of every group that the broker knows, also those that have read nothing."""
+        body = ConsumeStatsList(brokerAddr=self._address)
+        in_flight = 0
+        for number, group in enumerate(self._groups.all()):
+            if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
+                await self._clock.sleep(0)
+            stats = [self._stats(group.name, topic) for topic in self._read_by(group.name, request.header)]
+            body.consumeStatsList.append({group.name: stats})
+            for one in stats:
+                for offset in one.offsetTable.values():
+                    body.totalDiff += offset.brokerOffset - offset.consumerOffset
+                    in_flight += (offset.pullOffset or 0) - offset.consumerOffset
+        body.totalInflightDiff = in_flight
+        return Answer(body=body.encode())
+
+    def time_span(self, request: Request[QueryConsumeTimeSpanRequest]) -> Answer:
+        header = request.header
+        topic = self._topics.find(header.topic)
+        if topic is None:
+            raise TopicNotFound(f"topic[{header.topic}] not exist")
+        spans = [self._span(header.group, topic.name, queue_id) for queue_id in range(topic.write_queues)]
+        return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
+
+    def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
+        """The least offset of all groups but the filtered ones, by queue, unless the group is behind it."""
+        header = request.header
+        left_out = {name for name in (header.filterGroups or "").split(",") if name}
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of_topic(header.topic):
+            if group not in left_out:
+                for queue_id, offset in self._offsets.of_group(group, header.topic).items():
+                    if offset >= self._first(header.topic, queue_id):
+                        least[queue_id] = min(offset, least.get(queue_id, offset))
+        for queue_id, offset in self._offsets.of_group(header.compareGroup, header.topic).items():
+            if least.get(queue_id, offset) > offset:
+                least[queue_id] = AHEAD
+        return Answer(body=QueryCorrectionOffsetBody(correctionOffsets=least).encode())
+
+    def topics(self, request: Request[QueryTopicsByConsumerRequest]) -> Answer:
+        found = self._offsets.topics_of_group(request.header.group)
+        return Answer(body=TopicList(brokerAddr=self._address, topicList=found).encode())
+
+    def clone(self, request: Request[CloneGroupOffsetRequest]) -> Answer:
+        """The offsets of one group become those of another, on one topic or on all."""
+        header = request.header
+        names.check_group(header.destGroup)
+        one = (header.topic or "").strip()
+        for topic in self._existing([one] if one else self._offsets.topics_of_group(header.srcGroup)):
+            if header.offline or self._members.reads(header.srcGroup, topic.name):
+                self._offsets.clone(header.srcGroup, header.destGroup, topic.name)
+        return Answer()
+
+    # Parts
+
+    def _existing(self, wanted: Iterable[str]) -> list[Topic]:
+        return [topic for name in wanted if (topic := self._topics.find(name)) is not None]
+
+    def _read_by(self, group: str, header: GetBrokerConsumeStatsRequest) -> list[Topic]:
+        found = self._existing(self._offsets.topics_of_group(group))
+        return [
+            topic
+            for topic in found
+            if self._members.reads(group, topic.name) and (topic.order or not header.isOrder)
+        ]
+
+    def _stats(self, group: str, topic: Topic) -> ConsumeStats:
+        return ConsumeStats(
+            consumeTps=self._statistics.group_get_tps(group, topic.name),
+            offsetTable=self._table(group, topic, topic.write_queues),
+        )
+
+    def _table(self, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
+        return {
+            MessageQueue(self._broker_name, queue_id, topic.name): self._progress(group, topic.name, queue_id)
+            for queue_id in range(queues)
+        }
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        committed = max(self._offsets.query(group, topic, queue_id), 0)
+        pulled = max(self._offsets.query_pulled(group, topic, queue_id), committed)
+        queue = self._store.find_queue(topic, queue_id)
+        end = queue.max_offset if queue else 0
+        consumed_ms = store_time(self._store.log, queue, committed - 1) if queue and committed else 0
+        return OffsetWrapper(
+            brokerOffset=end,
+            consumerOffset=committed,
+            lastTimestamp=max(consumed_ms, 0),
+            pullOffset=pulled,
+        )
+
+    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        """When the first, the last and the last consumed message were stored, and how long the next waits."""
+        queue = self._store.find_queue(topic, queue_id)
+        first_ms = last_ms = consumed_ms = NONE
+        waits_ms = 0
+        if queue is not None:
+            log, end = self._store.log, queue.max_offset
+            first_ms = consumed_ms = self._store.earliest_store_time(queue)
+            last_ms = store_time(log, queue, end - 1)
+            committed = self._offsets.query(group, topic, queue_id)
+            if committed > 0:
+                consumed_ms = store_time(log, queue, committed - 1)
+            following = max(committed, queue.min_offset)
+            if following < end:
+                waits_ms = self._clock.now_ms() - store_time(log, queue, following)
+        return QueueTimeSpan(
+            consumeTimeStamp=consumed_ms,
+            consumeTimeStampStr=_in_words(consumed_ms),
+            delayTime=waits_ms,
+            maxTimeStamp=last_ms,
+            maxTimeStampStr=_in_words(last_ms),
+            messageQueue=MessageQueue(self._broker_name, queue_id, topic),
+            minTimeStamp=first_ms,
+            minTimeStampStr=_in_words(first_ms),
+        )
+
+    def _first(self, topic: str, queue_id: int) -> int:
+        queue = self._store.find_queue(topic, queue_id)
+        return queue.min_offset if queue is not None else 0
+
+
+def _in_words(time_ms: int) -> str:
+    moment = time.localtime(time_ms / 1000)
+    return f"{time.strftime('%Y-%m-%d#%H:%M:%S', moment)}:{time_ms % 1000:03d}"

@@ -1,0 +1,55 @@
+"""The entries of a consume queue as they are (321), for who looks for a message that is not delivered."""
+
+from turbopump.broker.members import Members
+from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.headers.query import QueryConsumeQueueRequest
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.consume_queue import ENTRY, ConsumeQueue
+from turbopump.store.store import Store
+
+MAX_COUNT = 10_000  # entries in one answer
+NOT_SET = "not set any response code"  # what Apache says with this success
+NO_FILTER = "null"
+
+
+class QueueRequests:
+    def __init__(self, store: Store, members: Members[Connection]) -> None:
+        self._store = store
+        self._members = members
+
+    def routes(self) -> Routes:
+        return {RequestCode.QUERY_CONSUME_QUEUE: Route(QueryConsumeQueueRequest, self.show)}
+
+    def show(self, request: Request[QueryConsumeQueueRequest]) -> Answer:
+        """Without a body when the queue does not reach there. At most one file's entries."""
+        header = request.header
+        topic, queue_id, index = header.topic or "", header.queueId, header.index
+        queue = self._store.find_queue(topic, queue_id) if topic and queue_id >= 0 else None
+        if queue is None or not queue.min_offset <= index < queue.max_offset:
+            return Answer(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
+        body = QueryConsumeQueueResponseBody(
+            maxQueueIndex=queue.max_offset,
+            minQueueIndex=queue.min_offset,
+            queueData=_entries(queue, index, min(max(header.count, 0), MAX_COUNT)),
+        )
+        if header.consumerGroup is not None:
+            body.subscriptionData = self._members.subscription(header.consumerGroup, topic)
+            missing = f"{header.consumerGroup}@{topic} is not online!"
+            body.filterData = missing if body.subscriptionData is None else NO_FILTER
+        return Answer(body=body.encode(), remark=NOT_SET)
+
+
+def _entries(queue: ConsumeQueue, index: int, count: int) -> list[ConsumeQueueData]:
+    units = queue.units(index, count) if count else b""
+    return [_entry(queue, *unit) for unit in ENTRY.iter_unpack(units)]
+
+
+def _entry(queue: ConsumeQueue, offset: int, size: int, stored: int) -> ConsumeQueueData:
+    """The tag code may be in an extension file, and that file may be gone."""
+    tags_code = queue.tags_code(stored)
+    entry = ConsumeQueueData(physicOffset=offset, physicSize=size, tagsCode=tags_code or 0)
+    if tags_code is None:
+        entry.tagsCode, entry.msg = stored, f"Cq extend not exist!addr: {stored}"
+    return entry
