@@ -10,6 +10,7 @@ from tests.unit.remoting.kit import RecordingTransport, commands, connected, tur
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
+from turbopump.broker.admin.maintenance import MaintenanceRequests
 from turbopump.broker.admin.progress import ProgressRequests
 from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
@@ -124,6 +125,7 @@ class Bench:
             ConfigurationRequests(self.config, self.clock, self.applied.append),
             RuntimeRequests(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
             StatisticsRequests(self.statistics),
+            MaintenanceRequests(self.store, self.topics, self.offsets, self.statistics),
         )
         self.router = Router({code: route for part in parts for code, route in part.routes().items()})
 
