@@ -88,6 +88,10 @@ def test_an_installed_wheel_starts_takes_a_message_and_stops(programs: Path, tmp
             timeout=20,
         )
         assert "from a wheel" in read.stdout
+        listed = subprocess.run(
+            [programs / "mqadmin", "topicList"], capture_output=True, text=True, env=environment
+        )
+        assert "hello" in listed.stdout.splitlines(), listed.stderr
         up.send_signal(signal.SIGTERM)
         assert up.wait(20) == 0
         assert not (tmp_path / "data" / "store" / "abort").exists()
