@@ -5,7 +5,6 @@ import signal
 import subprocess
 
 import pytest
-
 from tests.integration.cli.conftest import PROGRAMS, Home
 
 
