@@ -1,7 +1,6 @@
 """The network: listening and connecting. Protocol objects are plain `asyncio.Protocol`s."""
 
 import asyncio
-import resource
 import socket
 from collections.abc import Callable
 from typing import Protocol
@@ -75,5 +74,7 @@ class SystemNetwork:
 
 def descriptor_limit() -> int:
     """How many files and connections this process may have open. Servers raise it first, then ask."""
+    import resource  # only POSIX has it, and clients run elsewhere too
+
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
