@@ -1,12 +1,13 @@
 """A very small HTTP/1.1 server: GET and HEAD of a few fixed paths, one request per connection.
 
-For what machines ask a server in passing: is it well, where are the name servers. A request is at most 8 KiB
-and must come within 5 seconds; nothing of it but method and path is looked at.
+For what machines ask a server in passing: is it well, where are the name servers, how much passes. A request
+is at most 8 KiB and must come within 5 seconds; nothing of it but method and path is looked at. A page that
+takes a while to write is a coroutine; it has 10 seconds.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TypeAlias, cast
 
@@ -16,11 +17,15 @@ log = logging.getLogger(__name__)
 
 MAX_REQUEST = 8 * 1024
 REQUEST_TIMEOUT_S = 5.0
+PAGE_TIMEOUT_S = 10.0
 MAX_CONNECTIONS = 256
 TEXT = "text/plain; charset=utf-8"
 
-Page: TypeAlias = Callable[[], tuple[int, str, bytes]]
-"""Called for each request: (status, content type, body)."""
+Content: TypeAlias = tuple[int, str, bytes]
+"""Status, content type, body."""
+
+Page: TypeAlias = Callable[[], Content | Awaitable[Content]]
+"""Called for each request."""
 
 
 class HttpServer:
@@ -50,6 +55,7 @@ class _Exchange(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -57,21 +63,36 @@ class _Exchange(asyncio.Protocol):
             self._transport.abort()
             return
         self._server.open.add(self)
-        self._timer = asyncio.get_running_loop().call_later(REQUEST_TIMEOUT_S, self.abort)
+        self._abort_after(REQUEST_TIMEOUT_S)
 
     def data_received(self, data: bytes) -> None:
+        if self._writing is not None:
+            return
         self._received += data
         end = self._received.find(b"\r\n\r\n")
         if end < 0 and len(self._received) < MAX_REQUEST:
             return
         head = bytes(self._received[: max(end, 0)])
         too_long = end < 0 or end > MAX_REQUEST
-        self._send(_bad_request() if too_long else answer(head, self._server.pages))
+        if too_long:
+            self._send(_bad_request())
+        else:
+            self._abort_after(PAGE_TIMEOUT_S + REQUEST_TIMEOUT_S)  # to write the page, and to take it
+            self._writing = asyncio.get_running_loop().create_task(self._answer(head))
+
+    async def _answer(self, head: bytes) -> None:
+        self._send(await answer(head, self._server.pages))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.open.discard(self)
+        for ended in (self._timer, self._writing):
+            if ended is not None:
+                ended.cancel()
+
+    def _abort_after(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def abort(self) -> None:
         if self._transport is not None:
@@ -83,7 +104,7 @@ class _Exchange(asyncio.Protocol):
             self._transport.close()
 
 
-def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
+async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
     """The whole answer to a request whose first lines are `head`."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
@@ -95,13 +116,17 @@ def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
     if page is None:
         status, kind, body = int(HTTPStatus.NOT_FOUND), TEXT, b"not found\n"
     else:
-        status, kind, body = _call(page)
+        status, kind, body = await _call(page)
     return _pack(status, kind, body, with_body=method == b"GET")
 
 
-def _call(page: Page) -> tuple[int, str, bytes]:
+async def _call(page: Page) -> Content:
     try:
-        return page()
+        content = page()
+        if isinstance(content, tuple):
+            return content
+        async with asyncio.timeout(PAGE_TIMEOUT_S):
+            return await content
     except Exception:
         log.exception("An HTTP page failed")
         return HTTPStatus.INTERNAL_SERVER_ERROR, TEXT, b"failed\n"

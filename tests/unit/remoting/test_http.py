@@ -4,6 +4,7 @@ import pytest
 from tests.unit.remoting.kit import virtual
 
 from turbopump.remoting.http import MAX_REQUEST, TEXT, HttpServer, answer
+from turbopump.testing.loop import run_virtual
 from turbopump.testing.network import MemoryNetwork
 
 
@@ -11,10 +12,22 @@ def broken() -> tuple[int, str, bytes]:
     raise KeyError("x")
 
 
+async def slow() -> tuple[int, str, bytes]:
+    await asyncio.sleep(9)
+    return 200, TEXT, b"at last"
+
+
+async def too_slow() -> tuple[int, str, bytes]:
+    await asyncio.sleep(11)
+    return 200, TEXT, b"too late"
+
+
 PAGES = {
     "/health": lambda: (200, TEXT, b"ok\n"),
     "/rocketmq/nsaddr": lambda: (200, TEXT, b"10.0.0.1:9876"),
     "/broken": broken,
+    "/slow": slow,
+    "/too-slow": too_slow,
 }
 
 
@@ -27,6 +40,8 @@ PAGES = {
         ("GET /other HTTP/1.1", "404 Not Found", "not found\n"),
         ("POST /health HTTP/1.1", "405 Method Not Allowed", "GET or HEAD\n"),
         ("GET /broken HTTP/1.1", "500 Internal Server Error", "failed\n"),
+        ("GET /slow HTTP/1.1", "200 OK", "at last"),
+        ("GET /too-slow HTTP/1.1", "500 Internal Server Error", "failed\n"),
         ("GET /health", "400 Bad Request", "bad request\n"),
         ("GET  /health HTTP/1.1", "400 Bad Request", "bad request\n"),
         ("GET health HTTP/1.1", "400 Bad Request", "bad request\n"),
@@ -36,14 +51,15 @@ PAGES = {
     ],
 )
 def test_answers(request_line: str, status: str, body: str) -> None:
-    head, _, got = answer(request_line.encode("latin-1") + b"\r\nHost: x", PAGES).partition(b"\r\n\r\n")
+    request = request_line.encode("latin-1") + b"\r\nHost: x"
+    head, _, got = run_virtual(answer(request, PAGES)).partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status}\r\n".encode())
     assert got == body.encode()
     assert b"\r\nConnection: close" in head
 
 
 def test_head_tells_the_length_of_the_body_it_does_not_send() -> None:
-    assert b"Content-Length: 3\r\n" in answer(b"HEAD /health HTTP/1.1", PAGES)
+    assert b"Content-Length: 3\r\n" in run_virtual(answer(b"HEAD /health HTTP/1.1", PAGES))
 
 
 class Browser(asyncio.Protocol):
