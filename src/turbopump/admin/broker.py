@@ -7,13 +7,13 @@ import msgspec
 from turbopump.admin.command import Call, Command, Failed
 from turbopump.admin.failures import line_of
 from turbopump.admin.options import boolean, defaulting, host_port, number, optional, required, text
-from turbopump.admin.render import Table, front, second
+from turbopump.admin.render import Table, front
 from turbopump.admin.sending import SEND_MSG_STATUS
+from turbopump.admin.times import local_second
 from turbopump.client.admin import Unreachable
+from turbopump.client.admin.clusters import MASTER
 from turbopump.protocol.bodies import ConsumeStatsList
 from turbopump.protocol.errors import Refused
-
-MASTER = 0
 
 # --- brokerStatus ----------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ async def broker_consume_stats(call: Call) -> None:
             lag.broker_offset,
             lag.consumer_offset,
             lag.diff,
-            second(lag.last_timestamp),
+            local_second(lag.last_timestamp),
         )
         for lag in lags
     )

@@ -10,6 +10,7 @@ from turbopump.admin.command import Call, Command
 from turbopump.admin.options import defaulting, flag, host_port, optional, required, text
 from turbopump.admin.render import fields
 from turbopump.admin.stats import of_a_day
+from turbopump.admin.topic import masters
 from turbopump.client.admin import Admin, NotFound, Unreachable
 from turbopump.client.admin.clusters import MASTER, BrokerAt
 from turbopump.protocol import dialect, names
@@ -69,8 +70,8 @@ async def export_metadata(call: Call) -> None:
     elif broker and call.given[GROUPS_ONLY]:
         export(call, directory, "subscriptionGroup.json", fields(await call.admin.groups.user_table(broker)))
     else:
-        masters = [broker] if broker else await masters_in(call.admin, call.given[CLUSTER])
-        topics, groups = await sums(call.admin, masters, special)
+        addresses = [broker] if broker else await masters(call.admin, call.given[CLUSTER])
+        topics, groups = await sums(call.admin, addresses, special)
         content: dict[str, object] = {"exportTime": call.admin.clock.now_ms()}
         if call.given[TOPICS_ONLY] or not call.given[GROUPS_ONLY]:
             content["topicConfigTable"] = fields(topics)
@@ -85,18 +86,13 @@ def name_of(call: Call) -> str:
     return "subscriptionGroup.json" if call.given[GROUPS_ONLY] else "metadata.json"
 
 
-async def masters_in(admin: Admin, cluster: str | None) -> list[str]:
-    assert cluster is not None, "one of -b and -c was given"
-    return (await admin.clusters.layout()).masters(cluster)
-
-
 async def sums(
-    admin: Admin, masters: Iterable[str], special: bool
+    admin: Admin, addresses: Iterable[str], special: bool
 ) -> tuple[dict[str, TopicConfig], dict[str, SubscriptionGroupConfig]]:
     """Topics and groups of all brokers together: their queues are added up."""
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
-    for address in masters:
+    for address in addresses:
         own_topics = (await admin.topics.user_configs(address, special)).topicConfigTable
         own_groups = (await admin.groups.user_table(address)).subscriptionGroupTable
         for name, topic in sorted(own_topics.items()):
@@ -116,15 +112,15 @@ async def sums(
 
 async def export_configs(call: Call) -> None:
     brokers = (await call.admin.clusters.layout()).of_cluster(call.given[WHOLE_CLUSTER])
-    masters = [broker for broker in brokers if broker.id == MASTER]
+    leaders = [broker for broker in brokers if broker.id == MASTER]
     configs = {}
-    for broker in masters:
+    for broker in leaders:
         config = await call.admin.brokers.config(broker.address)
         configs[broker.name] = {key: config[key] for key in CONFIG_KEYS if key in config}
     scale = {
         "namesrvSize": len(call.admin.name_servers.addresses),
-        "masterBrokerSize": len(masters),
-        "slaveBrokerSize": len(brokers) - len(masters),
+        "masterBrokerSize": len(leaders),
+        "slaveBrokerSize": len(brokers) - len(leaders),
     }
     content: dict[str, object] = {"clusterScale": scale, "brokerConfigs": configs}
     export(call, call.given[CONFIGS_PATH], "configs.json", content)

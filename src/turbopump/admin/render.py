@@ -59,11 +59,6 @@ def moment(time_ms: int) -> str:
     return _local(time_ms).strftime("%Y-%m-%d %H:%M:%S,") + f"{time_ms % 1000:03d}"
 
 
-def second(time_ms: int) -> str:
-    """`2025-06-30 12:00:00`, in local time."""
-    return _local(time_ms).strftime("%Y-%m-%d %H:%M:%S")
-
-
 def compact_moment(time_ms: int) -> str:
     """`20250630120000123`, in local time."""
     return _local(time_ms).strftime("%Y%m%d%H%M%S") + f"{time_ms % 1000:03d}"

@@ -9,11 +9,10 @@ from turbopump.admin.options import flag, optional, text
 from turbopump.admin.render import Table, front
 from turbopump.client.admin import Admin, NotFound, Unreachable
 from turbopump.client.admin.brokers import StatsName
+from turbopump.client.admin.clusters import MASTER
 from turbopump.protocol import names
 from turbopump.protocol.bodies import BrokerStatsData, ConsumeStats
 from turbopump.protocol.errors import Refused
-
-MASTER = 0
 
 ACTIVE_ONLY = flag("a", "activeTopic", "print active topic only")
 TOPIC = optional("t", "topic", "print select topic only", text)

@@ -21,13 +21,13 @@ from turbopump.admin.options import (
 )
 from turbopump.admin.render import Table, fields, front, java_number, moment
 from turbopump.client.admin import Admin, Unreachable
+from turbopump.client.admin.clusters import MASTER
 from turbopump.client.rebalance import averagely
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import Refused, TopicNotFound
 
 UNIT, UNIT_SUBSCRIBED = 1, 2  # bits of topicSysFlag
-MASTER = 0
 
 TOPIC = required("t", "topic", "topic name", text)
 

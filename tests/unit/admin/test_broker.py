@@ -111,6 +111,28 @@ def test_upkeep_is_asked_of_a_broker(command: str, code: RequestCode) -> None:
     virtual(scene())
 
 
+@pytest.mark.parametrize("command", ["cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"])
+def test_our_own_brokers_do_the_upkeep(command: str) -> None:
+    async def scene() -> None:
+        async with cluster(brokers=2) as town:
+            assert (await town.mqadmin(command)).out == "success\n"
+            done = await town.mqadmin(command, "-c", "DefaultCluster", "--json")
+            assert done.json == {"brokers": [BROKER_A, BROKER_B]}
+
+    virtual(scene())
+
+
+def test_our_own_broker_tells_what_consumers_have_left() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            printed = await town.mqadmin("brokerConsumeStats", "-b", BROKER_A)
+            assert printed.lines[-1] == "Diff Total: 0"
+            shown = (await town.mqadmin("brokerConsumeStats", "-b", BROKER_A, "--json")).json
+            assert shown == {"brokerAddr": BROKER_A, "queues": [], "totalDiff": 0}
+
+    virtual(scene())
+
+
 def test_what_consumers_have_left_on_a_broker() -> None:
     async def scene() -> None:
         async with cluster(brokers=0) as town:
