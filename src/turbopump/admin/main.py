@@ -46,6 +46,8 @@ async def run(words: Sequence[str], world: World) -> int:
     except WrongUse as error:
         world.warn(str(error))
         return ASKED_WRONGLY
+    except BrokenPipeError:  # the reader of our lines, who has seen enough
+        raise
     except Exception as error:
         line = explain(error)
         if line is None:

@@ -4,7 +4,9 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 
 from turbopump.admin.commands import AREAS, BY_NAME
+from turbopump.admin.main import World, run
 from turbopump.admin.unsupported import UNSUPPORTED
+from turbopump.runtime.chance import Chance
 
 
 def test_without_a_word_all_commands_are_listed() -> None:
@@ -90,6 +92,22 @@ def test_a_command_without_its_feature_says_so(name: str) -> None:
             assert printed.out == ""
             assert " is not supported: it needs " in printed.err
             assert name not in BY_NAME
+
+    virtual(scene())
+
+
+def test_a_reader_that_has_seen_enough_is_not_told_as_a_failure() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+
+            def closed(text: str) -> None:
+                raise BrokenPipeError(32, "Broken pipe")
+
+            said: list[str] = []
+            world = World(town.network, town.clock, town.disk, Chance(1), {}, closed, said.append)
+            with pytest.raises(BrokenPipeError):
+                await run(["topicList"], world)
+            assert said == []
 
     virtual(scene())
 
