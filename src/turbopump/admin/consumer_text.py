@@ -131,10 +131,9 @@ def running_lines(info: ConsumerRunningInfo) -> Iterator[str]:
         )
         for topic, one in sorted(info.statusTable.items())
     )
-    if info.userConsumerInfo is not None:
-        yield from ("", "", "#User Consume Info#")
-        for name, value in info.userConsumerInfo.items():
-            yield f"{name:<40}: {value}"
+    yield from ("", "", "#User Consume Info#")
+    for name, value in (info.userConsumerInfo or {}).items():
+        yield f"{name:<40}: {value}"
     if info.jstack is not None:
         yield from ("", "", "#Consumer jstack#", info.jstack)
 

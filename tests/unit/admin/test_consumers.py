@@ -272,6 +272,25 @@ def test_offsets_are_cloned() -> None:
     virtual(scene())
 
 
+def test_entries_of_a_queue_are_shown() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 2)
+            await sent(town, 1, tags="paid")
+            await sent(town, 1, tags="open")
+            query = ("queryCq", "-t", "orders", "-q", "1")
+            printed = [
+                await town.mqadmin(*query, "-i", "0"),
+                await town.mqadmin(*query, "-i", "1", "-c", "1", "-b", BROKER),
+                await town.mqadmin(*query, "-i", "9"),
+            ]
+            golden("queue", *printed)
+            entries = (await town.mqadmin(*query, "-i", "0", "--json")).json
+            assert (entries["maxQueueIndex"], len(entries["queueData"])) == (2, 2)
+
+    virtual(scene())
+
+
 def test_monitoring_tells_who_is_behind_until_it_is_interrupted() -> None:
     async def scene() -> None:
         async with cluster() as town:
