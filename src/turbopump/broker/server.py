@@ -16,6 +16,7 @@ from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
 from turbopump.broker.admin.groups import GroupRequests
+from turbopump.broker.admin.maintenance import MaintenanceRequests
 from turbopump.broker.admin.progress import ProgressRequests
 from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
@@ -371,6 +372,7 @@ class Broker:
             ConfigurationRequests(self._as_running(), self._clock, apply),
             RuntimeRequests(store, tables.traffic, statistics, self._clock, self._disk.usage, accept_from_ms),
             StatisticsRequests(statistics),
+            MaintenanceRequests(store, topics, offsets, statistics),
         ]
 
     def _as_running(self) -> BrokerConfig:
