@@ -31,6 +31,8 @@ from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.protocol.errors import (
+    BrokenBody,
+    BrokenRecord,
     FlowControl,
     Refused,
     SubscriptionNotFound,
@@ -61,6 +63,9 @@ COMMIT_S = 5.0
 FULL_S = 0.05
 FLOW_CONTROL_S = 0.02
 FAILED_PULL_S = 1.0
+
+FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
+"""What a broker or the way to it may cause. It is told, and tried again."""
 
 
 class ConsumeFromWhere(Enum):
@@ -145,10 +150,14 @@ class PushConsumer:
 
     async def start(self) -> None:
         """Returns when the brokers know us. Raises OSError when no name server can be reached."""
-        ip = await self._local_address()
+        self._stack.push_async_callback(self._client.close)
+        try:
+            ip = await self._local_address()
+        except BaseException:
+            await self._stack.aclose()
+            raise
         self.client_id = f"{ip}@{os.getpid()}#{self._chance.getrandbits(53)}"
         self._consuming = self._make_consuming(ip)
-        self._stack.push_async_callback(self._client.close)
         await self._membership.announce()
         self._stack.push_async_callback(self._membership.leave)
         self._keep_running(self._membership.keep())
@@ -234,7 +243,7 @@ class PushConsumer:
                 self.client_id,
                 self.config.allocate,
             )
-        except (OSError, Refused) as error:
+        except FAILURES as error:
             log.info("Queues of %s cannot be divided now: %s", topic, error)
             return False
         change = shift([queue for queue in self._held if queue.topic == topic], mine)
@@ -253,12 +262,12 @@ class PushConsumer:
     async def _take(self, queue: MessageQueue) -> bool:
         try:
             start = await self._start_of(queue)
-        except (OSError, Refused) as error:
+        except FAILURES as error:
             log.warning("Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         held = self._held[queue] = ProcessQueue(start)
         pull = self._pulls[queue] = asyncio.get_running_loop().create_task(self._pull_regularly(queue, held))
-        pull.add_done_callback(_complain)
+        pull.add_done_callback(lambda task: self._pull_ended(queue, held, task))
         return True
 
     async def _start_of(self, queue: MessageQueue) -> int:
@@ -296,6 +305,12 @@ class PushConsumer:
             pull.cancel()
         return held
 
+    def _pull_ended(self, queue: MessageQueue, held: ProcessQueue, task: asyncio.Task[None]) -> None:
+        """A loop that died by a fault of ours is begun anew, from what was committed."""
+        _complain(task)
+        if not task.cancelled() and task.exception() is not None and self._held.get(queue) is held:
+            self._give_up(queue)
+
     async def _pull_no_more(self) -> None:
         pulls = list(self._pulls.values())
         for pull in pulls:
@@ -316,7 +331,7 @@ class PushConsumer:
             except (SubscriptionNotFound, SubscriptionNotLatest):
                 self._membership.renew()
                 await self._clock.sleep(FAILED_PULL_S)
-            except (OSError, Refused) as error:
+            except FAILURES as error:
                 log.info("Pulling %s failed, trying again: %s", queue, error)
                 self._routes.doubt(queue.topic)
                 await self._clock.sleep(FAILED_PULL_S)

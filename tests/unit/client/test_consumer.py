@@ -2,16 +2,18 @@
 
 from typing import Any
 
+import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer
 
-from turbopump.client.consumer import ConsumeFromWhere, PushConsumer
+from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
 from turbopump.client.message import MessageQueue
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, GetConsumerRunningInfoRequest
 from turbopump.remoting.router import Request
+from turbopump.runtime.chance import Chance
 
 
 async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[bytes]:
@@ -310,6 +312,104 @@ def test_a_reset_to_the_beginning_delivers_everything_again() -> None:
                 await town.clock.sleep(2)
                 assert reader.bodies == sorted(texts + texts[1:])
             assert await committed(town, queues=1) == [3]
+
+    virtual(scene())
+
+
+def test_a_failed_message_comes_again_with_growing_delays_and_dies_at_last() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            began_ms = town.clock.now_ms()
+            await sent(town, 2)
+            reader = Reader(lambda body: body == b"001")
+            async with consumer(town, reader, max_reconsume_times=3):
+                await town.clock.sleep(200)
+            failed = [one for one in reader.got if one.body == b"001"]
+            assert [one.reconsume_times for one in failed] == [0, 1, 2, 3]
+            assert {one.topic for one in failed} == {"orders"}
+            assert len({one.message_id for one in failed}) == 1
+            seconds = [(one.store_timestamp - began_ms) // 1000 for one in failed]
+            assert seconds[1:] == [10, 40, 100]  # 10 s, 30 s and 1 min one after the other
+            letter = await town.admin.messages.at_offset(MessageQueue("%DLQ%readers", "broker-a", 0), 0)
+            assert letter is not None
+            assert (letter.body, letter.message_id) == (b"001", failed[0].message_id)
+            assert await committed(town, queues=1) == [2]
+
+    virtual(scene())
+
+
+def test_members_come_and_go_and_nothing_is_lost_or_taken_back() -> None:
+    """Row 18 of the known failures: with every change of the members, offsets only grow."""
+
+    async def scene(seed: int) -> None:
+        chance = Chance(seed)
+        async with cluster() as town:
+            await town.create_topic("orders", 8)
+            readers: list[Reader] = []
+            members: list[PushConsumer] = []
+            texts: list[bytes] = []
+            highest = [0] * 8
+            for turn in range(40):
+                if len(members) < 4 and chance.random() < 0.5:
+                    readers.append(Reader())
+                    readers[-1].pause_s = chance.random()
+                    members.append(consumer(town, readers[-1], 100 * seed + turn))
+                    await members[-1].start()
+                elif members and chance.random() < 0.4:
+                    await members.pop(chance.randrange(len(members))).stop()
+                texts += await sent(town, 5, len(texts))
+                await town.clock.sleep(chance.uniform(0.1, 5))
+                now = [offset or 0 for offset in await committed(town, queues=8)]
+                assert all(new >= old for new, old in zip(now, highest, strict=True))
+                highest = now
+            for member in members:
+                await member.stop()
+            last = Reader()
+            async with consumer(town, last):
+                await town.clock.sleep(10)
+            assert {one.body for reader in (*readers, last) for one in reader.got} == set(texts)
+            assert sum(offset or 0 for offset in await committed(town, queues=8)) == len(texts)
+
+    for seed in range(3):
+        virtual(scene(seed))
+
+
+def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 2)
+            reader = Reader()
+            async with consumer(town, reader) as patient:
+                call, broken = patient._client.call, [0]
+
+                async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
+                    found = await call(address, question, timeout_s)
+                    if broken[0] < 20:
+                        broken[0] += 1
+                        found.body = b"nonsense"
+                    return found
+
+                patient._client.call = answer  # type: ignore[method-assign]
+                await town.clock.sleep(40)
+                assert reader.bodies == [b"000", b"001"]
+
+    virtual(scene())
+
+
+def test_without_a_name_server_it_does_not_start() -> None:
+    async def scene() -> None:
+        async with cluster(brokers=0) as town:
+            alone = PushConsumer(
+                ConsumerConfig("readers", {"orders": "*"}),
+                Reader(),
+                ["127.0.0.1:9999"],
+                town.network,
+                town.clock,
+            )
+            with pytest.raises(OSError):
+                await alone.start()
 
     virtual(scene())
 
