@@ -237,22 +237,20 @@ class PushConsumer:
 
     async def _balance_topic(self, topic: str) -> bool:
         try:
-            mine = share(
-                await self._queues(topic),
-                await self._membership.members(topic),
-                self.client_id,
-                self.config.allocate,
-            )
+            queues = await self._queues(topic)
+            members = await self._membership.members(topic)
         except FAILURES as error:
             log.info("Queues of %s cannot be divided now: %s", topic, error)
             return False
+        if self.client_id not in members:  # then our queues are others' by now, until we are back
+            self._membership.renew()
+        mine = share(queues, members, self.client_id, self.config.allocate)
         change = shift([queue for queue in self._held if queue.topic == topic], mine)
-        for queue in change.dropped:
-            await self._drop(queue)
-        taken = [await self._take(queue) for queue in change.taken]
+        await asyncio.gather(*(self._drop(queue) for queue in change.dropped))
+        taken = await asyncio.gather(*(self._take(queue) for queue in change.taken))
         if change.dropped or any(taken):
             log.info("Group %s, topic %s: %d queues are ours", self.config.group, topic, len(mine))
-        return all(taken)
+        return self.client_id in members and all(taken)
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         with contextlib.suppress(OSError):  # then what was known serves
