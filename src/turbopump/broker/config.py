@@ -86,6 +86,11 @@ class OffsetRules:
 
 
 @dataclass(frozen=True, slots=True)
+class DelayRules:
+    flush_interval_ms: int = _why(10_000, "how often it is written to disk which delayed messages are done")
+
+
+@dataclass(frozen=True, slots=True)
 class Polling:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
@@ -110,6 +115,7 @@ class BrokerConfig:
     topics: TopicRules = field(default_factory=TopicRules)
     groups: GroupRules = field(default_factory=GroupRules)
     offsets: OffsetRules = field(default_factory=OffsetRules)
+    delays: DelayRules = field(default_factory=DelayRules)
     polling: Polling = field(default_factory=Polling)
     sending: Sending = field(default_factory=Sending)
     store: StoreConfig = field(default_factory=StoreConfig)

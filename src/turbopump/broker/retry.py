@@ -64,7 +64,7 @@ class Retries:
         except Refused as refused:  # whatever the reason, Apache's answer is this one
             raise SystemFailure(refused.remark) from None
         if draft.delay_ms >= 0:
-            self._schedule.on_postponed()
+            self._schedule.on_postponed(draft.queue)
         if not self._store.syncs_each:
             return reply(request.command)
 

@@ -1,31 +1,43 @@
-"""How a delayed message is kept until its time: in SCHEDULE_TOPIC_XXXX, one queue for each delay level.
+"""The forms of a delayed message: as it waits, as it is delivered, as it is written anew to wait on.
 
-In: the properties of a message that asks for a delay. Out: the queue in which it waits, and the properties
-that bring it back: REAL_TOPIC and REAL_QID. The entry in that queue carries the time of delivery where others
-carry the hash of a tag. When it is delivered, and how, is the subject of `delay.py`.
+A delayed message waits in SCHEDULE_TOPIC_XXXX, in the queue of its level. REAL_TOPIC and REAL_QID say where
+it belongs, and its entry in the queue carries the time of delivery where others carry the hash of a tag. The
+copy that is delivered has the same properties, as Apache's has.
+
+Both kinds of copy name the record that they were made of, in the field that a committed transaction uses for
+its half message: as a negative number, since the transactions' are positive. After a crash this tells which
+messages were delivered. Apache writes 0 there, and nobody reads it. When a message is due is the subject of
+`delay.py`.
 """
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.record import Record
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
+from turbopump.store.delays import DELIVER_AT
+from turbopump.store.store import Draft, Store
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_DELIVER_AT = f"{DELIVER_AT}\x01".encode()
 
 
 class Schedule:
+    """The way in: who stores a delayed message asks here for its queue, and says when it is stored."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
         self._levels = store.delays
-        self.on_postponed: Callable[[], None] = lambda: None
-        """Called after a delayed message was appended."""
+        self.on_postponed: Callable[[ConsumeQueue], None] = lambda queue: None
+        """Called after a delayed message was appended to this queue."""
 
     def postpone(
         self, pairs: dict[str, str], level: int, topic: str, queue_id: int
@@ -48,3 +60,58 @@ def delay_level(pairs: dict[str, str]) -> int:
     if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the delay level is no number: {text[:40]!r}")
     return int(text)
+
+
+def destination(record: Record) -> tuple[str, int] | None:
+    """Topic and queue to which a delayed message belongs; None when it does not say, or in a wrong way."""
+    topic = properties.find(record.properties, properties.REAL_TOPIC)
+    queue_id = properties.find(record.properties, properties.REAL_QUEUE_ID)
+    if not topic or not queue_id or not _INTEGER.fullmatch(queue_id) or int(queue_id) < 0:
+        return None
+    return topic, int(queue_id)
+
+
+def delivered(record: Record, queue: ConsumeQueue) -> Draft:
+    """The message, for those who consume it."""
+    packed = record.properties
+    if _DELIVER_AT in packed:
+        packed = properties.without(packed.decode("utf-8", "surrogateescape"), DELIVER_AT).encode(
+            "utf-8", "surrogateescape"
+        )
+    tag = properties.find(packed, properties.TAGS)
+    return _copy(record, queue, packed, _tags_code(tag) if tag else 0)
+
+
+def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
+    """The message, to go on waiting in its queue: the record is about to be deleted."""
+    packed = record.properties
+    if _DELIVER_AT not in packed:
+        end = b"" if packed.endswith(b"\x02") else b"\x02"
+        packed += end + _DELIVER_AT + b"%d\x02" % due_ms
+    return _copy(record, queue, packed, due_ms)
+
+
+def origin(named: int) -> int | None:
+    """Of which record a copy was made, from the number in its field; None when it is no such copy."""
+    return ~named if named < 0 else None
+
+
+def _copy(record: Record, queue: ConsumeQueue, packed: bytes, tags_code: int) -> Draft:
+    return Draft(
+        queue=queue,
+        body=record.body,
+        properties=packed,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        tags_code=tags_code,
+        unique_key=properties.find(packed, properties.UNIQUE_KEY) or "",
+        keys=properties.find(packed, properties.KEYS) or "",
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=~record.physical_offset,
+        store_host=record.store_host,
+    )
+
+
+_tags_code = lru_cache(maxsize=4096)(java_hash)

@@ -25,6 +25,7 @@ from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.delays import DELIVER_AT
 from turbopump.store.store import Appended, Draft, Durability, Store
 
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
@@ -32,7 +33,7 @@ COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a 
 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
-NEVER_STORED = (properties.POP_CK,)
+NEVER_STORED = (properties.POP_CK, DELIVER_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Sending:
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, self._receipts.refused())
         if prepared.drafts[0].delay_ms >= 0:
-            self._schedule.on_postponed()
+            self._schedule.on_postponed(prepared.drafts[0].queue)
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 

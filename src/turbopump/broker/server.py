@@ -24,6 +24,8 @@ from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
+from turbopump.broker.delay import FILE as DELAY_FILE
+from turbopump.broker.delay import Delays
 from turbopump.broker.fence import Fence
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
@@ -150,8 +152,9 @@ class Broker:
         schedule = Schedule(store)
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
+        delays = self._delays(store, tables, schedule, sending, files, stack)
         tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
-        parts: list[_Part] = [sending, retries, clients, Queries(store, tables.topics), *tools]
+        parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
         routes = {code: route for part in parts for code, route in part.routes().items()}
@@ -178,6 +181,8 @@ class Broker:
         for server, path in zip(servers, fast_paths, strict=True):
             server.serve = path.serve
         self._keep_running(clients.watch(), stack)
+        self._keep_running(delays.run(), stack)
+        self._keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
         self._keep_running(tables.traffic.watch(), stack)
         self._keep_running(tables.statistics.watch(), stack)
         registration.start()
@@ -272,6 +277,23 @@ class Broker:
             unpack_host(store.store_host)[0],
             writable=lambda: self._may(WRITE),
         )
+
+    def _delays(
+        self,
+        store: Store,
+        tables: "_Tables",
+        schedule: Schedule,
+        sending: Sending,
+        files: ConfigFiles,
+        stack: contextlib.AsyncExitStack,
+    ) -> Delays:
+        delays = Delays(store, tables.topics, sending.append, files.save, self._workers, self._clock)
+        _load(files, DELAY_FILE, delays.load)
+        delays.open()
+        stack.push_async_callback(delays.close)
+        schedule.on_postponed = delays.postponed
+        store.retention.guard = delays.rescue
+        return delays
 
     def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
         return Replies(

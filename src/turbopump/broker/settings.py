@@ -85,6 +85,7 @@ _BROKER: dict[str, Setting] = {
     "flushConsumerOffsetInterval": Setting("offsets.flush_interval_ms", INTERVAL),
     "consumerOffsetUpdateVersionStep": Setting("offsets.version_step", COUNT),
     "useServerSideResetOffset": Setting("offsets.reset_here", BOOLEAN, hot=True),
+    "flushDelayOffsetInterval": Setting("delays.flush_interval_ms", INTERVAL),
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
@@ -125,7 +126,7 @@ _STORE: dict[str, Setting] = {
     "messageDelayLevel": Setting(
         "store.message_delay_levels",
         DELAY_LEVELS,
-        "the delays of levels 1, 2, …; a store may hold delayed messages, sending them is refused yet",
+        "the delays of levels 1, 2, …; what waits already keeps its time",
     ),
     "flushDiskType": Setting(
         "store.flush_disk_type",
@@ -323,12 +324,6 @@ LATER: dict[str, str] = {
         statefulAuthorizationCacheExpiredSecond clusterName configName""",
     ),
     **_each(
-        "delayed messages",
-        """flushDelayOffsetInterval enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
-        scheduleAsyncDeliverMaxResendNum2Blocked delayOffsetUpdateVersionStep enableScheduleMessageStats
-        maxDelayTime""",
-    ),
-    **_each(
         "timed messages",
         """timerWheelEnable timerPrecisionMs timerMaxDelaySec timerRollWindowSlot mappedFileSizeTimerLog
         timerFlushIntervalMs timerGetMessageThreadNum timerPutMessageThreadNum timerCongestNumEachSlot
@@ -467,7 +462,9 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         accountStatsPrintZeroValues autoDeleteUnusedStats maxStatsIdleTimeInMinutes enableDetailStat
         enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
         commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum
-        isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush
+        enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit
+        scheduleAsyncDeliverMaxResendNum2Blocked delayOffsetUpdateVersionStep enableScheduleMessageStats
+        maxDelayTime isBrokerContainer isInBrokerContainer isScanAvailableNameSrv isEnableBatchPush
         timerEnableDisruptor flushConsumerOffsetHistoryInterval subscriptionExpiredTimeout
         realTimeNotifyConsumerChange enableRegisterProducer""",
     )

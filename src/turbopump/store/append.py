@@ -282,7 +282,8 @@ class Appender:
 
     def _check(self, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            if len(draft.body) > self._max_message_size or len(draft.properties) > MAX_BYTES:
+            most = self._max_message_size if draft.store_host is None else self._log.largest_record
+            if len(draft.body) > most or len(draft.properties) > MAX_BYTES:
                 raise MessageIllegal(
                     "the message is illegal, maybe msg body or properties length not matched. "
                     f"msg body length limit {self._max_message_size}B, msg properties length limit 32KB."

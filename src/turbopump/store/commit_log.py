@@ -33,6 +33,7 @@ AHEAD_RATIO = 0.5  # the next file is made when so much of the current one is us
 @dataclass(frozen=True, slots=True)
 class LogFile:
     start: int
+    end: int
     path: str
     modified_ms: int
 
@@ -236,7 +237,8 @@ class CommitLog:
     def file_list(self) -> list[LogFile]:
         """The files whose bytes are on the medium, and the one after them, which is not to be deleted."""
         paths = [(start, self.files.path(start)) for start in self.files.starts if start <= self.synced]
-        return [LogFile(start, path, self._disk.modified_ms(path)) for start, path in paths]
+        size = self.file_size
+        return [LogFile(start, start + size, path, self._disk.modified_ms(path)) for start, path in paths]
 
     def delete_first(self) -> None:
         """Removes the oldest file. The last one stays: it is being written."""

@@ -1,7 +1,20 @@
 """The delay levels of `messageDelayLevel`: a list such as "1s 5s 10s 1m 2h 1d", numbered from 1."""
 
+from bisect import bisect_right
+from typing import Final
+
+import msgspec
+
+from turbopump.runtime.disk import Disk
+from turbopump.store.config_files import ConfigFiles
+
 UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 UNKNOWN_MS = 1_000
+
+DELIVER_AT: Final = "TURBOPUMP_DELIVER_AT"
+"""A property, ours alone: the time of delivery (ms) of a delayed message that was written anew. For all
+others it is the time of storing and the delay of the level.
+"""
 
 
 class DelayLevels:
@@ -24,3 +37,54 @@ def _milliseconds(part: str) -> int:
     if unit not in UNITS_MS or not (number.isascii() and number.isdecimal()):
         raise ValueError(f"{part!r} is no delay: a number and one of s, m, h, d are wanted")
     return int(number) * UNITS_MS[unit]
+
+
+class Since(msgspec.Struct, frozen=True):
+    log_offset: int
+    levels: str
+
+
+class DelayHistory:
+    """Which levels counted for which part of the log.
+
+    A message is delivered at the time that it got when it was stored. That time is in its queue only, so a
+    queue that is made anew from the log must know the levels of that day, not of today.
+    """
+
+    FILE: Final = "delayLevels.json"
+
+    def __init__(self, directory: str, disk: Disk, current: str) -> None:
+        self._files = ConfigFiles(directory, disk)
+        self._current = current
+        data = self._files.load(self.FILE, _is_history)
+        self._since: list[Since] = _decode(data) if data is not None else []
+        self._set_levels()
+
+    def delay_ms(self, level: int, log_offset: int) -> int:
+        """Of a message that is stored there."""
+        at = bisect_right(self._begins, log_offset) - 1
+        return self._levels[max(at, 0)].delay_ms(level)
+
+    def go_on(self, log_begin: int, log_end: int) -> None:
+        """From `log_end` on the current levels count. Blocking, when they are others than before."""
+        if self._since and self._since[-1].levels == self._current:
+            return
+        kept = [since for since in self._since if since.log_offset < log_end]
+        while len(kept) > 1 and kept[1].log_offset <= log_begin:
+            del kept[0]  # nothing is left of that part of the log
+        self._since = [*kept, Since(log_end if kept else 0, self._current)]
+        self._files.save(self.FILE, msgspec.json.encode(self._since))
+        self._set_levels()
+
+    def _set_levels(self) -> None:
+        since = self._since or [Since(0, self._current)]
+        self._begins = [one.log_offset for one in since]
+        self._levels = [DelayLevels(one.levels) for one in since]
+
+
+def _decode(data: bytes) -> list[Since]:
+    return msgspec.json.decode(data, type=list[Since])
+
+
+def _is_history(data: bytes) -> bool:
+    return all(DelayLevels(since.levels) for since in _decode(data))

@@ -18,7 +18,7 @@ from turbopump.protocol.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.store.append import Appender, Keys
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.delays import DelayLevels
+from turbopump.store.delays import DELIVER_AT, DelayHistory
 from turbopump.store.index import Index
 from turbopump.store.queues import ConsumeQueues, is_directory_name
 
@@ -33,9 +33,10 @@ log_line = logging.getLogger("turbopump.store")
 Arrival = Callable[[ConsumeQueue, int, int], None]
 
 MAX_TAG_CODES = 4096
-UNIQUE_KEY, KEYS, TAGS, DELAY = (
-    name.encode() + b"\x01" for name in (props.UNIQUE_KEY, props.KEYS, props.TAGS, props.DELAY)
+UNIQUE_KEY, KEYS, TAGS, DELAY, WRITTEN_ANEW = (
+    name.encode() + b"\x01" for name in (props.UNIQUE_KEY, props.KEYS, props.TAGS, props.DELAY, DELIVER_AT)
 )
+MAX_DIGITS = 15  # of a time or a level: nobody writes longer ones
 PAIR_END = 2
 
 Found = tuple[bytes, int, int, int, int, int, int, bytes]
@@ -51,7 +52,7 @@ class Dispatcher:
         queues: ConsumeQueues,
         appender: Appender,
         index: Index | None,
-        delays: DelayLevels,
+        delays: DelayHistory,
     ) -> None:
         self.on_arrival: Arrival | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -158,7 +159,7 @@ class Dispatcher:
         kind = sys_flag & TRANSACTION_MASK
         whole = True
         if with_entry and kind not in (PREPARED, ROLLBACK):
-            tags_code = self._tags_code(queue, properties, store_timestamp)
+            tags_code = self._tags_code(queue, properties, store_timestamp, physical)
             whole = queue.put(queue_offset, physical, size, tags_code)
         if with_keys and self._index is not None and kind != ROLLBACK:
             unique_key = _text(find(properties, UNIQUE_KEY))
@@ -189,11 +190,12 @@ class Dispatcher:
         queue = self._named[topic, queue_id] = self._queues.known(name, queue_id)
         return queue
 
-    def _tags_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
+    def _tags_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int, physical: int) -> int:
         if queue.topic == SCHEDULE_TOPIC:
-            level = find(properties, DELAY)
-            if level.isdigit() and int(level) > 0:
-                return store_timestamp + self._delays.delay_ms(int(level))
+            if deliver_at := _number(find(properties, WRITTEN_ANEW)):
+                return deliver_at
+            if level := _number(find(properties, DELAY)):
+                return store_timestamp + self._delays.delay_ms(level, physical)
         tag = find(properties, TAGS)
         if not tag:
             return 0
@@ -234,6 +236,11 @@ def find(properties: bytes, mark: bytes) -> bytes:
     begin = at + len(mark)
     end = properties.find(b"\x02", begin)
     return properties[begin:end] if end >= 0 else properties[begin:]
+
+
+def _number(value: bytes) -> int:
+    """0 when it is none."""
+    return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else 0
 
 
 def _text(value: bytes) -> str:

@@ -3,6 +3,8 @@
 Each part of the store sets and clears its own reason; the first in the order below is what a sender is told.
 """
 
+import contextlib
+from collections.abc import Iterator
 from enum import Enum
 
 from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
@@ -29,6 +31,17 @@ class Flags:
     def clear(self, reason: Reason) -> None:
         self._details.pop(reason, None)
         self.blocked = bool(self._details)
+
+    @contextlib.contextmanager
+    def lifted(self, reason: Reason) -> Iterator[None]:
+        """For the time of one call, this one does not count."""
+        detail = self._details.get(reason)
+        self.clear(reason)
+        try:
+            yield
+        finally:
+            if detail is not None:
+                self.set(reason, detail)
 
     def is_set(self, reason: Reason) -> bool:
         return reason in self._details

@@ -137,6 +137,13 @@ class ConsumeQueues:
         for topic, queue_id in {**dict.fromkeys(self.on_disk()), **dict.fromkeys(self._queues)}:
             yield self.known(topic, queue_id)
 
+    def of(self, topic: str) -> list[ConsumeQueue]:
+        """The queues of a topic that are on disk, or were asked for by a writer."""
+        on_disk = self._disk.entries(os.path.join(self._root, topic))
+        ids = {int(entry.name) for entry in on_disk if _is_queue(entry)}
+        ids |= {queue_id for name, queue_id in self._queues if name == topic}
+        return [self.known(topic, queue_id) for queue_id in sorted(ids)]
+
     def topics(self, but: Container[str]) -> dict[str, int]:
         """Topics other than these that have a queue → largest queue id and one."""
         found: dict[str, int] = {}

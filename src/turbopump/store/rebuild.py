@@ -15,7 +15,7 @@ from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.append import Appender
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
-from turbopump.store.delays import DelayLevels
+from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher, Found
 from turbopump.store.flags import Flags
 from turbopump.store.index import Index
@@ -116,7 +116,7 @@ class _Rebuilding:
         self._queues = ConsumeQueues(config, disk, self._log)
         self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
         appender = Appender(self._log, Flags(), self._queues, clock, config.max_message_size, immediate=True)
-        delays = DelayLevels(config.message_delay_levels)
+        delays = DelayHistory(config.config_dir, disk, config.message_delay_levels)
         self._dispatcher = Dispatcher(self._log, self._queues, appender, self._index, delays)
         self._records = 0
 

@@ -7,7 +7,7 @@ index follow the new beginning of the log. Nothing here knows what a file holds.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 FIRST_AFTER_S = 60.0
 MANUAL_RUNS = 20  # how many rounds an operator's wish to delete holds
 _HOUR_MS = 3_600_000
+
+
+Guard = Callable[[int], Awaitable[bool]]
+"""Everything in the log below this offset is about to be deleted. False: not yet."""
 
 
 class Retained(Protocol):
@@ -94,6 +98,8 @@ class Retention:
         self._clock = clock
         self._is_full = self._is_deleting = False
         self._asked = 0
+        self.guard: Guard | None = None
+        """Asked before each file goes, by whoever needs what is in it."""
 
     def ask(self) -> None:
         """An operator wants expired files deleted at any hour of the day (request 329)."""
@@ -135,6 +141,8 @@ class Retention:
             for file in files[: decision.delete]:
                 if deleted:
                     await self._clock.sleep(self._config.delete_file_pause_ms / 1000)
+                if self.guard is not None and not await self.guard(file.end):
+                    break
                 self._store.delete_first_log_file()
                 deleted += 1
                 log.info(

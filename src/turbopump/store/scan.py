@@ -10,8 +10,10 @@ import struct
 from collections.abc import Callable
 
 from turbopump.protocol.checksum import crc32
+from turbopump.protocol.record import BLANK as BLANK_MAGIC
 from turbopump.protocol.record import (
     HEAD_V4,
+    HEADS,
     I16,
     MAGIC_V1,
     MAX_TOPIC_V1,
@@ -22,10 +24,13 @@ from turbopump.protocol.record import (
     measure,
 )
 from turbopump.protocol.sysflag import HOSTS_MASK
+from turbopump.store.commit_log import CommitLog
 from turbopump.store.dispatch import Found
 
 HEAD_SIZE = HEAD_V4.size
 OFFSET = struct.Struct(">q")
+ORIGIN_BACK = 12  # from the end of the head: the prepared transaction offset, then the body's length
+_WALKED = struct.Struct(">ii28xi")  # size, magic, sys flag
 
 NO_RECORD = -1
 BLANK = 0
@@ -73,6 +78,30 @@ def scan(
         )  # fmt: skip
         position += size
     return position, measure_at(buffer, start, position, limit, check_crc)
+
+
+def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
+    """What the next `count` records from `at` on name as their origin (the field for a prepared transaction),
+    where they name any; and where to go on. 0.6 us a record: the log is known to be whole here.
+    """
+    found: list[int] = []
+    at = max(at, log.min_offset)
+    while count > 0 and at < log.committed:
+        position = at % log.file_size
+        base = at - position
+        buffer = log.files.mapped(base).buffer
+        limit = min(log.file_size, log.committed - base)
+        while count > 0 and position + SMALLEST <= limit:
+            size, magic, sys_flag = _WALKED.unpack_from(buffer, position)
+            if magic == BLANK_MAGIC:
+                break
+            (origin,) = OFFSET.unpack_from(buffer, position + HEADS[sys_flag & HOSTS_MASK].size - ORIGIN_BACK)
+            if origin:
+                found.append(origin)
+            position += size
+            count -= 1
+        at = base + position if count == 0 else base + log.file_size
+    return found, min(at, log.committed)
 
 
 def is_torn(found: Found, file_size: int) -> bool:

@@ -22,7 +22,7 @@ from turbopump.store.append import Appended, Appender, Draft
 from turbopump.store.commit_log import CommitLog, LogFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.delays import DelayLevels
+from turbopump.store.delays import DelayHistory, DelayLevels
 from turbopump.store.dispatch import Arrival, Dispatcher
 from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
@@ -32,6 +32,7 @@ from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
+from turbopump.store.scan import references
 from turbopump.store.times import Boundary, offset_by_time, store_time
 from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
@@ -82,7 +83,8 @@ class Store:
             self.log, self.flags, self.queues, clock, config.max_message_size, self._immediate
         )
         self._append = self._appender.append
-        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self.delays)
+        self._history = DelayHistory(config.config_dir, disk, config.message_delay_levels)
+        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self._history)
         self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
         self._reader = Reader(self.log, config)
         self.get = self._reader.get
@@ -137,6 +139,7 @@ class Store:
                 self._disk.remove(self._abort)
             raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
+        self._history.go_on(self.log.min_offset, found.end)
         self.queues.heals, self.queues.trusted_below = False, ANY
         self.queues.puts()  # what recovery found is not new
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
@@ -211,6 +214,9 @@ class Store:
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self.queues.find(topic, queue_id)
 
+    def queues_of(self, topic: str) -> list[ConsumeQueue]:
+        return self.queues.of(topic)
+
     def delete_topic(self, topic: str) -> None:
         """Removes the topic's queues. Its records stay in the log until the log's files go."""
         self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
@@ -245,6 +251,11 @@ class Store:
             self.flusher.want(self.log.end)
         return appended
 
+    def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Messages that are about to lose their file: taken although the disk is called full."""
+        with self.flags.lifted(Reason.DISK_FULL):
+            return self.append(drafts)
+
     def durable(self, offset: int, done: Done) -> None:
         """Calls `done` once, when everything below `offset` is on the medium or that has failed."""
         self.flusher.durable(offset, done)
@@ -265,6 +276,10 @@ class Store:
             return None
         ends_inside = offset + record.size <= self.log.committed
         return record if record.physical_offset == offset and ends_inside else None
+
+    def references(self, begin: int, count: int) -> tuple[list[int], int]:
+        """Which messages the next `count` records name as their origin, and where to go on."""
+        return references(self.log, begin, count)
 
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
         """Records of a topic by unique key or key; what merely has the same hash is left out."""

@@ -18,7 +18,9 @@ CONFIG = StoreConfig(root_dir="/store")
 
 
 def files(*ages_h: float) -> list[LogFile]:
-    return [LogFile(n, f"/store/commitlog/{n}", NOW - round(age * HOUR)) for n, age in enumerate(ages_h)]
+    return [
+        LogFile(n, n + 1, f"/store/commitlog/{n}", NOW - round(age * HOUR)) for n, age in enumerate(ages_h)
+    ]
 
 
 def decided(
@@ -95,7 +97,9 @@ def test_hours_are_a_list_with_semicolons(text: str, found: set[int]) -> None:
 
 class FakeStore:
     def __init__(self, count: int, clock: VirtualClock | HandClock) -> None:
-        self.files = [LogFile(n, f"/store/commitlog/{n}", clock.now_ms() - 100 * HOUR) for n in range(count)]
+        self.files = [
+            LogFile(n, n + 1, f"/store/commitlog/{n}", clock.now_ms() - 100 * HOUR) for n in range(count)
+        ]
         self.full: list[bool] = []
         self.changes = 0
         self.broken_file = -1

@@ -1,0 +1,534 @@
+"""Delayed messages: never early, once, wherever the broker is stopped or killed."""
+
+import asyncio
+import json
+import lzma
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.broker.desk import Desk, records, running
+from tests.unit.broker.test_pull import with_broker
+
+from turbopump.broker.delay import BATCH, TURN_BATCHES, Delays
+from turbopump.broker.pending import Position
+from turbopump.protocol import dialect
+from turbopump.protocol.bodies import DelayOffsetSerializeWrapper
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.record import Record
+from turbopump.runtime.chance import Chance
+from turbopump.store.config import DELAY_LEVELS
+from turbopump.store.store import Draft
+from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+STORES = Path(__file__).parents[2] / "compat" / "stores"
+TICK_S = 0.1
+
+
+async def send(desk: Desk, body: bytes = b"later", level: int = 1, topic: str = "T", **pairs: str) -> None:
+    answer = await desk.send(topic, body, pairs={"DELAY": str(level)} | pairs)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+async def arrived(desk: Desk, topic: str = "T", queue_id: int = 0) -> list[Record]:
+    """All that can be read, from the first on."""
+    found: list[Record] = []
+    while more := records(await desk.pull(topic, len(found), queue_id)):
+        found += more
+    return found
+
+
+async def bodies(desk: Desk, topic: str = "T") -> list[bytes]:
+    return [record.body for record in await arrived(desk, topic)]
+
+
+def restarts(
+    *lives: Callable[[Desk], Coroutine[Any, Any, Survival | None]], pause_s: float = 0.0, **config: Any
+) -> None:
+    """One store, opened again and again. A life ends by a clean stop, or as it says."""
+
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        for number, life in enumerate(lives):
+            changes = {
+                name: value[number] if isinstance(value, list) else value for name, value in config.items()
+            }
+            async with running(disk=disk, **changes) as desk:
+                end = await life(desk)
+                if end is not None:
+                    disk = disk.crash(end)
+            await asyncio.sleep(pause_s)
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize(("level", "seconds"), [(1, 1), (2, 5), (3, 120), (4, 120), (99, 120)])
+def test_a_message_comes_when_its_time_has_come(level: int, seconds: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, level=level)
+        await asyncio.sleep(seconds - 0.02)
+        assert await arrived(desk) == []
+        await asyncio.sleep(0.02 + TICK_S)
+        (record,) = await arrived(desk)
+        waited = records(await desk.pull(SCHEDULE, 0, min(level, 3) - 1))[0]
+        due_ms = waited.store_timestamp + 1000 * seconds
+        assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
+
+    with_broker(scenario, message_delay_levels="1s 5s 2m")
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_each_of_many_comes_in_time(flush: str) -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(200):
+            await send(desk, b"%d" % number, level=1 + number % 3)
+            await asyncio.sleep(0.013)
+        await asyncio.sleep(11)
+        found = await arrived(desk)
+        assert sorted(int(record.body) for record in found) == list(range(200))
+        stored = {
+            record.body: record.store_timestamp
+            for level in (1, 2, 3)
+            for record in await arrived(desk, SCHEDULE, level - 1)
+        }
+        for record in found:
+            delay_ms = (1000, 5000, 10_000)[int(record.body) % 3]
+            late_ms = record.store_timestamp - stored[record.body] - delay_ms
+            assert 0 <= late_ms <= 1000 * TICK_S
+
+    with_broker(scenario, flush_disk_type=flush)
+
+
+def test_a_waiting_pull_is_answered_by_a_message_that_falls_due() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk)
+        waiting = asyncio.create_task(desk.pull("T", 0, sysFlag=6, code=RequestCode.PULL_MESSAGE))
+        await asyncio.sleep(0.9)
+        assert not waiting.done()
+        await asyncio.sleep(0.1 + TICK_S)
+        assert [record.body for record in records(waiting.result())] == [b"later"]
+
+    with_broker(scenario)
+
+
+def test_the_message_is_as_it_was_sent() -> None:
+    async def scenario(desk: Desk) -> None:
+        await desk.send(
+            "T", b"later", 2, f=7, j=3, pairs={"DELAY": "1", "TAGS": "A", "KEYS": "k1 k2", "own": "x"}
+        )
+        (waited,) = records(await desk.pull(SCHEDULE, 0, 0))
+        await asyncio.sleep(1 + TICK_S)
+        (record,) = await arrived(desk, "T", 2)
+        assert record.properties == waited.properties
+        for field in (
+            "body",
+            "flag",
+            "sys_flag",
+            "born_timestamp",
+            "born_host",
+            "store_host",
+            "reconsume_times",
+        ):
+            assert getattr(record, field) == getattr(waited, field)
+        assert (record.queue_id, record.reconsume_times) == (2, 3)
+        queue = desk.store.queue("T", 2)
+        assert queue.entry(0) == (record.physical_offset, record.size, java_hash("A"))
+        by_key = await desk.ask(
+            12, {"topic": "T", "key": "k2", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
+        )
+        assert records(by_key) == [record]
+
+    with_broker(scenario)
+
+
+def golden(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lzma.decompress((STORES / "expected.json.xz").read_bytes()))[name]
+    return found
+
+
+def test_a_round_of_retries_stores_what_apache_stored() -> None:
+    """Waiting, delivered, waiting longer, delivered, dead: the records of a store of 5.5.0, in this order."""
+    theirs = [m for m in golden("5.5.0-clean")["messages"] if m["keys"] == "r1" and m["topic"] != "Ret"]
+    first = next(m for m in golden("5.5.0-clean")["messages"] if m["keys"] == "r1" and m["topic"] == "Ret")
+
+    async def scenario(desk: Desk) -> None:
+        kept = ("CLUSTER", "MSG_REGION", "TRACE_ON", "ORIGIN_MESSAGE_ID")
+        pairs = {name: value for name, value in first["properties"].items() if name not in kept}
+        await desk.send("Ret", b"x", pairs=pairs | {"WAIT": first["properties"]["WAIT"]})
+        offset, ours = 0, []
+        for round_ in range(3):
+            ext = {"offset": offset, "group": "GRetry", "delayLevel": 0, "maxReconsumeTimes": 2}
+            assert (await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext)).code == ResponseCode.SUCCESS
+            if round_ < 2:
+                ours += await arrived(desk, SCHEDULE, 2 + round_)
+                await asyncio.sleep(31)
+                ours.append((await arrived(desk, "%RETRY%GRetry"))[round_])
+                offset = ours[-1].physical_offset
+        ours += await arrived(desk, "%DLQ%GRetry")
+        assert [(r.topic, r.queue_id, r.reconsume_times) for r in ours] == [
+            (m["topic"], m["queueId"], m["reconsumeTimes"]) for m in theirs
+        ]
+        for record, message in zip(ours, theirs, strict=True):
+            changes = {"ORIGIN_MESSAGE_ID": "7F00000100002A9F0000000000000000"}
+            assert record.property_map() == message["properties"] | changes
+            assert (record.flag, record.sys_flag) == (message["flag"], message["sysFlag"])
+
+    with_broker(scenario)
+
+
+def test_a_copy_says_what_it_is_a_copy_of() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"0")
+        await send(desk, b"1")
+        await asyncio.sleep(1 + TICK_S)
+        waited = await arrived(desk, SCHEDULE)
+        assert [~record.prepared_transaction_offset for record in await arrived(desk)] == [
+            record.physical_offset for record in waited
+        ]
+
+    with_broker(scenario)
+
+
+# --- stops and crashes ---
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT])
+def test_what_waits_is_delivered_after_a_restart(end: Survival | None) -> None:
+    due_ms: list[int] = []
+
+    async def before(desk: Desk) -> Survival | None:
+        for number in range(5):
+            await send(desk, b"%d" % number, level=4)
+        due_ms.append(desk.disk.clock.now_ms() + 30_000)
+        await asyncio.sleep(5)
+        return end
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep((due_ms[0] - desk.disk.clock.now_ms()) / 1000 - 0.02)
+        assert await bodies(desk) == []
+        await asyncio.sleep(0.02 + TICK_S)
+        assert await bodies(desk) == [b"0", b"1", b"2", b"3", b"4"]
+        await asyncio.sleep(60)
+        assert len(await bodies(desk)) == 5
+
+    restarts(before, after)
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT])
+@pytest.mark.parametrize("pause_s", [0.0, 11.0])
+def test_what_was_delivered_is_not_delivered_again(end: Survival | None, pause_s: float) -> None:
+    """Apache delivers again what it delivered since it last wrote delayOffset.json."""
+
+    async def before(desk: Desk) -> Survival | None:
+        await asyncio.sleep(pause_s)
+        for number in range(5):
+            await send(desk, b"%d" % number, level=1 + number % 2)
+        await asyncio.sleep(1 + TICK_S)
+        assert await bodies(desk) == [b"0", b"2", b"4"]
+        return end
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(100)
+        assert await bodies(desk) == [b"0", b"2", b"4", b"1", b"3"]
+
+    restarts(before, after, after)
+
+
+@pytest.mark.parametrize("survival", [Survival.LOST, Survival.RANDOM, Survival.PREFIX])
+def test_a_copy_that_the_power_took_is_made_again(survival: Survival) -> None:
+    async def before(desk: Desk) -> Survival:
+        for number in range(20):
+            await send(desk, b"%d" % number)
+        await asyncio.sleep(0.9)  # on the medium
+        for _ in range(3):
+            await asyncio.sleep(0.07)
+            desk.workers.stall(5)
+        return survival
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(100)
+        assert sorted(map(int, await bodies(desk))) == list(range(20))
+
+    restarts(before, after, flush_interval_ms=200, flush_least_pages=0)
+
+
+def test_what_is_written_down_is_never_ahead_of_the_copies() -> None:
+    async def before(desk: Desk) -> Survival:
+        await send(desk)
+        await asyncio.sleep(0.9)
+        desk.disk.sync_failure = 1.0
+        await asyncio.sleep(30)
+        assert await bodies(desk) == [b"later"]
+        desk.disk.sync_failure = 0.0
+        return Survival.LOST
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(30)
+        assert await bodies(desk) == [b"later"]
+
+    restarts(before, after)
+
+
+def saved(desk: Desk) -> dict[str, Any]:
+    found: dict[str, Any] = dialect.loads(desk.disk.read("/store/config/delayOffset.json"))
+    return found
+
+
+def test_what_is_done_is_on_disk_within_ten_seconds() -> None:
+    async def scenario(desk: Desk) -> None:
+        await asyncio.sleep(3)
+        assert not desk.disk.exists("/store/config/delayOffset.json")  # there never was a delayed message
+        await send(desk)
+        await send(desk, level=3)
+        await asyncio.sleep(10.5)
+        file = saved(desk)
+        assert file["offsetTable"] == {"1": 1, "3": 0}
+        assert "waiting" not in file
+        await asyncio.sleep(10)
+        assert saved(desk)["offsetTable"] == {"1": 1, "3": 1}
+        wire = DelayOffsetSerializeWrapper.decode(desk.disk.read("/store/config/delayOffset.json"))
+        assert wire.offsetTable == {1: 1, 3: 1}
+        answer = await desk.ask(RequestCode.GET_ALL_DELAY_OFFSET)
+        assert DelayOffsetSerializeWrapper.decode(answer.body).offsetTable == {1: 1, 3: 1}
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{\n\t"offsetTable":{1:1,2:1,3:3,18:1\n\t}\n}',
+        '{\n\t"dataVersion":{\n\t\t"counter":1,\n\t\t"stateVersion":0,\n\t\t"timestamp":1794734234072\n\t},'
+        '\n\t"offsetTable":{\n\t\t1:1,\n\t\t2:1,\n\t\t3:3,\n\t\t18:1\n\t}\n}',
+    ],
+    ids=["4.9.7", "5.5.0"],
+)
+def test_apaches_files_are_read(text: str) -> None:
+    delays = Delays(*[None] * 6)  # type: ignore[arg-type]
+    assert delays.load(text.encode()) == 4
+    file = delays._file
+    assert file is not None
+    assert (file.position(3), file.position(4), file.logOffset) == (Position(3), Position(0), None)
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"offsetTable":{"1":1},"waiting":{"1":[1,2]}}', b"null"]
+)
+def test_a_damaged_file_is_not_taken(text: bytes) -> None:
+    delays = Delays(*[None] * 6)  # type: ignore[arg-type]
+    with pytest.raises(Exception):  # noqa: B017 - whatever it is, the copy beside it is used
+        delays.load(text)
+    assert delays._file is None
+
+
+def test_offsets_of_apache_beyond_the_queue_are_brought_back() -> None:
+    async def before(desk: Desk) -> None:
+        await send(desk)
+
+    async def between(desk: Desk) -> Survival:
+        desk.disk.write("/store/config/delayOffset.json", b'{"offsetTable":{1:77}}')
+        return Survival.KEPT
+
+    async def after(desk: Desk) -> None:
+        await send(desk, b"new")
+        await asyncio.sleep(2)
+        assert (await bodies(desk))[-1] == b"new"
+
+    restarts(before, between, after)
+
+
+# --- levels that change between restarts ---
+
+
+def test_each_keeps_the_time_that_it_was_given() -> None:
+    """Shortened, lengthened, added and removed. Apache delivers early or late, or never."""
+    first = "10s 2m 20s 20s"
+    second = "2m 10s 20s"
+
+    async def before(desk: Desk) -> None:
+        for level in (1, 2, 3, 4):
+            await send(desk, b"old%d" % level, level=level)
+
+    async def after(desk: Desk) -> None:
+        for level in (1, 2, 3):
+            await send(desk, b"new%d" % level, level=level)
+        await asyncio.sleep(10 + TICK_S)
+        assert sorted(await bodies(desk)) == [b"new2", b"old1"]
+        await asyncio.sleep(10)
+        assert sorted(await bodies(desk)) == [b"new2", b"new3", b"old1", b"old3", b"old4"]
+
+    async def at_last(desk: Desk) -> None:
+        await asyncio.sleep(100)
+        assert sorted(await bodies(desk)) == [b"new1", b"new2", b"new3", b"old1", b"old2", b"old3", b"old4"]
+
+    restarts(before, after, at_last, message_delay_levels=[first, second, DELAY_LEVELS])
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT])
+def test_shorter_delays_overtake_what_waits_longer_and_nothing_comes_twice(end: Survival | None) -> None:
+    async def before(desk: Desk) -> None:
+        for number in range(3):
+            await send(desk, b"slow%d" % number)
+
+    async def after(desk: Desk) -> Survival | None:
+        for number in range(3):
+            await send(desk, b"fast%d" % number)
+        await asyncio.sleep(2)
+        assert await bodies(desk) == [b"fast0", b"fast1", b"fast2"]
+        await asyncio.sleep(10)
+        assert saved(desk)["offsetTable"] == {"1": 0}
+        assert saved(desk)["waiting"] == {"1": [0, 3, 6]}
+        await send(desk, b"last")
+        await asyncio.sleep(2)
+        return end
+
+    async def at_last(desk: Desk) -> None:
+        assert await bodies(desk) == [b"fast0", b"fast1", b"fast2", b"last"]
+        await asyncio.sleep(100)
+        assert (await bodies(desk))[4:] == [b"slow0", b"slow1", b"slow2"]
+
+    restarts(before, after, at_last, message_delay_levels=["100s", "1s", "2h"])
+
+
+def test_queues_made_anew_from_the_log_give_the_old_times() -> None:
+    async def before(desk: Desk) -> None:
+        await send(desk, b"first")
+
+    async def between(desk: Desk) -> Survival:
+        await send(desk, b"second")
+        await asyncio.sleep(3)
+        disk = desk.disk
+        killed = disk.crash(Survival.KEPT)
+        killed.remove_tree("/store/consumequeue")
+        disk._names = killed._names  # the crash that follows finds no queue
+        return Survival.KEPT
+
+    async def after(desk: Desk) -> None:
+        await send(desk, b"third")
+        await asyncio.sleep(10 - 3 + TICK_S)
+        assert sorted(await bodies(desk)) == [b"first", b"third"]
+        await asyncio.sleep(20)
+        assert sorted(await bodies(desk)) == [b"first", b"second", b"third"]
+
+    restarts(before, between, after, message_delay_levels=["10s", "30s", "1s"])
+
+
+# --- trouble ---
+
+
+def test_nothing_is_lost_while_the_store_takes_nothing() -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(3):
+            await send(desk, b"%d" % number, level=4)
+        desk.disk.used_ratio = 0.95
+        await asyncio.sleep(40)
+        assert await bodies(desk) == []
+        desk.disk.used_ratio = 0.5
+        await asyncio.sleep(10 + TICK_S)
+        assert await bodies(desk) == [b"0", b"1", b"2"]
+
+    with_broker(scenario)
+
+
+def test_a_topic_with_fewer_queues_gets_what_was_meant_for_the_others() -> None:
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("T", b"later", 3, pairs={"DELAY": "1"})
+        assert answer.code == ResponseCode.SUCCESS
+        fields = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
+        fewer = fields | {"readQueueNums": 2, "writeQueueNums": 2, "order": "false"}
+        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fewer)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(1 + TICK_S)
+        (record,) = await arrived(desk, "T", 1)
+        assert (record.body, record.property_map()["REAL_QID"]) == (b"later", "3")
+
+    with_broker(scenario)
+
+
+def test_a_deleted_topic_is_not_brought_back() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, topic="Gone")
+        await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"})
+        await asyncio.sleep(2)
+        assert (await desk.pull("Gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
+
+    with_broker(scenario)
+
+
+def as_waiting(desk: Desk, model: Record, properties: bytes) -> Draft:
+    """One more message for the queue of level 1."""
+    return Draft(
+        queue=desk.store.queue(SCHEDULE, 0),
+        body=model.body,
+        properties=properties,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=0,
+        born_host=model.born_host,
+        delay_ms=1000,
+    )
+
+
+def test_a_message_that_says_no_destination_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(desk: Desk) -> None:
+        schedule = desk.store.queue(SCHEDULE, 0)
+        await send(desk, b"before")
+        (model,) = await arrived(desk, SCHEDULE)
+        for number, topic in enumerate(["", "../../etc", "RMQ_SYS_TRANS_HALF_TOPIC"]):
+            text = f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02"
+            desk.store.append([as_waiting(desk, model, text.encode())])
+            assert schedule.max_offset == number + 2
+        await send(desk, b"after")
+        await asyncio.sleep(1 + TICK_S)
+        assert await bodies(desk) == [b"before", b"after"]
+
+    with_broker(scenario)
+    assert "has no destination" in caplog.text
+
+
+def test_a_smaller_limit_of_sizes_does_not_stop_what_was_accepted() -> None:
+    async def before(desk: Desk) -> None:
+        await send(desk, b"x" * 5000)
+        await send(desk, b"small")
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(2)
+        assert await bodies(desk) == [b"x" * 5000, b"small"]
+
+    restarts(before, after, max_message_size=[4 << 20, 100])
+
+
+def test_many_that_are_due_leave_others_their_turn() -> None:
+    count = 5 * BATCH * TURN_BATCHES
+
+    async def before(desk: Desk) -> None:
+        await send(desk, b"x")
+        (model,) = await arrived(desk, SCHEDULE)
+        desk.store.append([as_waiting(desk, model, model.properties)] * (count - 1))
+
+    async def after(desk: Desk) -> None:
+        turns = 0
+        queue = desk.store.queue("T", 0)
+        while queue.max_offset < count:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 5
+
+    restarts(before, after, pause_s=10)
+
+
+def test_the_clock_set_forward_makes_them_due_within_a_second() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, level=18)
+        await asyncio.sleep(1)
+        clock = desk.disk.clock
+        assert isinstance(clock, VirtualClock)
+        clock._start_ms += 7_200_000
+        await asyncio.sleep(1 + TICK_S)
+        assert await bodies(desk) == [b"later"]
+
+    with_broker(scenario)
