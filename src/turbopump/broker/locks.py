@@ -86,6 +86,9 @@ class QueueLocks:
         lock = self._groups.get(group, {}).get(queue)
         return lock.client_id if lock is not None and now <= lock.until else None
 
+    def holds_any(self, group: str, now: float) -> bool:
+        return any(now <= lock.until for lock in self._groups.get(group, {}).values())
+
     def sweep(self, now: float) -> None:
         """Forgets locks that expired long enough ago to matter to nobody."""
         for group, held in list(self._groups.items()):

@@ -263,6 +263,7 @@ class Broker:
             tables.traffic,
             schedule,
             writable=lambda: self._may(WRITE),
+            in_order=lambda group: tables.locks.holds_any(group, self._clock.monotonic()),
         )
         return sending, receipts
 
@@ -329,7 +330,7 @@ class Broker:
         """What consumers ask beside pulls, and what is asked about them."""
         topics, groups, offsets, members = tables.topics, tables.groups, tables.offsets, tables.members
         name = self.config.identity.broker_name
-        locking = LockRequests(QueueLocks(self.config.groups.lock_ms / 1000), self._clock)
+        locking = LockRequests(tables.locks, self._clock)
         self._keep_running(locking.watch(), stack)
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
@@ -448,6 +449,7 @@ class _Tables:
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)
         self.members: Members[Connection] = Members()
+        self.locks = QueueLocks(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.put_messages)
         cluster = config.identity.cluster_name
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.unit.broker.desk import CONFIG, Desk, running
+from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
@@ -140,6 +140,20 @@ async def unlock(desk: Desk, client: str, *queues: MessageQueue) -> None:
     wish = LockBatchRequestBody(clientId=client, consumerGroup="G", mqSet=list(queues))
     answer = await desk.ask(RequestCode.UNLOCK_BATCH_MQ, body=wish.encode())
     assert (answer.code, answer.body) == (0, b"")
+
+
+@virtual
+async def test_what_a_group_that_consumes_in_order_gives_up_is_a_dead_letter() -> None:
+    """Java's ordered consumers send it with as many tries as allowed, not with one more."""
+    async with running() as desk:
+        await ask(desk, "one", Q0)
+        assert (await desk.send("%RETRY%G", b"given up", j=16, l=16, pairs={"DELAY": "18"})).code == 0
+        assert [found.body for found in records(await desk.pull("%DLQ%G", 0))] == [b"given up"]
+        await desk.disk.clock.sleep(61)  # the lock has expired: a group like any other
+        assert (await desk.send("%RETRY%G", b"again", j=16, l=16, pairs={"DELAY": "18"})).code == 0
+        assert (await desk.ask(RequestCode.GET_MAX_OFFSET, {"topic": "%DLQ%G", "queueId": 0})).ext == {
+            "offset": "1"
+        }
 
 
 @virtual
