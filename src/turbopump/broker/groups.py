@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import msgspec
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.topics import FAQ, READ
+from turbopump.broker.topics import FAQ, MAX_QUEUES, READ
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
-from turbopump.protocol.errors import GroupNotFound, Refused
+from turbopump.protocol.errors import GroupNotFound, InvalidParameter, Refused
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
 
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def retry_queues(self) -> int:
-        return self.config.retryQueueNums
+        return min(self.config.retryQueueNums, MAX_QUEUES)  # a file of Apache's may say anything
 
     @property
     def retry_max_times(self) -> int:
@@ -95,10 +95,12 @@ class Groups:
         return group
 
     def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Creates or replaces groups; a bad name refuses all of them."""
+        """Creates or replaces groups; a bad name or number refuses all of them."""
         configs = list(configs)
         for config in configs:
             names.check_group(config.groupName)
+            if config.retryQueueNums > MAX_QUEUES:  # Apache takes any number
+                raise InvalidParameter(f"a group has at most {MAX_QUEUES} retry queues")
         for config in configs:
             log.info("Consumer group %s is set", config.groupName)
             self._table[config.groupName] = Group(config)

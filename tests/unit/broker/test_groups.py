@@ -16,6 +16,16 @@ def table(auto_create: bool = True) -> Groups:
     return Groups(GroupRules(auto_create=auto_create), HandClock())
 
 
+def test_a_group_has_a_bounded_number_of_retry_queues() -> None:
+    """It is the number of queues of a topic, over which tools and consumers go one by one."""
+    groups = table()
+    with pytest.raises(InvalidParameter, match="65536 retry queues"):
+        groups.update_all([SubscriptionGroupConfig(groupName="G", retryQueueNums=2_000_000_000)])
+    assert groups.find("G") is None
+    groups.load(b'{"subscriptionGroupTable":{"G":{"groupName":"G","retryQueueNums":2000000000}}}')
+    assert groups.for_consume("G").retry_queues == 65_536
+
+
 def test_the_built_in_groups_are_there() -> None:
     assert {group.name for group in table().all()} == SYSTEM_GROUPS
 

@@ -58,9 +58,11 @@ class MaintenanceRequests:
 
     def _is_wanted(self, topic: str, queue_id: int) -> bool:
         """Whether the topic has such a queue, or had it when some group committed an offset on it."""
+        if self._topics.is_system(topic):  # there may be more delay levels than their topic has queues
+            return True
         found = self._topics.find(topic)
         if found is None:
-            return self._topics.is_system(topic)
+            return False
         if queue_id < max(found.read_queues, found.write_queues):
             return True
         groups = self._offsets.groups_of_topic(topic)
