@@ -85,6 +85,8 @@ def test_old_spellings_still_set_the_file_sizes() -> None:
         ("deleteWhen=04;25", "line 2: deleteWhen: .* several separated by ;"),
         ("namesrvAddr=localhost", "line 2: namesrvAddr: 'localhost' is not accepted, but host:port"),
         ("messageDelayLevel=1s  5s", "line 2: messageDelayLevel: .* separated by one space"),
+        ("messageDelayLevel=1s 5", "line 2: messageDelayLevel: '1s 5' is not accepted, but times such as"),
+        ("messageDelayLevel=-1s", "line 2: messageDelayLevel: "),
         ("storePathCommitLog=/a,/b", "line 2: storePathCommitLog: .* one directory"),
         ("brokerRole=SLAVE", "line 2: brokerRole: .*slaves are not supported yet"),
         ("enableDLegerCommitLog=true", "line 2: enableDLegerCommitLog: 'true' is not supported yet"),

@@ -6,7 +6,6 @@ from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers, check, draft, fill, new_disk, open_store, small
 
 from turbopump.runtime.disk import SystemDisk
-from turbopump.store.delays import DelayLevels
 from turbopump.store.queue_ext import is_address
 from turbopump.store.store import Store, UnusableStore
 
@@ -124,17 +123,6 @@ def test_a_tag_whose_extension_is_missing_is_unknown_and_passes():
     assert is_address(-(2**31) - 1)
     store.append([draft(queue, tags_code=address)])
     assert store.get(queue, 0, 1, None, lambda code: False).count == 1
-
-
-def test_delay_levels():
-    levels = DelayLevels("1s 5s 1m 2h 1d")
-    assert [levels.delay_ms(level) for level in (1, 2, 3, 4, 5, 6, 99)] == [
-        1000, 5000, 60_000, 7_200_000, 86_400_000, 86_400_000, 86_400_000
-    ]  # fmt: skip
-    assert levels.delay_ms(0) == 1000
-    for text in ("1s  5s", "5", "s", "1x", "", "-1s"):
-        with pytest.raises(ValueError, match="is no delay"):
-            DelayLevels(text)
 
 
 def test_what_queues_got_is_told_once():

@@ -171,6 +171,27 @@ def test_a_file_that_cannot_be_deleted_is_tried_again_and_the_rest_is_told() -> 
     run_virtual(scenario())
 
 
+def test_who_guards_what_is_in_a_file_is_asked_before_it_goes() -> None:
+    async def scenario() -> None:
+        disk = SimulatedDisk(random.Random(1), VirtualClock())
+        store = FakeStore(5, VirtualClock())
+        asked: list[int] = []
+
+        async def guard(below: int) -> bool:
+            asked.append(below)
+            assert store.files[0].end == below, "not gone yet"
+            return below < 3
+
+        retention = Retention(store, ALWAYS, disk, disk.clock)
+        retention.guard = guard
+        assert await retention.round() == 2
+        assert (asked, store.changes) == ([1, 2, 3], 1)
+        assert await retention.round() == 0
+        assert (asked, store.changes) == ([1, 2, 3, 3], 1)
+
+    run_virtual(scenario())
+
+
 def test_an_operator_can_ask_for_deletion_at_any_hour() -> None:
     async def scenario() -> None:
         disk = SimulatedDisk(random.Random(1), VirtualClock())

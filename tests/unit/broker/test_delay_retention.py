@@ -1,0 +1,194 @@
+"""Files of the log go, messages that wait in them do not."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.broker.desk import Desk
+from tests.unit.broker.test_delay import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
+from tests.unit.broker.test_pull import with_broker
+
+from turbopump.broker.delay import REWRITING_PAUSE_S
+from turbopump.protocol.codes import ResponseCode
+from turbopump.store.delays import DELIVER_AT
+from turbopump.testing.medium import Survival
+
+SMALL: dict[str, Any] = {"commit_log_file_size": 16_384, "message_delay_levels": "1s 30s 10m"}
+
+
+async def fill(desk: Desk, files: int = 2) -> None:
+    """Plain messages, until the log has so many more files."""
+    end = desk.store.max_offset + files * 16_384
+    while desk.store.max_offset < end:
+        assert (await desk.send("Plain", b"x" * 1000)).code == ResponseCode.SUCCESS
+    await asyncio.sleep(1)  # synced
+
+
+async def delete_files(desk: Desk, until: int) -> int:
+    """Deletes what can be deleted, since the disk is too full; where the log begins then."""
+    desk.disk.used_ratio = 0.88
+    while desk.store.min_offset < until and await desk.store.retention.round():
+        pass
+    desk.disk.used_ratio = 0.5
+    return desk.store.min_offset
+
+
+def test_what_waits_is_written_anew_and_keeps_its_time() -> None:
+    async def scenario(desk: Desk) -> None:
+        for number in range(5):
+            await send(desk, b"%d" % number, level=3, TAGS="A")
+        due = [record.store_timestamp + 600_000 for record in await arrived(desk, SCHEDULE, 2)]
+        await fill(desk)
+        assert await delete_files(desk, 16_384) >= 16_384
+        await asyncio.sleep(1)
+        queue = desk.store.queue(SCHEDULE, 2)
+        assert (queue.min_offset, queue.max_offset) == (5, 10)
+        assert [(queue.entry(offset) or ())[2] for offset in range(5, 10)] == due
+        await asyncio.sleep((due[0] - desk.disk.clock.now_ms()) / 1000 - 0.02)
+        assert await bodies(desk) == []
+        await asyncio.sleep(0.02 + TICK_S)
+        found = await arrived(desk)
+        assert [record.body for record in found] == [b"0", b"1", b"2", b"3", b"4"]
+        for record, due_ms in zip(found, due, strict=True):
+            assert 0 <= record.store_timestamp - due_ms <= 1000 * TICK_S
+            assert DELIVER_AT not in record.property_map()
+            assert record.property_map()["DELAY"] == "3"
+
+    with_broker(scenario, **SMALL)
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT, Survival.LOST, Survival.RANDOM])
+@pytest.mark.parametrize("deletes", [True, False])
+def test_nothing_is_lost_or_doubled_when_it_ends_in_the_middle(end: Survival | None, deletes: bool) -> None:
+    """Written anew, and then the file was deleted or not: which copy counts is told by the log."""
+
+    async def before(desk: Desk) -> Survival | None:
+        for number in range(5):
+            await send(desk, b"%d" % number, level=2)
+        await fill(desk)
+        store = desk.store
+        if not deletes:
+            store.delete_first_log_file = lambda: None  # type: ignore[method-assign]
+        desk.disk.used_ratio = 0.88
+        await store.retention.round()
+        desk.disk.used_ratio = 0.5
+        assert store.queue(SCHEDULE, 1).next_offset >= 10
+        return end
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(60)
+        assert sorted(await bodies(desk)) == [b"0", b"1", b"2", b"3", b"4"]
+
+    restarts(before, after, after, **SMALL)
+
+
+def test_queues_made_anew_know_the_time_of_what_was_written_anew() -> None:
+    async def before(desk: Desk) -> Survival:
+        await send(desk, b"old", level=3)
+        await asyncio.sleep(100)
+        await fill(desk)
+        assert await delete_files(desk, 16_384) >= 16_384
+        killed = desk.disk.crash(Survival.KEPT)
+        killed.remove_tree("/store/consumequeue")
+        desk.disk._names = killed._names
+        return Survival.KEPT
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(480)
+        assert await bodies(desk) == []
+        await asyncio.sleep(30)
+        assert await bodies(desk) == [b"old"]
+
+    restarts(before, after, **SMALL)
+
+
+def test_a_message_is_written_anew_as_often_as_needed() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"old", level=3, KEYS="k")
+        for _ in range(4):
+            await fill(desk)
+            end = desk.store.max_offset - desk.store.max_offset % 16_384
+            assert await delete_files(desk, end) == end
+        (waiting,) = [record for record in await waiting_now(desk) if record.body == b"old"]
+        assert waiting.property_map()["KEYS"] == "k"
+        assert waiting.properties.count(DELIVER_AT.encode()) == 1
+        await asyncio.sleep(600)
+        assert await bodies(desk) == [b"old"]
+
+    with_broker(scenario, **SMALL)
+
+
+async def waiting_now(desk: Desk) -> list[Any]:
+    queue = desk.store.queue(SCHEDULE, 2)
+    found = [
+        desk.store.look_up((queue.entry(offset) or ())[0])
+        for offset in range(queue.min_offset, queue.max_offset)
+    ]
+    return [record for record in found if record is not None]
+
+
+def test_a_full_disk_does_not_keep_it_from_being_written_anew() -> None:
+    """Otherwise the disk would stay full: nothing is written because no file goes, and none can go."""
+
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"old", level=3)
+        await fill(desk)
+        desk.disk.used_ratio = 0.95
+        await desk.store.retention.round(may_delete=False)
+        assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert await desk.store.retention.round() > 0
+        assert desk.store.min_offset >= 16_384
+        assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
+        desk.disk.used_ratio = 0.5
+        await asyncio.sleep(610)
+        assert await bodies(desk) == [b"old"]
+
+    with_broker(scenario, **SMALL)
+
+
+def test_the_file_stays_when_what_waits_in_it_cannot_be_written_anew() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"old", level=3)
+        await fill(desk)
+        desk.disk.used_ratio = 0.88
+        desk.disk.sync_failure = 1.0
+        assert await desk.store.retention.round() == 0
+        desk.disk.sync_failure = 0.0
+        await asyncio.sleep(2)
+        assert await desk.store.retention.round() > 0
+        desk.disk.used_ratio = 0.5
+        await asyncio.sleep(610)
+        assert await bodies(desk) == [b"old"]
+
+    with_broker(scenario, **SMALL)
+
+
+def test_a_disk_full_of_waiting_messages_is_not_written_round_and_round() -> None:
+    async def scenario(desk: Desk) -> None:
+        while desk.store.max_offset < 10 * 16_384:
+            await send(desk, b"x" * 1000, level=3)
+        await asyncio.sleep(1)
+        desk.disk.used_ratio = 0.88
+        end = desk.store.max_offset
+        assert await desk.store.retention.round() == 1
+        assert await desk.store.retention.round() == 0
+        assert desk.store.max_offset - end < 2 * 16_384
+        await asyncio.sleep(REWRITING_PAUSE_S)
+        assert await desk.store.retention.round() == 1
+
+    with_broker(scenario, **SMALL, clean_interval_ms=10_000_000)
+
+
+def test_what_is_delivered_needs_no_file() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"0")
+        await asyncio.sleep(2)
+        await fill(desk)
+        await asyncio.sleep(10)
+        end = desk.store.max_offset
+        assert await delete_files(desk, 16_384) >= 16_384
+        assert desk.store.max_offset == end
+        await asyncio.sleep(10)
+        assert saved(desk)["offsetTable"]["1"] == 1
+
+    with_broker(scenario, **SMALL)
