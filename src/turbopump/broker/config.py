@@ -108,6 +108,20 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
+class Metrics:
+    exporter: Literal["DISABLE", "PROM"] = _why("DISABLE", "PROM serves figures for Prometheus at /metrics")
+    host: str = _why("", "where /metrics is served; empty: bindAddress")
+    port: int = _why(5557, "port of /metrics; 0: any free")
+    labels: tuple[str, ...] = _why((), "put on every metric")
+    stats: bool = _why(True, "show numbers of topics, groups and waiting requests")
+    requests: bool = _why(True, "show messages and bytes in and out, and sizes of messages")
+    connections: bool = _why(True, "show producers and consumers that are connected")
+    lag: bool = _why(True, "show how far consumer groups are behind, and dead letters")
+    store: bool = _why(True, "show the state of the store")
+    remoting: bool = _why(True, "show how long requests take")
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     identity: Identity = field(default_factory=Identity)
     listening: Listening = field(default_factory=Listening)
@@ -118,6 +132,7 @@ class BrokerConfig:
     delays: DelayRules = field(default_factory=DelayRules)
     polling: Polling = field(default_factory=Polling)
     sending: Sending = field(default_factory=Sending)
+    metrics: Metrics = field(default_factory=Metrics)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 

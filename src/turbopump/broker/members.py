@@ -89,6 +89,9 @@ class Members(Generic[C]):
     def consumer_group(self, group: str) -> ConsumerGroup[C] | None:
         return self._consumers.get(group)
 
+    def consumer_groups(self) -> list[str]:
+        return list(self._consumers)
+
     def producer(self, client_id: str) -> C | None:
         """The connection of a client that produces, in whatever group; of several, the newest."""
         connections = self._producing.get(client_id)

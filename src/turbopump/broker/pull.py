@@ -149,6 +149,10 @@ class Pulling:
             asyncio.get_running_loop().call_soon(self._answer_woken)
         self._woken.extend(woken)
 
+    @property
+    def parked(self) -> int:
+        return self._waiting_on.total()
+
     def close(self) -> None:
         """Answers everyone who still waits: nothing was found."""
         for pull in self._parked.drain():
@@ -252,6 +256,7 @@ class Pulling:
         if self._waiting_on[connection] >= MAX_PARKED_PER_CONNECTION or not self._parked.park(pull):
             return False
         self._waiting_on[connection] += 1
+        pull.request.was_parked = True
         wait_ms = (
             min(pull.request.header.suspendTimeoutMillis, MAX_SUSPEND_MS)
             if self._polling.long_polling
@@ -317,6 +322,7 @@ class Pulling:
         if not request.command.is_oneway:
             answer = reply(request.command, code, result.status.name, ext)
             request.connection.write(encode_with(answer, result.chunks))
+            request.answered(code)
 
 
 class Forbidden(Refused):

@@ -65,6 +65,7 @@ def _host(text: str) -> str:
 
 
 HOST = Reader("an IP address or host name", _host)
+OPTIONAL_HOST = Reader("an IP address or host name, or nothing", lambda text: _host(text) if text else "")
 
 
 def _addresses(text: str) -> tuple[str, ...]:
@@ -106,6 +107,16 @@ def _delay_levels(text: str) -> str:
 
 DELAY_LEVELS = Reader("times such as 1s 5m 2h 1d, separated by one space", _delay_levels)
 DIRECTORY = Reader("one directory", _directory)
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    labels = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not all(re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_]*:[^:]*", label) for label in labels):
+        raise NotAccepted
+    return labels
+
+
+LABELS = Reader("name:value, several separated by ,", _labels, ",".join)
 
 PORT = integer(0, 65535, "a port")
 MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")

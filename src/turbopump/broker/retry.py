@@ -11,6 +11,7 @@ from turbopump.broker.groups import Group, Groups
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import COUNTS_RETRIES_SINCE
 from turbopump.broker.topics import FAQ, UNIT_SUBSCRIBED, WRITE, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -39,6 +40,7 @@ class Retries:
         groups: Groups,
         schedule: Schedule,
         append: Append,
+        traffic: Traffic,
         chance: Chance,
         broker_ip: str,
         writable: Callable[[], bool] = lambda: True,
@@ -48,6 +50,7 @@ class Retries:
         self._groups = groups
         self._schedule = schedule
         self._append = append
+        self._traffic = traffic
         self._chance = chance
         self._broker_ip = broker_ip
         self._writable = writable
@@ -63,6 +66,7 @@ class Retries:
             [(offset, _, size)] = self._append([draft])
         except Refused as refused:  # whatever the reason, Apache's answer is this one
             raise SystemFailure(refused.remark) from None
+        self._count(request.header.group, draft)
         if draft.delay_ms >= 0:
             self._schedule.on_postponed(draft.queue)
         if not self._store.syncs_each:
@@ -78,6 +82,12 @@ class Retries:
 
         self._store.durable(offset + size, answer)
         return None
+
+    def _count(self, group: str, draft: Draft) -> None:
+        topic = properties.find(draft.properties, properties.RETRY_TOPIC) or ""
+        self._traffic.sent_back[group, topic] += 1
+        if draft.queue.topic == dlq_topic(group):
+            self._traffic.dead_letters[group, topic] += 1
 
     def _copy(self, header: ConsumerSendMsgBackRequest, version: int) -> Draft | None:
         """What is to be stored, by Apache's checks in their order; None: the group wants no retries."""

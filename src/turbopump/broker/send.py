@@ -151,6 +151,8 @@ class Sending:
         if header.topic.startswith(RETRY_PREFIX) and self._is_dead(header, request.command.version):
             topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
             pairs[properties.DELAY] = DEAD_LETTER_LEVEL
+            first = pairs.get(properties.RETRY_TOPIC, header.topic)
+            self.traffic.dead_letters[header.topic[len(RETRY_PREFIX) :], first] += 1
             target = 0
         else:
             target = queue_id

@@ -30,6 +30,16 @@ from turbopump.broker.fence import Fence
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
+from turbopump.broker.metrics.collectors import (
+    BrokerFigures,
+    ConnectionFigures,
+    RemotingFigures,
+    RequestFigures,
+    StoreFigures,
+    Waiting,
+)
+from turbopump.broker.metrics.exporter import Exporter
+from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.offsets import OffsetRequests, Offsets
 from turbopump.broker.persist import PAUSE_S, Persisted
 from turbopump.broker.pull import Pulling
@@ -91,6 +101,7 @@ class Broker:
         self.config = config
         self.warnings: list[str] = []
         self.port = 0
+        self.metrics_port = 0
         self.address = ""
         self._network = network
         self._clock = clock
@@ -158,7 +169,10 @@ class Broker:
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
         routes = {code: route for part in parts for code, route in part.routes().items()}
-        main_router, fast_router = Router({**routes, **pulling.routes()}), Router(routes)
+        observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
+        observe = observed.observe if observed is not None else None
+        main_router = Router({**routes, **pulling.routes()}, observe=observe)
+        fast_router = Router(routes, observe=observe)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
         for router in (main_router, fast_router):
             stack.push_async_callback(router.close)
@@ -185,6 +199,18 @@ class Broker:
         self._keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
         self._keep_running(tables.traffic.watch(), stack)
         self._keep_running(tables.statistics.watch(), stack)
+        if observed is not None:
+
+            def waiting() -> Waiting:
+                return Waiting(
+                    to_begin=sum(server.waiting for server in servers),
+                    for_sync=store.flusher.waiting,
+                    running=main_router.running + fast_router.running,
+                    parked=pulling.parked,
+                    connections=sum(len(server.connections) for server in servers),
+                )
+
+            await self._export(store, tables, waiting, observed, stack)
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
@@ -274,6 +300,7 @@ class Broker:
             tables.groups,
             schedule,
             sending.append,
+            tables.traffic,
             self._chance,
             unpack_host(store.store_host)[0],
             writable=lambda: self._may(WRITE),
@@ -397,6 +424,37 @@ class Broker:
             StatisticsRequests(statistics),
             MaintenanceRequests(store, topics, offsets, statistics),
         ]
+
+    async def _export(
+        self,
+        store: Store,
+        tables: "_Tables",
+        waiting: Callable[[], Waiting],
+        observed: RemotingFigures,
+        stack: contextlib.AsyncExitStack,
+    ) -> None:
+        """Figures for Prometheus, on a port of their own."""
+        topics, statistics, clock = tables.topics, tables.statistics, self._clock
+        requests = RequestFigures(topics, statistics, tables.traffic)
+        statistics.on_puts = requests.stored
+        statistics.on_topic_gone = requests.topic_deleted
+        self._keep_running(requests.watch(), stack)
+        exporter = Exporter(
+            lambda: self.config,
+            [
+                BrokerFigures(lambda: self.config, topics, tables.groups, waiting),
+                requests,
+                ConnectionFigures(tables.members),
+                LagFigures(tables.members, topics, tables.offsets, statistics, store, clock),
+                StoreFigures(store, self._disk.usage, clock),
+                observed,
+            ],
+            self._network,
+        )
+        host = self.config.metrics.host or self.config.listening.bind_address
+        self.metrics_port = await exporter.start(host, self.config.metrics.port)
+        stack.push_async_callback(exporter.stop)
+        log.info("Metrics are served at http://%s:%d/metrics", host, self.metrics_port)
 
     def _as_running(self) -> BrokerConfig:
         """The configuration with what was left to be found out."""

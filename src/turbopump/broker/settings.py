@@ -20,8 +20,10 @@ from turbopump.broker.readers import (
     HOST,
     HOURS,
     INTERVAL,
+    LABELS,
     MILLISECONDS,
     NAME,
+    OPTIONAL_HOST,
     PERCENT,
     PORT,
     TEXT,
@@ -33,6 +35,11 @@ from turbopump.broker.readers import (
 ROLE = replace(
     choice("ASYNC_MASTER", "SYNC_MASTER"),
     accepts="ASYNC_MASTER or SYNC_MASTER (slaves are not supported yet)",
+)
+
+EXPORTER = replace(
+    choice("DISABLE", "PROM"),
+    accepts="DISABLE or PROM (nothing is pushed; a collector of OpenTelemetry can scrape PROM)",
 )
 
 ALIKE = 0.6
@@ -233,7 +240,20 @@ _STORE: dict[str, Setting] = {
     ),
 }
 
-SETTINGS = _BROKER | _STORE
+_METRICS: dict[str, Setting] = {
+    "metricsExporterType": Setting("metrics.exporter", EXPORTER, important=True),
+    "metricsPromExporterHost": Setting("metrics.host", OPTIONAL_HOST),
+    "metricsPromExporterPort": Setting("metrics.port", PORT),
+    "metricsLabel": Setting("metrics.labels", LABELS),
+    "enableStatsMetrics": Setting("metrics.stats", BOOLEAN, hot=True),
+    "enableRequestMetrics": Setting("metrics.requests", BOOLEAN, hot=True),
+    "enableConnectionMetrics": Setting("metrics.connections", BOOLEAN, hot=True),
+    "enableLagAndDlqMetrics": Setting("metrics.lag", BOOLEAN, hot=True),
+    "enableMessageStoreMetrics": Setting("metrics.store", BOOLEAN, hot=True),
+    "enableRemotingMetrics": Setting("metrics.remoting", BOOLEAN, hot=True),
+}
+
+SETTINGS = _BROKER | _STORE | _METRICS
 
 ALIASES = {
     # 4.5's spelling, still in most files that can be found
@@ -376,13 +396,10 @@ LATER: dict[str, str] = {
         "enableBroadcastOffsetStore broadcastOffsetExpireSecond broadcastOffsetExpireMaxSecond",
     ),
     **_each(
-        "metrics",
-        """metricsExporterType metricsGrpcExporterTarget metricsGrpcExporterHeader
-        metricGrpcExporterTimeOutInMills metricGrpcExporterIntervalInMills
-        metricLoggingExporterIntervalInMills metricsPromExporterHost metricsPromExporterPort metricsLabel
-        metricsInDelta metricsOtelCardinalityLimit enableConnectionMetrics enableLagAndDlqMetrics
-        enableMessageStoreMetrics enableRemotingMetrics enableRequestMetrics enableStatsMetrics
-        estimateAccumulation metricsExportBatchMaxDataPoints""",
+        "metrics that are pushed; PROM lets a collector fetch them",
+        """metricsGrpcExporterTarget metricsGrpcExporterHeader metricGrpcExporterTimeOutInMills
+        metricGrpcExporterIntervalInMills metricLoggingExporterIntervalInMills metricsInDelta
+        metricsExportBatchMaxDataPoints""",
     ),
     **_each(
         "compacted topics",
@@ -438,6 +455,7 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         enableAsyncReput putConsumeQueueDataByFileChannel enableBuildConsumeQueueConcurrently
         enableRunningFlagsInFlush enableAcceleratedRecovery maxRecoveryCommitlogFiles
         enableLogConsumeQueueRepeatedlyBuildWhenRecover maxChecksumRange sampleCountThreshold sampleSteps
+        metricsOtelCardinalityLimit estimateAccumulation
         putMsgIndexHightWater messageIndexSafe pullBatchMaxMessageCount maxConsumeQueueScan
         travelCqFileNumWhenGetMessage maxFilterMessageSize accessMessageInMemoryHotRatio readUnCommitted
         mappedFileSwapEnable commitLogForceSwapMapInterval commitLogSwapMapInterval

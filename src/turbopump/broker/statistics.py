@@ -13,13 +13,13 @@ between are the same as the one before and are not kept, so ten thousand quiet t
 
 import time
 from bisect import bisect_right
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from turbopump.broker.traffic import Traffic
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue, Store
+from turbopump.store.store import ConsumeQueue, Puts, Store
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
@@ -115,6 +115,9 @@ class Statistics:
         self._is_system = is_system
         self._table: defaultdict[str, dict[str, Item]] = defaultdict(dict)
         self._reached: dict[tuple[int, str, str], tuple[ConsumeQueue, int]] = {}
+        self.dead_letters: Counter[tuple[str, str]] = Counter()  # group and topic -> how many
+        self.on_puts: Callable[[Puts], None] | None = None
+        self.on_topic_gone: Callable[[str], None] | None = None
         self._changed: tuple[set[Item], ...] = tuple(set() for _ in WINDOWS)
         self._ticks = 0
         self._day = self._today()
@@ -139,6 +142,11 @@ class Statistics:
     def group_get_tps(self, group: str, topic: str) -> float:
         return self._minute_tps("GROUP_GET_NUMS", f"{topic}@{group}")
 
+    def totals(self, name: str) -> dict[str, int]:
+        """Everything counted under a name since the start, by key."""
+        self.fold()
+        return {key: item.value for key, item in self._table[name].items()}
+
     @property
     def put_total(self) -> Daily:
         self.fold()
@@ -151,18 +159,16 @@ class Statistics:
 
     # counting
 
-    def sent_back(self, group: str, topic: str, is_dead: bool = False) -> None:
-        """A consumer returned a message of `topic`; dead: it goes to the group's dead letters."""
-        self._add("SNDBCK_PUT_NUMS", f"{topic}@{group}", 1, 1)
-        if is_dead:
-            self._add(DEAD, DEAD_KEY.format(topic=topic, group=group), 1, 1)
-
     def fold(self) -> None:
         """Takes what was counted since the last time. Costs as much as there are busy queues."""
         traffic = self._traffic
-        for queue, messages, size in self._store.puts():
+        for puts in self._store.puts():
+            queue, messages, size = puts
             times = messages - traffic.together.pop(queue, 0)
             self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))
+            if self.on_puts is not None:
+                self.on_puts(puts)
+        self._count_returned()
         for (queue, group), gets in traffic.take_gets().items():
             topic, queue_id = queue.topic, queue.queue_id
             for name, value in (("NUMS", gets.messages), ("SIZE", gets.size)):
@@ -184,6 +190,8 @@ class Statistics:
         for name in BY_QUEUE_TOPIC_AND_GROUP:
             self._drop(name, lambda key: f"@{topic}@" in key)
         self._reached = {key: value for key, value in self._reached.items() if key[1] != topic}
+        if self.on_topic_gone is not None:
+            self.on_topic_gone(topic)
 
     def forget_group(self, group: str) -> None:
         self.fold()
@@ -221,6 +229,16 @@ class Statistics:
             self._add(f"QUEUE_PUT_{name}", f"{topic}@{queue_id}", value, times)
         self._add("TOPIC_PUT_LATENCY", f"{queue_id}@{topic}", slow_ms, times)
         self._add_to_broker("PUT", topic, messages)
+
+    def _count_returned(self) -> None:
+        returned, dead = self._traffic.sent_back, self._traffic.dead_letters
+        for (group, topic), count in returned.items():
+            self._add("SNDBCK_PUT_NUMS", f"{topic}@{group}", count, count)
+        for (group, topic), count in dead.items():
+            self._add(DEAD, DEAD_KEY.format(topic=topic, group=group), count, count)
+        self.dead_letters.update(dead)
+        returned.clear()
+        dead.clear()
 
     def _add_to_broker(self, verb: str, topic: str, messages: int) -> None:
         self._add(f"BROKER_{verb}_NUMS", self._cluster, messages, 0)

@@ -62,9 +62,12 @@ class Traffic:
         self.slowest_get_ms = 0
         self._gets: dict[tuple[ConsumeQueue, str], Gets] = {}
         self.slow_ms: Counter[ConsumeQueue] = Counter()  # time of puts that took a millisecond or more
+        self.sent_back: Counter[tuple[str, str]] = Counter()  # group and topic -> messages it returned ...
+        self.dead_letters: Counter[tuple[str, str]] = Counter()  # ... and those that it gave up
         self.together: Counter[ConsumeQueue] = Counter()  # messages that came with another in one request
         self._put_times: Counter[int] = Counter()  # milliseconds -> messages, in this minute
-        self._put_times_before: Counter[int] | None = None  # ... and in the one before
+        self._put_times_before: Counter[int] | None = None  # ... in the one before
+        self._put_times_past: Counter[int] = Counter()  # ... and in all minutes that are over
         self._minute_began = clock.monotonic()
         self._samples: deque[Sample] = deque([self._sample()], maxlen=WINDOWS_S[-1] + 1)
 
@@ -113,6 +116,11 @@ class Traffic:
             counts[bisect_right(BUCKETS_FROM_MS, milliseconds)] += messages
         return counts
 
+    @property
+    def put_times(self) -> Counter[int]:
+        """Milliseconds that it took to store messages -> how many, since the start."""
+        return self._put_times_past + self._put_times
+
     def put_latency_ms(self, share: float) -> int:
         """So many milliseconds were enough for this share of the messages of that minute."""
         times = self._recent_times()
@@ -131,6 +139,7 @@ class Traffic:
         if self._samples[-1].at - self._minute_began >= DISTRIBUTION_S:
             self._minute_began = self._samples[-1].at
             self._put_times_before, self._put_times = self._put_times, Counter()
+            self._put_times_past.update(self._put_times_before)
 
     async def watch(self) -> None:
         """Runs until cancelled."""

@@ -171,6 +171,10 @@ class Connection(asyncio.Protocol):
         """Keeps frames that `serve` did not begin; they are served first when there is room again."""
         self._deferred.extend(frames)
 
+    @property
+    def waiting(self) -> int:
+        return len(self._deferred)
+
     def begin(self, size: int) -> None:
         """A request with a body of `size` bytes is answered later: it counts, and a draining connection
         waits for it, until `end` is called."""

@@ -37,15 +37,34 @@ class Answer:
     remark: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A request that was answered: with which code, how long after it came, and whether it had to wait."""
+
+    code: int
+    answer: int
+    seconds: float
+    was_parked: bool
+
+
+Observe: TypeAlias = Callable[[Observed], None]
+
+
 class Request(Generic[H]):
     """A request on its way through a handler, with its header already typed."""
 
-    __slots__ = ("command", "connection", "header")
+    __slots__ = ("_began", "_observe", "command", "connection", "header", "was_parked")
 
-    def __init__(self, command: Command, header: H, connection: Connection) -> None:
+    def __init__(
+        self, command: Command, header: H, connection: Connection, observe: Observe | None = None
+    ) -> None:
         self.command = command
         self.header = header
         self.connection = connection
+        self.was_parked = False
+        self._observe = observe
+        if observe is not None:
+            self._began = asyncio.get_running_loop().time()
 
     @property
     def body(self) -> bytes:
@@ -56,6 +75,13 @@ class Request(Generic[H]):
         if isinstance(answer, Answer):
             answer = _command(self.command, answer)
         self.connection.reply(self.command, answer)
+        self.answered(answer.code)
+
+    def answered(self, code: int) -> None:
+        """For one who writes the answer himself: it is on its way."""
+        if self._observe is not None:
+            seconds = asyncio.get_running_loop().time() - self._began
+            self._observe(Observed(self.command.code, code, seconds, self.was_parked))
 
 
 Result: TypeAlias = Command | Answer | None
@@ -71,8 +97,12 @@ Routes: TypeAlias = Mapping[int, Route[Any]]
 
 
 class Router:
-    def __init__(self, routes: Routes, max_running: int = MAX_RUNNING) -> None:
+    def __init__(
+        self, routes: Routes, max_running: int = MAX_RUNNING, observe: Observe | None = None
+    ) -> None:
+        """`observe` is told of every answer to a request that has a route."""
         self._max_running = max_running
+        self._observe = observe
         self._routes: dict[int, Route[Any]] = dict(routes)
         self._running: set[asyncio.Task[None]] = set()
         self._failures: dict[int, Seldom] = {}
@@ -93,22 +123,30 @@ class Router:
             return
         route = self._routes.get(command.code)
         if route is None:
-            remark = f" request type {command.code} not supported"
-            self._reply(
-                connection, command, Answer(code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+            answer = Answer(
+                code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                remark=f" request type {command.code} not supported",
             )
+            connection.reply(command, _command(command, answer))
             return
+        request: Request[Any] = Request(command, None, connection, self._observe)
         try:
-            header = route.header.from_ext(command.ext) if route.header is not None else None
-            result = route.handler(Request(command, header, connection))
+            if route.header is not None:
+                request.header = route.header.from_ext(command.ext)
+            result = route.handler(request)
             if result is None:
                 return
             if isinstance(result, Command | Answer):
-                self._reply(connection, command, result)
+                request.answer(result)
             else:
-                self._spawn(connection, command, result)
+                self._spawn(request, result)
         except Exception as error:
-            self._reply(connection, command, self._failure(command, connection, error))
+            request.answer(self._failure(request, error))
+
+    @property
+    def running(self) -> int:
+        """Requests whose handlers are coroutines that have not ended."""
+        return len(self._running)
 
     async def close(self) -> None:
         """Cancels the handlers that still run."""
@@ -117,14 +155,14 @@ class Router:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _spawn(self, connection: Connection, command: Command, work: Awaitable[Result]) -> None:
+    def _spawn(self, request: Request[Any], work: Awaitable[Result]) -> None:
         if len(self._running) >= self._max_running:
             if asyncio.iscoroutine(work):
                 work.close()
             remark = f"[OVERLOAD]{len(self._running)} requests are running, start flow control for a while"
-            self._reply(connection, command, Answer(code=ResponseCode.SYSTEM_BUSY, remark=remark))
+            request.answer(Answer(code=ResponseCode.SYSTEM_BUSY, remark=remark))
             return
-        size = len(command.body)
+        connection, size = request.connection, len(request.body)
         connection.begin(size)
 
         def done(task: asyncio.Task[None]) -> None:  # also when it was cancelled before its first step
@@ -133,22 +171,20 @@ class Router:
             self._running.discard(task)
             connection.end(size)
 
-        task = asyncio.get_running_loop().create_task(self._finish(connection, command, work))
+        task = asyncio.get_running_loop().create_task(self._finish(request, work))
         self._running.add(task)
         task.add_done_callback(done)
 
-    async def _finish(self, connection: Connection, command: Command, work: Awaitable[Result]) -> None:
+    async def _finish(self, request: Request[Any], work: Awaitable[Result]) -> None:
         try:
             result = await work
             if result is not None:
-                self._reply(connection, command, result)
+                request.answer(result)
         except Exception as error:
-            self._reply(connection, command, self._failure(command, connection, error))
+            request.answer(self._failure(request, error))
 
-    def _reply(self, connection: Connection, command: Command, result: Command | Answer) -> None:
-        connection.reply(command, result if isinstance(result, Command) else _command(command, result))
-
-    def _failure(self, command: Command, connection: Connection, error: Exception) -> Answer:
+    def _failure(self, request: Request[Any], error: Exception) -> Answer:
+        command, connection = request.command, request.connection
         if isinstance(error, Refused):
             return Answer(code=error.code, remark=error.remark)
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback

@@ -41,6 +41,11 @@ class Server:
         self._deaf: dict[Connection, None] = {}  # those that leave too much unread, longest first
         self.connections: set[Connection] = set()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that were read and not begun, because too many of the same peer are under way."""
+        return sum(connection.waiting for connection in self.connections)
+
     async def start(self, host: str, port: int) -> int:
         """Listens and returns the port. May be called again, for a second port served alike."""
         self._is_stopping = False

@@ -126,6 +126,11 @@ class Flusher:
         self._waiters.append((min(offset, self._log.end), self._clock.monotonic(), done))
         self._kick()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait to hear that something is on the medium."""
+        return len(self._waiters)
+
     def want(self, offset: int) -> None:
         """Sync up to here soon; nobody waits for it."""
         self._wanted = max(self._wanted, offset)

@@ -33,7 +33,7 @@ from turbopump.store.reading import GetResult, GetStatus, Reader
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.scan import references
-from turbopump.store.times import Boundary, offset_by_time, store_time
+from turbopump.store.times import Boundary, offset_by_time, read_times, store_time
 from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
 
@@ -94,6 +94,7 @@ class Store:
         self._upkeep = Upkeep(parts, config, disk, clock, workers)
         self.retention = Retention(self, config, disk, clock)
         self._disk = disk
+        self._workers = workers
         self._lock = lock
         self._abort = os.path.join(config.root_dir, "abort")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -314,6 +315,19 @@ class Store:
     def earliest_store_time(self, queue: ConsumeQueue) -> int:
         """Store time of the queue's first message; -1 when there is none."""
         return store_time(self.log, queue, queue.min_offset)
+
+    async def store_times(self, offsets: list[int]) -> dict[int, int]:
+        """Store times of the records that begin at these log offsets, read beside the loop: records of long
+        ago come from the disk. -1: there is no such record.
+        """
+        log = self.log
+        places = {
+            offset: (log.files.path(offset - offset % log.file_size), offset % log.file_size)
+            for offset in offsets
+            if log.min_offset <= offset < log.committed
+        }
+        found = await self._workers.run(read_times, self._disk, places) if places else {}
+        return {offset: found.get(offset, -1) for offset in offsets}
 
     # for `retention.py`
 

@@ -6,9 +6,11 @@ taken to rise along a queue; where a clock went back, an answer is as good as Ap
 
 import struct
 from bisect import bisect_left, bisect_right
+from collections.abc import Mapping
 from enum import Enum
 
 from turbopump.protocol.record import Buffer
+from turbopump.runtime.disk import Disk
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 
@@ -50,6 +52,25 @@ def record_time(log: CommitLog, physical: int) -> int:
     if head is None:
         return -1
     return timestamp_at(head, 0)
+
+
+def read_times(disk: Disk, places: Mapping[int, tuple[str, int]]) -> dict[int, int]:
+    """Blocking, and without the log's maps: store times of records by their log offsets, from the files and
+    positions that hold them. -1: it is not there any more.
+    """
+    return {offset: _time_in_file(disk, *place) for offset, place in places.items()}
+
+
+def _time_in_file(disk: Disk, path: str, position: int) -> int:
+    try:
+        file = disk.open_plain(path)
+        try:
+            head = file.read_at(position, PROBED)
+        finally:
+            file.close()
+    except FileNotFoundError:  # too old: deleted meanwhile
+        return -1
+    return timestamp_at(head, 0) if len(head) == PROBED else -1
 
 
 def timestamp_at(buffer: Buffer, position: int) -> int:

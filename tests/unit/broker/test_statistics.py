@@ -1,7 +1,6 @@
 """Statistics: what is counted under which name, and Apache's windows."""
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.unit.broker.desk import Desk, running
@@ -9,7 +8,7 @@ from tests.unit.broker.kit import Bench
 
 from turbopump.broker.statistics import DAY, HOUR, MINUTE, WINDOWS, Figures, Item
 from turbopump.protocol import batch
-from turbopump.protocol.bodies import BrokerStatsData, ConsumeStats, KVTable, TopicStatsTable
+from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem, ConsumeStats, KVTable, TopicStatsTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.testing.loop import run_virtual
 
@@ -105,14 +104,33 @@ def test_puts_are_counted_by_topic_and_queue() -> None:
             assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (3, 0.05, 1.0)
             await asyncio.sleep(10)
             assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (0, 0.0, 0.0)
-            hour = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsHour
-            assert (hour.sum, hour.tps) == (0, 0.0)
-            await asyncio.sleep(600)
-            hour = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsHour
-            assert (hour.sum, hour.tps) == (3, 3 / 600)
-            await asyncio.sleep(3600)
-            day = (await view(desk, "TOPIC_PUT_NUMS", "T")).statsDay
-            assert (day.sum, day.tps, day.avgpt) == (3, 3 / 3600, 1.0)
+
+    run_virtual(main())
+
+
+def test_hours_and_days_are_shown_too() -> None:
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+
+        async def shown() -> tuple[BrokerStatsItem, BrokerStatsItem]:
+            answer = await peer.ask(
+                RequestCode.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey="T"
+            )
+            data = BrokerStatsData.decode(answer.body)
+            return data.statsHour, data.statsDay
+
+        bench.put("T", 0, 3)
+        none = BrokerStatsItem()
+        for _ in range(59):
+            bench.statistics.tick()
+        assert await shown() == (none, none)
+        bench.statistics.tick()
+        hour = BrokerStatsItem(sum=3, tps=3 / 600, avgpt=1.0)
+        assert await shown() == (hour, none)
+        for _ in range(300):
+            bench.statistics.tick()
+        assert await shown() == (BrokerStatsItem(sum=3, tps=3 / 3600, avgpt=1.0),) * 2
 
     run_virtual(main())
 
@@ -164,13 +182,17 @@ def test_a_system_topic_counts_for_the_broker_but_not_for_its_daily_totals() -> 
 
 def test_messages_sent_back_are_counted_by_their_topic_and_dead_ones_apart() -> None:
     async def main() -> None:
-        statistics = Bench().statistics
-        statistics.sent_back("G", "T")
-        statistics.sent_back("G", "T", is_dead=True)
-        statistics.tick()
-        assert (statistics.view("SNDBCK_PUT_NUMS", "T@G") or ())[MINUTE] == Figures(2, 0.2, 1.0)
-        dead = statistics.view("SNDBCK2DLQ_TIMES", "null@T@G@SEND_BACK_TO_DLQ") or ()
-        assert dead[MINUTE] == Figures(1, 0.1, 1.0)
+        async with running() as desk:
+            await desk.send("T")
+            await desk.pull("T", 0)
+            ext = {"offset": 0, "group": "readers", "originTopic": "T", "unitMode": "false"}
+            for level in (0, -1):
+                answer = await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext | {"delayLevel": level})
+                assert answer.code == 0, answer.remark
+            await asyncio.sleep(10)
+            assert await minute(desk, "SNDBCK_PUT_NUMS", "T@readers") == (2, 0.2, 1.0)
+            dead = await minute(desk, "SNDBCK2DLQ_TIMES", "null@T@readers@SEND_BACK_TO_DLQ")
+            assert dead == (1, 0.1, 1.0)
 
     run_virtual(main())
 
@@ -266,22 +288,26 @@ def test_rates_of_topics_and_groups_are_shown_with_their_offsets() -> None:
 
 def test_daily_totals_begin_at_midnight() -> None:
     async def main() -> None:
-        async with running() as desk:
+        bench = Bench()
+        peer = bench.connect()
 
-            async def totals() -> list[int]:
-                answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
-                table: dict[str, Any] = KVTable.decode(answer.body).table
-                days = ("YesterdayMorning", "TodayMorning", "TodayNow")
-                return [int(table[f"msg{what}Total{day}"]) for what in ("Put", "Get") for day in days]
+        async def totals() -> list[int]:
+            table = KVTable.decode((await peer.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+            days = ("YesterdayMorning", "TodayMorning", "TodayNow")
+            return [int(table[f"msg{what}Total{day}"]) for what in ("Put", "Get") for day in days]
 
-            await desk.send("T")
-            await desk.pull("T", 0)
-            assert await totals() == [0, 0, 1, 0, 0, 1]
+        async def pass_midnight() -> None:
             await asyncio.sleep(24 * 3600)
-            await desk.send("T")
-            assert await totals() == [0, 1, 2, 0, 1, 1]
-            await asyncio.sleep(24 * 3600)
-            assert await totals() == [1, 2, 2, 1, 1, 1]
+            bench.statistics.tick()
+
+        bench.put("T", 0)
+        bench.traffic.got(bench.store.queue("T", 0), "G", 1, 100, 1)
+        assert await totals() == [0, 0, 1, 0, 0, 1]
+        await pass_midnight()
+        bench.put("T", 0)
+        assert await totals() == [0, 1, 2, 0, 1, 1]
+        await pass_midnight()
+        assert await totals() == [1, 2, 2, 1, 1, 1]
 
     run_virtual(main())
 
