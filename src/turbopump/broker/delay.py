@@ -122,17 +122,21 @@ class Delays:
     def open(self) -> None:
         """The queues that are there. Others come by `postponed`."""
         for queue in self._store.queues_of(names.SCHEDULE_TOPIC):
-            self._add(queue)
+            self._add(queue, self._file.position(queue.queue_id + 1) if self._file else Position(0))
 
     async def run(self) -> None:
         """Delivers until it is cancelled."""
         await self._look_back()
+        while self._look():  # what is written down from now on leaves out what was found to be done
+            await asyncio.sleep(0)
+        self._pending.forget_done()
         self._is_ready = True
         while True:
             try:
                 pause_s = self.turn()
-            except OSError as error:
-                self._trouble.say(self._clock.monotonic(), "Queues of delayed messages: %s", error)
+            except Exception as error:  # a queue that cannot be read, or a fault of ours: others go on
+                words = "Queues of delayed messages cannot be looked at, will try again"
+                self._trouble.say(self._clock.monotonic(), words, exc_info=error)
                 pause_s = LONGEST_PAUSE_S
             if pause_s:
                 await self._pause(pause_s)
@@ -163,8 +167,8 @@ class Delays:
 
     def postponed(self, queue: ConsumeQueue) -> None:
         """A delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
-        if queue.queue_id not in self._queues:
-            self._add(queue)
+        if self._queues.get(queue.queue_id) is not queue:  # a new one: what is written down is not of it
+            self._add(queue, Position(0))
         loop = asyncio.get_running_loop()
         if self._timer is not None and self._wakes_at > loop.time() + TICK_S:
             self._timer.cancel()
@@ -397,8 +401,7 @@ class Delays:
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
         return min((first[0] for first in firsts if first is not None), default=self._store.max_offset)
 
-    def _add(self, queue: ConsumeQueue) -> None:
-        position = Position(0) if self._file is None else self._file.position(queue.queue_id + 1)
+    def _add(self, queue: ConsumeQueue, position: Position) -> None:
         self._queues[queue.queue_id] = queue
         self._pending.resume(queue.queue_id, position, queue.min_offset, queue.max_offset)
 

@@ -67,7 +67,11 @@ class Pending:
     # what happens
 
     def resume(self, queue_id: int, position: Position, low: int, high: int) -> None:
-        """A queue as it was left, which has entries from `low` to before `high` now."""
+        """A queue as it was left, which has entries from `low` to before `high` now. One that was known is
+        forgotten: it was deleted and made again.
+        """
+        for run in self._queues[queue_id].runs if queue_id in self._queues else ():
+            run.at = run.end
         ranges = ((max(begin, low), min(end, high)) for begin, end in position.ranges)
         unread = deque((begin, end) for begin, end in ranges if begin < end)
         self._queues[queue_id] = _Queue(unread, min(max(position.rest, low), high))
@@ -75,6 +79,10 @@ class Pending:
     def were_done(self, log_offsets: Iterable[int]) -> None:
         """Messages that turn out to be delivered, or written anew, after that was written down."""
         self._done.update(log_offsets)
+
+    def forget_done(self) -> None:
+        """Everything was looked at: what is left of them is long gone."""
+        self._done.clear()
 
     def saw(self, queue_id: int, offset: int, entries: Iterable[Entry]) -> None:
         """The entries from `offset` on, which was the first of `wanted`."""
@@ -135,7 +143,7 @@ class Pending:
 
     def runs(self) -> Iterator[Run]:
         """All of them; they may be worked off meanwhile."""
-        for queue in self._queues.values():
+        for queue in list(self._queues.values()):
             yield from list(queue.runs)
 
     # what is known

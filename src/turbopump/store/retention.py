@@ -114,6 +114,8 @@ class Retention:
                 await self.round(may_delete)
             except OSError as error:
                 log.error("old files could not be deleted, will try again: %s", error)
+            except Exception:  # a fault of ours, or of whoever guards them: the disk must not fill up for it
+                log.exception("old files could not be deleted, will try again")
             await self._clock.sleep(self._config.clean_interval_ms / 1000)
 
     async def round(self, may_delete: bool = True) -> int:

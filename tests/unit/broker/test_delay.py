@@ -11,6 +11,7 @@ import pytest
 from tests.unit.broker.desk import Desk, records, running
 from tests.unit.broker.test_pull import with_broker
 
+from turbopump.broker import delay
 from turbopump.broker.delay import BATCH, TURN_BATCHES, Delays
 from turbopump.broker.pending import Position
 from turbopump.protocol import dialect
@@ -237,6 +238,56 @@ def test_what_was_delivered_is_not_delivered_again(end: Survival | None, pause_s
         assert await bodies(desk) == [b"0", b"2", b"4", b"1", b"3"]
 
     restarts(before, after, after)
+
+
+def test_a_stop_before_everything_was_looked_at_again_brings_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delay, "LOOKED_AT", 4)  # a turn of a queue of a million
+
+    async def before(desk: Desk) -> Survival:
+        for _ in range(200):
+            await send(desk, level=2)
+        await asyncio.sleep(11)  # written down
+        await send(desk, b"soon", level=1, topic="S")
+        await asyncio.sleep(2)
+        assert await bodies(desk, "S") == [b"soon"]
+        return Survival.KEPT
+
+    async def short(desk: Desk) -> None:
+        return
+
+    async def after(desk: Desk) -> None:
+        await asyncio.sleep(30)
+        assert await bodies(desk, "S") == [b"soon"]
+
+    restarts(before, short, after, message_delay_levels="1s 2h")
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_what_is_written_down_about_a_queue_that_is_gone_hides_no_message(flush: str) -> None:
+    async def before(desk: Desk) -> None:
+        for number in range(3):
+            await send(desk, b"old %d" % number)
+        await asyncio.sleep(20)
+
+    async def after(desk: Desk) -> None:
+        await send(desk, b"first")
+        await send(desk, b"second")
+        await asyncio.sleep(20)
+        assert await bodies(desk) == [b"first", b"second"]
+
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, flush_disk_type=flush) as desk:
+            await before(desk)
+        for name in ("commitlog", "consumequeue", "index"):
+            disk.remove_tree(f"/store/{name}")
+        disk.remove("/store/checkpoint")
+        async with running(disk=disk, flush_disk_type=flush) as desk:
+            await after(desk)
+
+    run_virtual(story())
 
 
 @pytest.mark.parametrize("survival", [Survival.LOST, Survival.RANDOM, Survival.PREFIX])

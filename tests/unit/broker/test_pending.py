@@ -80,6 +80,22 @@ def test_a_position_outside_of_the_queue_is_brought_back_to_it() -> None:
     assert pending.wanted(1, 9) == (5, 9)
 
 
+def test_a_queue_that_was_deleted_and_made_again_begins_anew() -> None:
+    pending = Pending()
+    pending.resume(3, Position(0), 0, 2)
+    pending.saw(3, 0, [(100, 10, 5), (110, 10, 6)])
+    seen = pending.runs()
+    next(seen)
+    pending.resume(4, Position(0), 0, 0)  # a level's first message, in the middle of a round over all
+    assert list(seen) == []
+    pending.resume(3, Position(0), 0, 1)
+    assert pending.due(9) is None
+    pending.saw(3, 0, [(200, 10, 7)])
+    run = pending.due(9)
+    assert run is not None
+    assert (run.at, run.end, run.due_ms) == (0, 1, 7)
+
+
 def test_new_messages_continue_the_last_run_while_there_is_one() -> None:
     pending = begun(10)
     pending.saw(0, 1, entries(20, first=1))
