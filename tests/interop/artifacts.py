@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -22,9 +22,11 @@ CACHE = Path(os.environ.get("TURBOPUMP_INTEROP_CACHE") or HERE.parents[1] / ".ca
 SERVERS = ("4.9.7", "5.5.0")
 JAVA_CLIENTS = ("4.5.1", "4.9.8", "5.5.0")
 TOOLS = ("4.9.8", "5.5.0")
+DASHBOARD = "5.3.3"  # the admin library that the Dashboard is built with
 
 # Programs of ours that need what a client version does not have yet.
-LATER_THAN = {"4.5.1": ("LitePulling.java",)}
+LATER_THAN = {"4.5.1": ("LitePulling.java", "Requesting.java")}
+DASHBOARD_ONLY = ("Dashboard.java",)
 
 FETCH_TIMEOUT_S = 600
 
@@ -74,25 +76,34 @@ def tools_jars(version: str) -> str:
 
 def client_programs(version: str) -> str:
     """The class path that runs `Scenarios` and `Store` with the Java client of that version."""
-    return _programs("client", version, client_jars(version), (*LATER_THAN.get(version, ()), "Admin.java"))
+    return _programs("client", version, client_jars(version), LATER_THAN.get(version, ()))
 
 
 def tools_programs(version: str) -> str:
-    """The class path that runs `Admin` with the mqadmin of that version."""
-    return _programs("tools", version, tools_jars(version), ())
+    """The class path that runs `Console` with that version, or `Dashboard` with the Dashboard's."""
+    without = () if version == DASHBOARD else DASHBOARD_ONLY
+    return _programs("tools", version, tools_jars(version), without, folder="admin")
+
+
+def push_programs(version: str) -> str:
+    """The class path that runs `Consumers` and `Worker` with the Java client of that version."""
+    return _programs("push", version, client_jars(version), LATER_THAN.get(version, ()), folder="push")
 
 
 @cache
-def _programs(kind: str, version: str, jars: str, without: tuple[str, ...]) -> str:
+def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
+    """The programs of one folder; what they use of the upper one is compiled with them."""
     what = f"Java {kind} {version}"
-    sources = [path for path in sorted((HERE / "java").glob("*.java")) if path.name not in without]
+    above = HERE / "java"
+    sources = [path for path in sorted((above / folder).glob("*.java")) if path.name not in without]
+    used = sorted(above.glob("*.java"))
 
     def compile_into(directory: Path) -> None:
         compiler = tool("javac", what)
         options = ["-nowarn", "-Xlint:none", "-encoding", "UTF-8", "-cp", jars, "-d", str(directory)]
-        _run([compiler, *options, *map(str, sources)])
+        _run([compiler, *options, "-sourcepath", str(above), *map(str, sources)])
 
-    classes = _made_once(f"{kind}-classes-{version}-{_fingerprint(sources)}", compile_into)
+    classes = _made_once(f"{kind}-classes-{version}-{_fingerprint({*sources, *used})}", compile_into)
     return f"{classes}{os.pathsep}{jars}"
 
 
@@ -151,9 +162,9 @@ def _made_once(name: str, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _fingerprint(files: Sequence[Path]) -> str:
+def _fingerprint(files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for path in files:
+    for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 

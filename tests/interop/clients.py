@@ -16,9 +16,10 @@ Answers = dict[str, dict[str, Any]]
 
 TIMEOUT_S = 300
 GO = "go"
+PUSH_PROGRAMS = ("Consumers", "Worker")
 CLIENTS = (
     *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
-    *(f"mqadmin-{version}" for version in artifacts.TOOLS),
+    f"dashboard-{artifacts.DASHBOARD}",
     GO,
 )
 
@@ -27,12 +28,12 @@ VIP_CHANNEL = {"4.5.1": ("-Dcom.rocketmq.sendMessageWithVIPChannel=true",)}
 
 
 def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str] = ()) -> Answers:
-    """What the client (`java-<version>`, `mqadmin-<version>` or `go`) saw, by scenario and step."""
+    """What the client (`java-<version>`, `dashboard-<version>` or `go`) saw, by scenario and step."""
     output = work / f"{client}-on-{cluster.kind}.json"
     arguments = [cluster.namesrv, cluster.broker_addr, prefix(), str(output), *only]
     log = output.with_suffix(".log")
-    program = "Admin" if client.startswith("mqadmin-") else "Scenarios"
-    processes.run([*_program(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    program = "Dashboard" if client.startswith("dashboard-") else "Scenarios"
+    processes.run([*program_of(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
     answers: Answers = json.loads(output.read_text())
     return answers
 
@@ -40,14 +41,14 @@ def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str]
 def run_java(client: str, program: str, arguments: Sequence[str], work: Path) -> str:
     """Another program of ours in Java; what it printed."""
     log = work / f"{program}-{prefix()}.log"
-    processes.run([*_program(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
+    processes.run([*program_of(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
     return log.read_text()
 
 
 def start_java(client: str, program: str, arguments: Sequence[str], work: Path) -> processes.Server:
     """The same, in the background."""
     return processes.Server(
-        [*_program(client, program, work), *arguments],
+        [*program_of(client, program, work), *arguments],
         work / f"{program}-{prefix()}.log",
         {"HOME": str(work)},
     )
@@ -58,11 +59,14 @@ def prefix() -> str:
     return "R" + "".join(random.choices(string.ascii_lowercase + string.digits, k=7))
 
 
-def _program(client: str, program: str, work: Path) -> list[str]:
+def program_of(client: str, program: str, work: Path) -> list[str]:
+    """The command that starts a program of ours with that client's jars."""
     if client == GO:
-        return [str(artifacts.go_program())]
+        return [str(artifacts.go_program()), *([program] if program in PUSH_PROGRAMS else [])]
     kind, version = client.split("-")
-    programs = artifacts.tools_programs if kind == "mqadmin" else artifacts.client_programs
+    programs = artifacts.client_programs if kind == "java" else artifacts.tools_programs
+    if program in PUSH_PROGRAMS:
+        programs = artifacts.push_programs
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ())]
     homes = [f"-D{name}={work}" for name in ("user.home", "rocketmq.home.dir", "rocketmq.client.logRoot")]

@@ -52,6 +52,9 @@ class Server:
             raise RuntimeError(f"did not stop within {STOP_TIMEOUT_S} s:\n{self.tail()}") from None
         self.kill()
 
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """SIGKILL to the whole group; also right for one that has ended."""
         kill_group(self._process)
@@ -79,12 +82,21 @@ def run(command: Sequence[str], log: Path, timeout_s: float, env: Mapping[str, s
         raise RuntimeError(f"{log.stem} {ended}:\n{log.read_text('utf-8', 'replace')[-4000:]}")
 
 
-def start(command: Sequence[str], output: int, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+def start(
+    command: Sequence[str],
+    output: int,
+    env: Mapping[str, str] | None,
+    *,
+    stdin: int = subprocess.DEVNULL,
+    stderr: int = subprocess.STDOUT,
+    cwd: Path | None = None,
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=output,
-        stderr=subprocess.STDOUT,
+        stderr=stderr,
+        cwd=cwd,
         env={**os.environ, **(env or {})},
         start_new_session=True,
         preexec_fn=_die_with_parent if sys.platform == "linux" else None,

@@ -1,0 +1,71 @@
+"""Apache's mqadmin, every command, on our servers and on Apache's: the same facts.
+
+The reference is the recording of Apache 5.5.0, as for the clients. Commands of 5.x whose feature we do not
+have are refused with a code that says so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import compare, mqadmin, peers, recordings
+from .allowed import Allowed
+from .allowed_admin import ALLOWED_MQADMIN, without_marks
+
+COMMANDS_OF_5 = "commands of 5"
+REFUSED = re.compile(
+    r"CODE: 3 DESC: request type \d+ not supported|\[?broker-a\]? error"
+    r"|No topic route to do the remapping"  # because the static topic could not be made before
+)
+
+_used: set[Allowed] = set()
+_compared: set[str] = set()
+
+
+@pytest.mark.parametrize("client", mqadmin.APACHES)
+def test_mqadmin_prints_of_our_servers_what_it_prints_of_apaches(client: str, tmp_path: Path) -> None:
+    recorded = recordings.load(client, recordings.REFERENCE)
+    seen = without_marks(mqadmin.ask(client, peers.OURS, tmp_path))
+    _compared.add(client)
+    broken = list(_neither_answered_nor_refused(recorded.pop(COMMANDS_OF_5), seen.pop(COMMANDS_OF_5)))
+    assert not broken, "\n".join(broken)
+    unexpected = []
+    for difference in compare.differences(recorded, seen):
+        rows = [row for row in ALLOWED_MQADMIN if row.covers(difference)]
+        _used.update(rows)
+        if not rows:
+            unexpected.append(difference)
+    assert not unexpected, compare.listing(unexpected)
+
+
+def _neither_answered_nor_refused(recorded: dict[str, Any], seen: dict[str, Any]) -> Iterator[str]:
+    assert recorded.keys() == seen.keys()
+    for command, facts in seen.items():
+        if facts != recorded[command] and not REFUSED.search(str(facts)):
+            yield f"{command}\n    recorded: {recorded[command]}\n    seen:     {facts}"
+
+
+def test_every_allowed_difference_of_mqadmin_is_still_needed() -> None:
+    if _compared != set(mqadmin.APACHES):
+        pytest.skip("needs what every mqadmin printed in this session")
+    stale = [row for row in ALLOWED_MQADMIN if row not in _used]
+    assert not stale, "\n".join(f"{row.where}: {row.reason}" for row in stale)
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        pytest.param(*pair, marks=() if pair in mqadmin.LIVE_PAIRS else pytest.mark.long)
+        for pair in mqadmin.PAIRS
+    ],
+)
+def test_mqadmin_still_prints_of_apaches_servers_what_was_recorded(
+    client: str, server: str, tmp_path: Path
+) -> None:
+    found = list(compare.differences(recordings.load(client, server), mqadmin.ask(client, server, tmp_path)))
+    assert not found, compare.listing(found) + "\nIf Apache is right: make record"
