@@ -127,9 +127,7 @@ class Delays:
     async def run(self) -> None:
         """Delivers until it is cancelled."""
         await self._look_back()
-        while self._look():  # what is written down from now on leaves out what was found to be done
-            await asyncio.sleep(0)
-        self._pending.forget_done()
+        await self._look_through()
         self._is_ready = True
         while True:
             try:
@@ -199,6 +197,14 @@ class Delays:
         if any(queue.next_offset > queue.max_offset for queue in self._queues.values()):
             pause_s = min(pause_s, TICK_S)  # they wait for a sync
         return pause_s
+
+    async def _look_through(self) -> None:
+        """Only then may be written down what waits: it leaves out what was found to be done."""
+        is_behind = True
+        while is_behind:
+            is_behind = self._look()
+            await asyncio.sleep(0)
+        self._pending.forget_done()
 
     def _look(self) -> bool:
         """Takes note of new entries, some in each turn. Whether there are more."""
