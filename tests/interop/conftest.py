@@ -6,13 +6,16 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from . import artifacts, peers
 
 StartOnce = Callable[[str], peers.Cluster]
+Early = Callable[[str], Any]
 
 _left_out: dict[str, int] = {}
 _seconds: dict[str, float] = {}
@@ -22,6 +25,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.interop)
+    items.sort(key=lambda item: item.get_closest_marker("early") is not None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def early(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Early]:
+    """What mostly waits for real timers begins with the session, one after the other, beside the other tests.
+
+    A test marked `early(name)` is run last and asks for the result of that function of its module's EARLY.
+    """
+    jobs = {}
+    for item in request.session.items:
+        for marker in item.iter_markers("early"):
+            jobs[marker.args[0]] = item.module.EARLY[marker.args[0]]  # type: ignore[attr-defined]
+    lane = ThreadPoolExecutor(1, "early")
+    begun = {name: lane.submit(job, tmp_path_factory.mktemp(name)) for name, job in jobs.items()}
+    yield lambda name: begun[name].result()
+    lane.shutdown(wait=False, cancel_futures=True)
 
 
 @pytest.hookimpl(wrapper=True)

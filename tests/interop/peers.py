@@ -72,7 +72,7 @@ class Place:
 class Cluster:
     kind: str
     place: Place
-    servers: list[processes.Server] = field(default_factory=list)
+    servers: list[processes.Server] = field(default_factory=list)  # the broker is the last one
 
     @property
     def namesrv(self) -> str:
@@ -85,6 +85,26 @@ class Cluster:
     @property
     def store_dir(self) -> Path:
         return self.place.store_dir
+
+    def stop_broker(self) -> None:
+        """An orderly stop; the name server stays."""
+        self.servers.pop().stop()
+
+    def kill_broker(self) -> None:
+        """As kill -9; the name server stays."""
+        self.servers.pop().kill()
+
+    def start_broker(self) -> None:
+        """Again, on the same store and with the same configuration."""
+        self._start("broker", self.kind)
+
+    def _start(self, role: str, made_by: str) -> None:
+        where = self.place
+        command = _our_command(role, where) if made_by == OURS else _apache_command(made_by, role, where)
+        env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
+        server = processes.Server(command, where.home / f"{role}-{self.kind}.log", env)
+        self.servers.append(server)
+        server.wait_ready()
 
     def stop(self) -> None:
         """An orderly stop of the broker; the name server has nothing to lose."""
@@ -113,22 +133,36 @@ def place(home: Path) -> Place:
 
 
 def start(
-    kind: str, where: Place, conf: Mapping[str, str] | None = None, namesrv: str | None = None
+    kind: str,
+    where: Place,
+    conf: Mapping[str, str] | None = None,
+    namesrv: str | None = None,
+    namesrv_conf: Mapping[str, str] | None = None,
 ) -> Cluster:
     """`kind` is an Apache version, or OURS; the name server is of the same kind unless told otherwise."""
     cluster = Cluster(kind, where)
-    _write_configuration(where, conf or {})
-    env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
+    _write_configuration(where, conf or {}, namesrv_conf or {})
     try:
-        for role, made_by in (("namesrv", namesrv or kind), ("broker", kind)):
-            command = _our_command(role, where) if made_by == OURS else _apache_command(made_by, role, where)
-            server = processes.Server(command, where.home / f"{role}-{kind}.log", env)
-            cluster.servers.append(server)
-            server.wait_ready()
+        cluster._start("namesrv", namesrv or kind)
+        cluster._start("broker", kind)
     except BaseException:
         cluster.kill()
         raise
     return cluster
+
+
+def join(cluster: Cluster, home: Path, name: str, conf: Mapping[str, str] | None = None) -> Cluster:
+    """One more broker of the same kind behind the same name server."""
+    port = free_port(also=(-2, 1), avoid=range(cluster.place.namesrv_port, cluster.place.namesrv_port + 1))
+    home.mkdir(parents=True)
+    joined = Cluster(cluster.kind, Place(home, cluster.place.namesrv_port, port))
+    _write_configuration(joined.place, {"brokerName": name, **(conf or {})}, {})
+    try:
+        joined.start_broker()
+    except BaseException:
+        joined.kill()
+        raise
+    return joined
 
 
 def free_port(also: tuple[int, ...] = (), avoid: range = range(0)) -> int:
@@ -150,7 +184,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _write_configuration(where: Place, conf: Mapping[str, str]) -> None:
+def _write_configuration(where: Place, conf: Mapping[str, str], namesrv_conf: Mapping[str, str]) -> None:
     broker = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",
@@ -167,7 +201,7 @@ def _write_configuration(where: Place, conf: Mapping[str, str]) -> None:
         **conf,
     }
     _write_properties(where.home / "broker.conf", broker)
-    namesrv = {"listenPort": str(where.namesrv_port), "bindAddress": HOST}
+    namesrv = {"listenPort": str(where.namesrv_port), "bindAddress": HOST, **namesrv_conf}
     _write_properties(where.home / "namesrv.conf", namesrv)
     write_logback(where.home)
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
@@ -28,7 +29,7 @@ type peer struct {
 	producer rocketmq.Producer
 	// Sends to the queue that the message names, and never compresses.
 	bold rocketmq.Producer
-	made int
+	made atomic.Int64
 }
 
 func newPeer(namesrv, brokerAddr, prefix string) *peer {
@@ -49,8 +50,7 @@ func (p *peer) resolver() primitive.NsResolver {
 }
 
 func (p *peer) name(kind string) string {
-	p.made++
-	return fmt.Sprintf("%s%s%d", p.prefix, kind, p.made)
+	return fmt.Sprintf("%s%s%d", p.prefix, kind, p.made.Add(1))
 }
 
 func (p *peer) newProducer(options ...producer.Option) rocketmq.Producer {

@@ -1,0 +1,76 @@
+"""One request to a server, past every client: a frame with a JSON header over a fresh connection."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+TIMEOUT_S = 15.0
+VERSION = 407  # as a 4.9.7 client: every server knows it
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    remark: str | None
+    ext: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class Refusal(Exception):
+    """The server answered, with another code than 0."""
+
+
+def ask(address: str, code: int, body: bytes = b"", **ext: object) -> Answer:
+    host, port = address.rsplit(":", 1)
+    header = {
+        "code": code,
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 1,
+        "version": VERSION,
+        "serializeTypeCurrentRPC": "JSON",
+        "extFields": {name: _text(value) for name, value in ext.items()},
+    }
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(_frame(json.dumps(header).encode(), body))
+        while True:  # a broker may speak first
+            answered, rest = _read(connection)
+            if answered["flag"] & 1:
+                return Answer(answered["code"], answered.get("remark"), answered.get("extFields") or {}, rest)
+
+
+def asked(address: str, code: int, body: bytes = b"", **ext: object) -> Answer:
+    """The same; any answer but success is an error of the test."""
+    answer = ask(address, code, body, **ext)
+    if answer.code != 0:
+        raise Refusal(f"{address} answered {code} with {answer.code}: {answer.remark}")
+    return answer
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _frame(header: bytes, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def _read(connection: socket.socket) -> tuple[dict[str, Any], bytes]:
+    length, header_length = struct.unpack(">ii", _exactly(connection, 8))
+    header = json.loads(_exactly(connection, header_length & 0xFFFFFF))
+    return header, _exactly(connection, length - 4 - (header_length & 0xFFFFFF))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        chunk = connection.recv(size - len(data))
+        if not chunk:
+            raise ConnectionError("the server closed the connection")
+        data += chunk
+    return bytes(data)
