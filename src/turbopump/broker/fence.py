@@ -1,9 +1,10 @@
-"""After a crash that cost the end of the log: consumers that were beyond it go back to where it ends now.
+"""Offsets that are given out a second time: consumers that knew the first ones go back, and skip nothing.
 
-A consumer outlives the broker and goes on where it was. When the machine lost the last messages, their
-offsets are given to new ones, and that consumer would skip those: it asks for an offset that this life of the
-broker reached without it. Such a pull, the first of its group on that queue since the start, is sent back to
-the first message of this life. Apache lets it pass.
+A consumer outlives its broker, and a topic, and goes on where it was. When a crash cost the last messages of
+the log, or a topic was deleted and made anew, their offsets are given to new messages, and that consumer
+would skip those: it asks for an offset that was reached without it. Such a pull, the first of its group on
+that queue since then, is sent back to the first message that came after. Apache lets it pass, or sends it to
+the end.
 
 In: which group asks for which offset. Out: where it has to go back to. A group is trusted with a queue once
 it has asked where to begin, or has pulled from within what there was.
@@ -26,8 +27,15 @@ class Fence:
     def __init__(self, queues: Queues, recovered_end: int | None) -> None:
         self.is_up = recovered_end is not None
         self._queues = queues
-        self._recovered_end = recovered_end or 0
+        self._recovered_end = recovered_end
+        self._anew: dict[str, int] = {}  # topic -> where the log ended when it was deleted
         self._trusted: set[tuple[str, str, int]] = set()
+
+    def topic_deleted(self, topic: str, log_end: int) -> None:
+        """Should it come back, its offsets begin anew."""
+        self.is_up = True
+        self._anew[topic] = log_end
+        self._trusted = {key for key in self._trusted if key[1] != topic}
 
     def trust(self, group: str, topic: str, queue_id: int) -> None:
         if self.is_up:
@@ -35,8 +43,9 @@ class Fence:
 
     def back_to(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """Where a consumer at `offset` has to go back to; None when it may go on."""
-        if not self.is_up or (group, topic, queue_id) in self._trusted:
+        began = self._anew.get(topic, self._recovered_end)
+        if began is None or (group, topic, queue_id) in self._trusted:
             return None
         queue = self._queues.find_queue(topic, queue_id)
-        end = queue.first_at_or_after(self._recovered_end) if queue is not None else 0
+        end = queue.first_at_or_after(began) if queue is not None else 0
         return end if offset > end else None

@@ -68,6 +68,7 @@ class Pull:
     accepts: Callable[[int], bool] | None
     topic_sys_flag: int
     group_sys_flag: int
+    rules: tuple[int, int]  # the versions of topics and groups that it was checked with
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
 
@@ -114,10 +115,8 @@ class Pulling:
         header = request.header
         try:
             pull = self._checked(request)
-        except Forbidden as refused:
-            return reply(request.command, refused.code, refused.remark, {"forbiddenType": refused.kind})
         except Refused as refused:
-            return reply(request.command, refused.code, refused.remark, {})
+            return _refusal(request, refused)
         result = self._elsewhere(pull)
         if result is None:
             if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
@@ -188,7 +187,11 @@ class Pulling:
             self._filter(header, group),
             topic.sys_flag,
             group.sys_flag,
+            self._rules(),
         )
+
+    def _rules(self) -> tuple[int, int]:
+        return self._topics.version.counter, self._groups.version.counter
 
     def _filter(self, header: PullMessageRequest, group: Group) -> Callable[[int], bool] | None:
         if header.sysFlag & PULL_SUBSCRIPTION:
@@ -295,8 +298,12 @@ class Pulling:
             return
         header = pull.request.header
         try:
+            if pull.rules != self._rules():  # topics or groups changed meanwhile: may it still read?
+                pull = self._checked(pull.request)
             result = self._elsewhere(pull) or self._read(pull)
             self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
+        except Refused as refused:
+            pull.request.answer(_refusal(pull.request, refused))
         except OSError as error:  # others wait to be answered after this one
             log.error("A pull of %s cannot be read: %s", pull.queue.topic, error)
             request = pull.request
@@ -331,6 +338,11 @@ class Forbidden(Refused):
     def __init__(self, remark: str, kind: str) -> None:
         super().__init__(ResponseCode.NO_PERMISSION, remark)
         self.kind = kind
+
+
+def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:
+    fields = {"forbiddenType": refused.kind} if isinstance(refused, Forbidden) else {}
+    return reply(request.command, refused.code, refused.remark, fields)
 
 
 def tag_filter(expression: str) -> Callable[[int], bool] | None:

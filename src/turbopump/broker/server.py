@@ -164,7 +164,7 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        tools = self._tools(store, tables, clients, registration, topics_file, groups_file)
+        tools = self._tools(store, tables, clients, registration, topics_file, groups_file, fence)
         parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
@@ -385,6 +385,7 @@ class Broker:
         registration: Registration,
         topics_file: Persisted,
         groups_file: Persisted,
+        fence: Fence,
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
         topics, groups, offsets, statistics = tables.topics, tables.groups, tables.offsets, tables.statistics
@@ -404,7 +405,7 @@ class Broker:
 
         accept_from_ms = self.config.sending.accept_from_ms
         return [
-            TopicRequests(topics, offsets, store, statistics, name, topics_settled),
+            TopicRequests(topics, offsets, store, statistics, fence, name, topics_settled),
             GroupRequests(groups, topics, offsets, statistics, groups_file.settled),
             ProgressRequests(
                 groups,

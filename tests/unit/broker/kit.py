@@ -108,7 +108,15 @@ class Bench:
             Relay(self.members, self.topics, self.groups, self.store, "broker-a"),
             QueueRequests(self.store, self.members),
             Queries(self.store, self.topics),
-            TopicRequests(self.topics, self.offsets, self.store, self.statistics, "broker-a", self._settle),
+            TopicRequests(
+                self.topics,
+                self.offsets,
+                self.store,
+                self.statistics,
+                Fence(self.store, None),
+                "broker-a",
+                self._settle,
+            ),
             GroupRequests(self.groups, self.topics, self.offsets, self.statistics, self._settle),
             ProgressRequests(
                 self.groups,

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from turbopump.broker.attributes import parse_changes
+from turbopump.broker.fence import Fence
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
@@ -43,6 +44,7 @@ class TopicRequests:
         offsets: Offsets,
         store: Store,
         statistics: Statistics,
+        fence: Fence,
         broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
@@ -50,6 +52,7 @@ class TopicRequests:
         self._offsets = offsets
         self._store = store
         self._statistics = statistics
+        self._fence = fence
         self._broker_name = broker_name
         self._settled = settled
 
@@ -100,6 +103,7 @@ class TopicRequests:
         if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
+            self._fence.topic_deleted(name, self._store.max_offset)
             await self._settled()
         return Answer()
 
