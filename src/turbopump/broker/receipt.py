@@ -11,6 +11,8 @@ are ours and ignored by everyone else. `durability` is one of
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from turbopump.protocol.codes import VERSION, ResponseCode
 from turbopump.protocol.ids import offset_id
 from turbopump.store.store import Appended, Durability
@@ -58,24 +60,24 @@ class Receipts:
         fields["replicas"] = "1"
         return fields
 
-    def template(self, code: ResponseCode, durability: Durability) -> bytes:
-        """A JSON header to be filled with queue id, unique key, log offset, queue offset and opaque."""
-        header = (
-            '{"code":%d,"extFields":{"queueId":"%%d","transactionId":"%%b","msgId":"%s%%016X",'
-            '"TRACE_ON":"%s","MSG_REGION":"%s","queueOffset":"%%d","durability":"%s","replicas":"1"},'
-            '"flag":1,"language":"PYTHON","opaque":%%d,"serializeTypeCurrentRPC":"JSON","version":%d}'
-        )
+    def parts(self, code: ResponseCode, durability: Durability) -> tuple[bytes, ...]:
+        """A JSON header around queue id, unique key, log offset, queue offset and opaque."""
+        region = msgspec.json.encode(self.region).decode()
+        name = NAMES.get(durability, durability.value)
         return (
-            header
-            % (
-                code,
-                self.store_host.hex().upper(),
-                _flag(self.trace_on),
-                self.region,
-                NAMES.get(durability, durability.value),
-                VERSION,
-            )
-        ).encode()
+            b'{"code":%d,"extFields":{"queueId":"' % code,
+            b'","transactionId":"',
+            f'","msgId":"{self.store_host.hex().upper()}'.encode(),
+            f'","TRACE_ON":"{_flag(self.trace_on)}","MSG_REGION":{region},"queueOffset":"'.encode(),
+            f'","durability":"{name}","replicas":"1"}},"flag":1,"language":"PYTHON","opaque":'.encode(),
+            b',"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION,
+        )
+
+    def template(self, code: ResponseCode, durability: Durability) -> bytes:
+        """The same, to be filled by `%`."""
+        marks = (b"%d", b"%b", b"%016X", b"%d", b"%d", b"")
+        parts = (part.replace(b"%", b"%%") for part in self.parts(code, durability))
+        return b"".join(part + mark for part, mark in zip(parts, marks, strict=True))
 
 
 def _flag(value: bool) -> str:
