@@ -1,7 +1,8 @@
 # Name server, broker and tools in one image. `docker run -p 9876:9876 -p 10911:10911 turbopump` starts both servers.
-FROM python:3.13-slim AS build
+# Built where there is a compiler, for the compiled send path; run where there is none.
+FROM python:3.13 AS build
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/install ".[fast]"
 

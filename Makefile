@@ -90,6 +90,7 @@ wheel: $(VENV)/.dev  ## build the wheel into dist/
 
 clean:  ## remove what was built (not ./data)
 	rm -rf $(VENV) dist build site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f src/turbopump/compiled/*.so
 
 # --- environments: a stamp file per set of packages ------------------------------------------------------------
 
@@ -102,7 +103,8 @@ $(VENV)/.python:
 	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@touch $@
 
-$(VENV)/.run: $(VENV)/.python pyproject.toml
+# Builds the compiled send path too, where there is a compiler; TURBOPUMP_PURE=1 does without.
+$(VENV)/.run: $(VENV)/.python pyproject.toml hatch_build.py $(wildcard src/turbopump/compiled/*.[ch])
 	@$(PY) -m pip install -q --disable-pip-version-check -e .
 	@touch $@
 

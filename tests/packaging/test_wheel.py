@@ -1,10 +1,15 @@
-"""The wheel, as a user gets it: built, installed into an empty environment, started, used, stopped."""
+"""The wheel, as a user gets it: built, installed into an empty environment, started, used, stopped. Once
+built with a compiler, where there is one, and once without.
+"""
 
 import os
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -14,11 +19,20 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    into = tmp_path_factory.mktemp("wheel")
+WITH, WITHOUT = "with a compiler", "without a compiler"
+HAS_COMPILER = shutil.which(shlex.split(sysconfig.get_config_var("LDSHARED") or "cc")[0]) is not None
+
+
+@pytest.fixture(scope="module", params=[WITH, WITHOUT])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == WITH and not HAS_COMPILER:
+        pytest.skip("there is no compiler here")
+    return build(tmp_path_factory.mktemp("wheel"), {"CC": "/nowhere/cc"} if request.param == WITHOUT else {})
+
+
+def build(into: Path, environment: dict[str, str]) -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(into), str(ROOT)]
-    built = subprocess.run(command, capture_output=True, text=True)
+    built = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
     if built.returncode and not os.environ.get("CI"):
         pytest.skip(f"no wheel could be built, is there a package index? {built.stderr[-300:]}")
     assert built.returncode == 0, built.stderr
@@ -41,6 +55,24 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert "turbopump/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"turbopump"}
+
+
+def test_the_compiled_send_path_is_in_the_wheel_of_this_machine_alone(
+    wheel: Path, request: pytest.FixtureRequest
+) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    compiled = sorted(name for name in names if name.startswith("turbopump/compiled/_twins"))
+    if request.node.callspec.params["wheel"] == WITHOUT:
+        assert wheel.name.endswith("-py3-none-any.whl")
+        assert compiled == ["turbopump/compiled/_twins.pyi"]
+    else:
+        assert not wheel.name.endswith("-any.whl")
+        suffix = sysconfig.get_config_var("EXT_SUFFIX")
+        assert compiled == [f"turbopump/compiled/_twins{suffix}", "turbopump/compiled/_twins.pyi"]
+
+
+def test_a_wheel_can_be_pure_on_purpose(tmp_path: Path) -> None:
+    assert build(tmp_path, {"TURBOPUMP_PURE": "1"}).name.endswith("-py3-none-any.whl")
 
 
 def test_the_core_needs_msgspec_alone(programs: Path) -> None:

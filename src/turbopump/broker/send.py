@@ -34,6 +34,13 @@ COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
 NEVER_STORED = (properties.POP_CK, DELIVER_AT)
+NOT_PLAIN = frozenset(
+    (
+        *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
+        *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM),
+    )
+)
+"""A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +121,7 @@ class Sending:
         connection.begin(size)
 
         def answer_later(durability: Durability) -> None:
-            self.traffic.took(int((self.monotonic() - began) * 1000), prepared.drafts)
+            self.traffic.took(int((self.monotonic() - began) * 1000), _queues(prepared.drafts))
             try:
                 request.answer(self._answer(request, prepared, appended, durability))
             finally:
@@ -134,7 +141,7 @@ class Sending:
             self.traffic.put_failures += len(drafts)
             raise
         if not self._store.syncs_each:
-            self.traffic.took(int((monotonic() - began) * 1000), drafts)
+            self.traffic.took(int((monotonic() - began) * 1000), _queues(drafts))
         if together and len(drafts) > 1:
             self.traffic.together[drafts[0].queue] += len(drafts) - 1
         return appended
@@ -312,12 +319,11 @@ def refuse_in_batch(pairs: dict[str, str]) -> None:
 
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
     """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
-    try:
-        refuse_unsupported(pairs)
-        is_delayed = delay_level(pairs) > 0
-    except Refused:
-        return False
-    return not is_delayed and properties.pack(pairs) == text and not any(_dropped(name) for name in pairs)
+    return NOT_PLAIN.isdisjoint(pairs) and properties.pack(pairs) == text
+
+
+def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:
+    return [draft.queue for draft in drafts]
 
 
 def _dropped(name: str) -> bool:

@@ -56,6 +56,7 @@ from turbopump.broker.send_many import SendMany
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import READ, WRITE, Topic, Topics
 from turbopump.broker.traffic import Traffic
+from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
 from turbopump.remoting.client import Client
@@ -136,7 +137,9 @@ class Broker:
 
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         config, clock = self.config, self._clock
-        store = Store.open(config.store, self._disk, clock, self._workers, log.info)
+        compiled = twins()
+        log.info("Plain sends: %s", "compiled" if compiled is not None else "pure Python")
+        store = Store.open(config.store, self._disk, clock, self._workers, log.info, compiled)
         stack.push_async_callback(store.close)
         await store.start()
         self._store = store
@@ -193,7 +196,7 @@ class Broker:
         tables.topics.on_change = topics_changed
         tables.topics.adopt(store.topics)
         for server, path in zip(servers, fast_paths, strict=True):
-            server.serve = path.serve
+            server.serve, server.shortcut = path.serve, path.shortcut
         self._keep_running(clients.watch(), stack)
         self._keep_running(delays.run(), stack)
         self._keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue, Draft
+from turbopump.store.store import ConsumeQueue
 
 WINDOWS_S = (10, 60, 600)
 SAMPLE_S = 1.0
@@ -73,13 +73,13 @@ class Traffic:
 
     # what passes
 
-    def took(self, milliseconds: int, drafts: Sequence[Draft]) -> None:
-        """How long it took to store these messages as safely as was asked."""
-        self._put_times[milliseconds] += len(drafts)
+    def took(self, milliseconds: int, queues: Sequence[ConsumeQueue]) -> None:
+        """How long it took to store messages, one for each of these, as safely as was asked."""
+        self._put_times[milliseconds] += len(queues)
         if milliseconds > 0:  # seldom, unless the disk is awaited
             self.slowest_put_ms = max(self.slowest_put_ms, milliseconds)
-            for draft in drafts:
-                self.slow_ms[draft.queue] += milliseconds
+            for queue in queues:
+                self.slow_ms[queue] += milliseconds
 
     def got(self, queue: ConsumeQueue, group: str, messages: int, size: int, next_offset: int) -> None:
         """One pull that found something."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
+from turbopump.compiled import Twins
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import extend_hash, java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
@@ -53,6 +54,7 @@ class Dispatcher:
         appender: Appender,
         index: Index | None,
         delays: DelayHistory,
+        twins: Twins | None = None,
     ) -> None:
         self.on_arrival: Arrival | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -61,6 +63,7 @@ class Dispatcher:
         self._appender = appender
         self._index = index
         self._delays = delays
+        self._twins = twins
         self._scheduled = False
         self._last_record = -1
         self._last_timestamp = 0
@@ -124,7 +127,8 @@ class Dispatcher:
         waiting = self._appender.keys
         if self._index is None or not waiting:
             return
-        self._index.put_many(hashed(waiting[:limit]))
+        done = self._index.put_keys(self._twins.put_keys, waiting, limit) if self._twins else 0
+        self._index.put_many(hashed(waiting[done:limit]))
         del waiting[:limit]
 
     def put_all_keys(self) -> None:

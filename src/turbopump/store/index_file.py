@@ -12,7 +12,9 @@ import sys
 from array import array
 from collections.abc import Iterator
 
+from turbopump.compiled import PutKeys
 from turbopump.runtime.disk import MappedFile
+from turbopump.store.append import Keys
 
 HEADER = struct.Struct(">qqqqii")  # begin time, end time, begin offset, end offset, used slots, next item
 SLOT = struct.Struct(">i")
@@ -95,6 +97,24 @@ class IndexFile:
         self._buffer[at : at + len(packed) * ITEM.size] = b"".join(packed)
         self.count += len(packed)
         self.used, self.end_timestamp, self.end_offset = used, end_timestamp, end_offset
+
+    def put_keys(self, put: PutKeys, waiting: list[Keys], most: int, repeat_offset: int) -> int:
+        """Puts the keys of the first messages, whole, while there is room; returns of how many."""
+        done, self.count, self.used, self.end_timestamp, self.end_offset = put(
+            waiting,
+            most,
+            self.working_slots(),
+            self._buffer,
+            self._items_at,
+            self.begin_timestamp,
+            self.count,
+            self.limit,
+            self.used,
+            self.end_timestamp,
+            self.end_offset,
+            repeat_offset,
+        )
+        return done
 
     def item(self, number: int) -> tuple[int, int, int, int]:
         item: tuple[int, int, int, int] = ITEM.unpack_from(self._buffer, self._items_at + number * ITEM.size)

@@ -11,7 +11,9 @@ import logging
 import os
 from collections.abc import Callable, Container, Generator, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
+from turbopump.compiled import PlainSends, Rules, Taken, Twins
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.hashing import index_hash
 from turbopump.protocol.record import Record, decode
@@ -67,7 +69,15 @@ class QueryResult:
 class Store:
     """Open it, `await start()`, use it, `await close()`."""
 
-    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock, workers: Workers, lock: Lock) -> None:
+    def __init__(
+        self,
+        config: StoreConfig,
+        disk: Disk,
+        clock: Clock,
+        workers: Workers,
+        lock: Lock,
+        twins: Twins | None,
+    ) -> None:
         self.config = config
         self.flags = Flags()
         self.log = CommitLog(config, disk)
@@ -84,7 +94,7 @@ class Store:
         )
         self._append = self._appender.append
         self._history = DelayHistory(config.config_dir, disk, config.message_delay_levels)
-        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self._history)
+        self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self._history, twins)
         self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
         self._reader = Reader(self.log, config)
         self.get = self._reader.get
@@ -93,8 +103,10 @@ class Store:
         parts = Parts(self.log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
         self._upkeep = Upkeep(parts, config, disk, clock, workers)
         self.retention = Retention(self, config, disk, clock)
+        self._twins = twins
         self._disk = disk
         self._workers = workers
+        self._clock = clock
         self._lock = lock
         self._abort = os.path.join(config.root_dir, "abort")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,13 +119,14 @@ class Store:
         clock: Clock,
         workers: Workers,
         progress: Callable[[str], None] | None = None,
+        twins: Twins | None = None,
     ) -> "Store":
         """Blocking: takes the lock, recovers. Raises AlreadyLocked or UnusableStore."""
         check_layout(config, disk)
         disk.make_dirs(config.log_dir)
         lock = disk.lock(os.path.join(config.root_dir, "lock"))
         try:
-            store = cls(config, disk, clock, workers, lock)
+            store = cls(config, disk, clock, workers, lock, twins)
             store._recover(progress)
             store.flusher.probe(disk, os.path.join(config.root_dir, "sync-probe"))
         except BaseException:
@@ -256,6 +269,35 @@ class Store:
         """Messages that are about to lose their file: taken although the disk is called full."""
         with self.flags.lifted(Reason.DISK_FULL):
             return self.append(drafts)
+
+    def plain_sends(self, **rules: Unpack[Rules]) -> PlainSends | None:
+        """A compiled way from the bytes of sends into the log, for `append_plain`. None: there is none, or a
+        message is not seen as soon as it is appended.
+        """
+        if self._twins is None or not self._immediate:
+            return None
+        return self._twins.plain_sends(
+            log=self.log,
+            flags=self.flags,
+            appender=self._appender,
+            keys=self._appender.keys,
+            dirty=self.queues.dirty,
+            now_ms=self._clock.now_ms,
+            **rules,
+        )
+
+    def append_plain(self, sends: PlainSends, data: bytes, born_host: bytes) -> Taken | None:
+        """The same as `append` for the plain sends at the front of a read event."""
+        dispatcher = self._dispatcher
+        arrived = dispatcher.on_arrival
+        arrivals: list[tuple[ConsumeQueue, int, int]] | None = None if arrived is None else []
+        taken = sends.take(data, born_host, arrivals)
+        if taken is not None:
+            if arrived is not None and arrivals is not None:
+                for queue, next_offset, tags_code in arrivals:
+                    arrived(queue, next_offset, tags_code)
+            dispatcher.keys_waiting()
+        return taken
 
     def durable(self, offset: int, done: Done) -> None:
         """Calls `done` once, when everything below `offset` is on the medium or that has failed."""

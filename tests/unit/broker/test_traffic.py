@@ -1,5 +1,3 @@
-from types import SimpleNamespace
-
 from turbopump.broker.traffic import Traffic
 
 
@@ -36,8 +34,8 @@ def pass_seconds(clock: Hands, traffic: Traffic, stored: Stored, seconds: int, p
         traffic.sample()
 
 
-def drafts(count: int, queue: object = None) -> list:
-    return [SimpleNamespace(queue=queue)] * count
+def queues(count: int) -> list:
+    return [None] * count
 
 
 def test_rates_are_over_the_last_10_60_and_600_seconds() -> None:
@@ -60,7 +58,7 @@ def test_a_young_broker_gives_the_rate_since_its_start() -> None:
 def test_times_fall_into_apaches_buckets() -> None:
     traffic = Traffic(Hands())
     for milliseconds in (0, 1, 9, 10, 49, 499, 500, 9_999, 10_000):
-        traffic.took(milliseconds, drafts(1))
+        traffic.took(milliseconds, queues(1))
     assert traffic.puts_by_time == [1, 2, 2, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1]
     assert traffic.slowest_put_ms == 10_000
 
@@ -68,16 +66,16 @@ def test_times_fall_into_apaches_buckets() -> None:
 def test_the_distribution_is_of_the_last_whole_minute() -> None:
     clock, stored = Hands(), Stored()
     traffic = Traffic(clock, stored)
-    traffic.took(0, drafts(98))
-    traffic.took(3, drafts(1))
-    traffic.took(70, drafts(1))
+    traffic.took(0, queues(98))
+    traffic.took(3, queues(1))
+    traffic.took(70, queues(1))
     assert (traffic.put_latency_ms(0.9), traffic.put_latency_ms(0.99), traffic.put_latency_ms(0.999)) == (
         0,
         3,
         70,
     )
     pass_seconds(clock, traffic, stored, 60)
-    traffic.took(1000, drafts(5))
+    traffic.took(1000, queues(5))
     assert traffic.put_latency_ms(0.99) == 3
     assert traffic.puts_by_time[:4] == [98, 1, 0, 1]
     pass_seconds(clock, traffic, stored, 60)

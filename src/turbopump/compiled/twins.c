@@ -1,0 +1,42 @@
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "attributes.h"
+#include "crc32.h"
+#include "twins.h"
+
+static int fill(PyObject *module)
+{
+    crc32_prepare();
+    if (intern_names() < 0)
+        return -1;
+    PyObject *type = PyType_FromModuleAndSpec(module, &plain_sends_spec, NULL);
+    if (type == NULL)
+        return -1;
+    int done = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return done;
+}
+
+static PyMethodDef functions[] = {
+    {"put_keys", put_keys, METH_VARARGS, "The twin of `Index.put_many` and `hashed`; see `IndexFile.put_keys`."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, fill},
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "turbopump.compiled._twins",
+    .m_doc = "Compiled twins of hot loops; `turbopump.compiled` says which and why.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__twins(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,12 @@
+/* What the extension module `turbopump.compiled._twins` offers. */
+
+#ifndef TURBOPUMP_TWINS_H
+#define TURBOPUMP_TWINS_H
+
+#include <Python.h>
+
+extern PyType_Spec plain_sends_spec;
+
+PyObject *put_keys(PyObject *module, PyObject *arguments);
+
+#endif

@@ -1,0 +1,116 @@
+"""A read event as a peer likes it, served by Python and by the compiled twin: the same bytes everywhere.
+
+Without a twin (no compiler, or TURBOPUMP_PURE) both are Python, and only crashes and hangs are looked for. To
+look for what a sanitizer finds, build the twin with one: docs/testing.md.
+"""
+
+import zlib
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from tests.compat.wire import captured
+from tests.fuzz.targets import Target
+from tests.unit.broker.desk import letters
+from tests.unit.broker.sends import Bench, frame
+from tests.unit.store.lab import small
+
+from turbopump.compiled import twins
+from turbopump.protocol.frame import JSON, Frame, cut, pack
+
+LOG_SIZE = 1 << 17
+CRAMPED = 16  # one input in so many finds little room in the log's file
+TOPICS = ("T", "JT")
+
+
+def send_headers(data: bytes) -> None:
+    """The header alone, in a frame that is whole, between two plain sends."""
+    plain = pack(*frame(310, letters("T"), b"neighbour", 1))
+    sends(plain + pack(JSON, data, b"body") + plain)
+
+
+def sends(data: bytes) -> None:
+    compiled, pure = benches()
+    if zlib.crc32(data) % CRAMPED == 0:
+        for bench in (compiled, pure):
+            bench.store.log.position = LOG_SIZE - 600
+    for bench in (compiled, pure):
+        bench.receive(data)
+    try:
+        assert outcome(compiled) == outcome(pure)
+    except AssertionError:
+        benches.cache_clear()
+        raise
+    for bench in (compiled, pure):
+        rewind(bench)
+
+
+@cache
+def benches() -> tuple[Bench, Bench]:
+    return new_bench(compiled=True), new_bench(compiled=False)
+
+
+def new_bench(compiled: bool) -> Bench:
+    bench = Bench(twins() if compiled else None, small(commit_log_file_size=LOG_SIZE))
+    for topic in TOPICS:
+        bench.receive(pack(*frame(310, letters(topic), b"first", 0)))
+    rewind(bench)
+    return bench
+
+
+def outcome(bench: Bench) -> list[Any]:
+    log = bench.store.log
+    return [bench.connection.written, log.base, bytes(log.buffer[: log.position]), *bench.derived()]
+
+
+def rewind(bench: Bench) -> None:
+    """As if nothing had been stored: the next input does not depend on this one. A new file of the log is not
+    taken back, but then both go on with a new store.
+    """
+    store = bench.store
+    if store.log.base or len(store.queues.opened()) > 64:
+        benches.cache_clear()
+    store.log.position = 0
+    store._appender.keys.clear()
+    for queue in list(store.queues.dirty):
+        queue.tail.clear()
+        queue.next_offset, queue.last_physical, queue.counted = 0, -1, 0
+    store.queues.dirty.clear()
+    store._appender.messages = store._appender.bytes = 0
+    bench.connection.written = b""
+
+
+def headers() -> Iterator[bytes]:
+    for event in seeds():
+        frames: list[Frame] = []
+        cut(event, frames)
+        yield from (header for encoding, header, _ in frames if encoding == JSON)
+
+
+def seeds() -> Iterator[bytes]:
+    yield b"".join(
+        pack(*frame(code, letters("T"), b"body", code, flag)) for code in (10, 310) for flag in (0, 2)
+    )
+    keyed = {"KEYS": "a b", "TAGS": "TagA", "own": 'quo"te\\'}
+    yield pack(*frame(310, letters("T", pairs=keyed), bytes(100), -1))
+    yield pack(*frame(310, letters("Multi", pairs={"TAGS": "Ü"}), b"x", 1))
+    yield from (row.data for row in captured() if b'"code":310,' in row.data and len(row.data) < 2000)
+
+
+WORDS = (
+    *(
+        b'"code":310,',
+        b'{"code":10,',
+        b'"extFields":{',
+        b'"flag":2',
+        b'"opaque":-1',
+        b'"m":"true"',
+        b'"b":"T"',
+    ),
+    *(b"UNIQ_KEY\\u0001", b"KEYS\\u0001", b"TAGS\\u0001", b"WAIT\\u0001false\\u0002", b"DELAY\\u00012"),
+    *(b"\\u0001", b"\\u0002", b"\\u0041", b'\\"', b"\\\\", b"\\/", b"\\n", b"2147483648", b"-0", b" ", b","),
+)
+TARGETS = {
+    "send-headers": Target(send_headers, headers, allowed=(), words=WORDS, taste=300),
+    "sends": Target(sends, seeds, allowed=(), words=WORDS, taste=200),
+}

@@ -1,0 +1,135 @@
+"""Sends, and three ways to serve them: one by one, many at once, and by the compiled twin of that."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+from tests.unit.broker.desk import CONFIG, SMALL_STORE
+from tests.unit.store.kit import HandClock
+from tests.unit.store.lab import Workers
+
+from turbopump.broker.groups import Groups
+from turbopump.broker.receipt import Receipts
+from turbopump.broker.schedule import Schedule
+from turbopump.broker.send import Sending, SendRules
+from turbopump.broker.send_many import SendMany
+from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.traffic import Traffic
+from turbopump.compiled import Twins
+from turbopump.protocol.command import Command, encode
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import JSON, Frame, cut
+from turbopump.protocol.ids import pack_host
+from turbopump.remoting.router import Router
+from turbopump.runtime.chance import Chance
+from turbopump.store.store import Store, StoreConfig
+from turbopump.testing.disk import SimulatedDisk
+
+WORDS = (
+    *("producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag"),
+    *("bornTimestamp", "flag", "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch"),
+)
+LONG_NAMES = dict(zip("abcdefghijklm", WORDS, strict=True))
+
+
+class Bench:
+    """The sending parts of a broker over a store of their own, and what they answered."""
+
+    def __init__(self, twins: Twins | None = None, config: StoreConfig = SMALL_STORE) -> None:
+        clock = HandClock()
+        self.disk = SimulatedDisk(Chance(1), clock)
+        self.store = Store.open(config, self.disk, clock, Workers(), twins=twins)
+        self.store.store_host = pack_host("127.0.0.1", 10911)
+        self.topics = Topics(CONFIG.topics, CONFIG.identity, clock)
+        self.topics.update(Topic("T", 4, 4), {})
+        self.topics.update(Topic("Multi", 1, 1, filter_type="MULTI_TAG"), {})
+        receipts = Receipts(self.store.store_host, "DefaultRegion", True)
+        rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
+        numbers = iter(range(1 << 40))
+        sending = Sending(
+            self.store,
+            self.topics,
+            Groups(CONFIG.groups, clock),
+            receipts,
+            rules,
+            clock,
+            Chance(1),
+            lambda: f"GENERATED{next(numbers)}",
+            Traffic(clock),
+            Schedule(self.store),
+        )
+        self.router = Router(sending.routes())
+        self.many = SendMany(self.store, self.topics, sending, receipts, self.router, 4 << 20)
+        self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
+        self.connection = Recorder()
+
+    def receive(self, data: bytes) -> int:
+        """As a connection does it: first the shortcut, then `serve`. How many bytes the shortcut took."""
+        used, answers = self.many.shortcut(self.connection, data) if self.many.shortcut else (0, b"")
+        self.connection.write(answers)
+        frames: list[Frame] = []
+        with contextlib.suppress(BrokenFrame):
+            cut(data, frames, at=used)
+        with contextlib.suppress(BrokenFrame):
+            self.many.serve(self.connection, frames)
+        return used
+
+    def log(self) -> bytes:
+        return b"".join(
+            bytes(self.disk.open_mapped(f"/store/commitlog/{entry.name}").buffer)
+            for entry in self.disk.entries("/store/commitlog")
+        )
+
+    def derived(self) -> list[Any]:
+        """What came of the log: entries, numbers of queues, keys that wait for the index."""
+        store = self.store
+        queues = [
+            (queue.topic, queue.queue_id, bytes(queue.tail), queue.next_offset, queue.last_physical)
+            for queue in store.queues.dirty
+        ]
+        keys = [(queue.topic, queue.queue_id, *rest) for queue, *rest in store._appender.keys]
+        puts = sorted((queue.topic, queue.queue_id, number, size) for queue, number, size in store.puts())
+        ends = (store.max_offset, store.put_messages, store.put_bytes, store._dispatcher.state())
+        return [queues, keys, puts, ends]
+
+    def outcome(self) -> list[Any]:
+        return [self.connection.written, self.log(), *self.derived()]
+
+
+class Recorder:
+    """As much of a connection as sends need."""
+
+    saturated = False
+    peer = ("127.0.0.1", 4711)
+
+    def __init__(self) -> None:
+        self.peer_host = pack_host(*self.peer)
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def reply(self, request: Command, response: Command) -> None:
+        if not request.is_oneway:
+            self.write(encode(response))
+
+    def answered(self, response: Command) -> None:
+        self.written += b"answered"
+
+
+def header(code: int, ext: dict[str, Any], opaque: int, flag: int = 0) -> dict[str, Any]:
+    if code == 10:
+        ext = {LONG_NAMES[letter]: value for letter, value in ext.items()}
+    return {
+        "code": code,
+        "extFields": {name: str(value) for name, value in ext.items() if value is not None},
+        "flag": flag,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+    }
+
+
+def frame(code: int, ext: dict[str, Any], body: bytes, opaque: int, flag: int = 0) -> Frame:
+    return JSON, msgspec.json.encode(header(code, ext, opaque, flag)), body
