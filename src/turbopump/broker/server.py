@@ -439,7 +439,7 @@ class Broker:
     ) -> None:
         """Figures for Prometheus, on a port of their own."""
         topics, statistics, clock = tables.topics, tables.statistics, self._clock
-        requests = RequestFigures(topics, statistics, tables.traffic)
+        requests = RequestFigures(topics, statistics, tables.traffic, clock)
         statistics.on_puts = requests.stored
         statistics.on_topic_gone = requests.topic_deleted
         self._keep_running(requests.watch(), stack)

@@ -8,21 +8,28 @@ minute, hour and day. The windows are Apache's:
     day      one each hour, 25 kept
 
 Apache takes a snapshot of every item each time. Here only items that changed are touched; the snapshots
-between are the same as the one before and are not kept, so ten thousand quiet topics cost nothing.
+between are the same as the one before and are not kept, so ten thousand quiet topics cost nothing. What
+concerns one queue is forgotten when it was idle for so long that all its figures are zero.
+
+A thousand groups on fifty queues make 150,000 items: whatever may touch them all goes in slices, and one such
+walk at a time.
 """
 
+import asyncio
 import time
-from bisect import bisect_right
-from collections import Counter, defaultdict, deque
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.broker.traffic import Traffic
+from turbopump.broker.traffic import Gets, Traffic
 from turbopump.runtime.clock import Clock
 from turbopump.store.store import ConsumeQueue, Puts, Store
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
+SLICE = 200  # queues, or groups of queues, that are counted in one go: about two milliseconds
+ITEMS_PER_SLICE = 2000  # of those that are merely looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,8 @@ class Window:
 
 WINDOWS = (Window(1, 7), Window(60, 7), Window(360, 25))
 MINUTE, HOUR, DAY = range(3)
+EVERY_WINDOW = (1 << len(WINDOWS)) - 1
+IDLE_TICKS = WINDOWS[DAY].every * WINDOWS[DAY].kept
 
 BY_TOPIC = ("TOPIC_PUT_NUMS", "TOPIC_PUT_SIZE")
 BY_TOPIC_AND_GROUP = ("GROUP_GET_NUMS", "GROUP_GET_SIZE", "SNDBCK_PUT_NUMS")
@@ -40,6 +49,12 @@ BY_QUEUE_AND_TOPIC = ("TOPIC_PUT_LATENCY",)
 BY_TOPIC_AND_QUEUE = ("QUEUE_PUT_NUMS", "QUEUE_PUT_SIZE")
 BY_TOPIC_QUEUE_AND_GROUP = ("QUEUE_GET_NUMS", "QUEUE_GET_SIZE")
 BY_QUEUE_TOPIC_AND_GROUP = ("GROUP_GET_LATENCY",)
+BY_ONE_QUEUE = (
+    *BY_QUEUE_AND_TOPIC,
+    *BY_TOPIC_AND_QUEUE,
+    *BY_TOPIC_QUEUE_AND_GROUP,
+    *BY_QUEUE_TOPIC_AND_GROUP,
+)
 MOMENTS = ("GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
 DEAD = "SNDBCK2DLQ_TIMES"
 """owner@topic@group@type. The owner is a word of commercial versions; Apache's text without one is `null`."""
@@ -55,30 +70,30 @@ class Figures:
     avgpt: float = 0.0
 
 
-Snapshot = tuple[int, int, int]
-"""Number of the snapshot, value, times."""
-
-
 class Item:
     """One number that grows, and what it was when snapshots were taken of it."""
 
-    __slots__ = ("_first", "_snapshots", "times", "value")
+    __slots__ = ("_born", "_snapshots", "times", "unseen", "value")
 
-    def __init__(self, taken: tuple[int, ...]) -> None:
-        """`taken`: how many snapshots each window has had before this item."""
+    def __init__(self, born: int) -> None:
+        """`born`: how many ticks there were before this item."""
         self.value = 0
         self.times = 0
-        self._first = tuple(number + 1 for number in taken)
-        self._snapshots: tuple[deque[Snapshot], ...] = tuple(
-            deque(maxlen=window.kept + 1) for window in WINDOWS
-        )
+        self.unseen = 0  # a bit for each window that has not seen what is new
+        self._born = born
+        self._snapshots: list[array[int] | None] = [None] * len(WINDOWS)  # number, value, times, number, ...
 
     def snapshot(self, window: int, number: int) -> None:
-        self._snapshots[window].append((number, self.value, self.times))
+        taken = self._snapshots[window]
+        if taken is None:
+            taken = self._snapshots[window] = array("q")
+        taken.extend((number, self.value, self.times))
+        if len(taken) > 3 * (WINDOWS[window].kept + 1):
+            del taken[:3]
 
     def figures(self, window: int, number: int) -> Figures:
         """As of snapshot `number`. Before the first there is one of zero."""
-        first = self._first[window]
+        first = self._born // WINDOWS[window].every + 1
         begin = max(first - 1, number - WINDOWS[window].kept + 1)
         if number < first:
             return Figures()
@@ -88,10 +103,18 @@ class Item:
         seconds = (number - begin) * WINDOWS[window].every * TICK_S
         return Figures(total, total / seconds, total / count if count else 0.0)
 
+    def is_idle(self, ticks: int) -> bool:
+        """Whether nothing was added within any window."""
+        minutes = self._snapshots[MINUTE]
+        changed = minutes[-3] if minutes else self._born
+        return not self.unseen and ticks - changed > IDLE_TICKS
+
     def _at(self, window: int, number: int) -> tuple[int, int]:
-        snapshots = self._snapshots[window]
-        found = bisect_right(snapshots, number, key=lambda snapshot: snapshot[0])
-        return snapshots[found - 1][1:] if found else (0, 0)
+        taken = self._snapshots[window] or ()
+        for at in range(len(taken) - 3, -1, -3):
+            if taken[at] <= number:
+                return taken[at + 1], taken[at + 2]
+        return 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +127,8 @@ class Daily:
 
 
 class Statistics:
+    """Whoever asks for what was counted awaits `fold` first; figures are those of the last tick anyway."""
+
     def __init__(
         self, cluster: str, clock: Clock, traffic: Traffic, store: Store, is_system: Callable[[str], bool]
     ) -> None:
@@ -118,7 +143,8 @@ class Statistics:
         self.dead_letters: Counter[tuple[str, str]] = Counter()  # group and topic -> how many
         self.on_puts: Callable[[Puts], None] | None = None
         self.on_topic_gone: Callable[[str], None] | None = None
-        self._changed: tuple[set[Item], ...] = tuple(set() for _ in WINDOWS)
+        self._changed: list[list[Item]] = [[] for _ in WINDOWS]
+        self._walk = asyncio.Lock()
         self._ticks = 0
         self._day = self._today()
         self._put_mornings = self._get_mornings = (0, 0)  # today's, yesterday's
@@ -126,8 +152,7 @@ class Statistics:
     # asking
 
     def view(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
-        """Of the last minute, hour and day; None when nothing of that name was ever counted."""
-        self.fold()
+        """Of the last minute, hour and day; None when nothing of that name was counted."""
         if name in MOMENTS:
             return self._moment(name, key)
         item = self._table[name].get(key) if name in self._table else None
@@ -144,76 +169,65 @@ class Statistics:
 
     def totals(self, name: str) -> dict[str, int]:
         """Everything counted under a name since the start, by key."""
-        self.fold()
         return {key: item.value for key, item in self._table[name].items()}
 
     @property
     def put_total(self) -> Daily:
-        self.fold()
         return Daily(self._total("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._put_mornings)
 
     @property
     def get_total(self) -> Daily:
-        self.fold()
         return Daily(self._total("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"), *self._get_mornings)
 
     # counting
 
-    def fold(self) -> None:
+    async def fold(self) -> None:
         """Takes what was counted since the last time. Costs as much as there are busy queues."""
-        traffic = self._traffic
-        for puts in self._store.puts():
-            queue, messages, size = puts
-            times = messages - traffic.together.pop(queue, 0)
-            self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))
-            if self.on_puts is not None:
-                self.on_puts(puts)
-        self._count_returned()
-        for (queue, group), gets in traffic.take_gets().items():
-            topic, queue_id = queue.topic, queue.queue_id
-            for name, value in (("NUMS", gets.messages), ("SIZE", gets.size)):
-                self._add(f"GROUP_GET_{name}", f"{topic}@{group}", value, gets.pulls)
-                self._add(f"QUEUE_GET_{name}", f"{topic}@{queue_id}@{group}", value, gets.pulls)
-            self._add("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}", gets.milliseconds, gets.pulls)
-            self._add_to_broker("GET", topic, gets.messages)
-            if gets.pulls:
-                self._reached[queue_id, topic, group] = queue, gets.next_offset
+        async with self._walk:
+            await self._fold()
 
-    def forget_topic(self, topic: str) -> None:
-        self.fold()
-        for name in BY_TOPIC:
-            self._table[name].pop(topic, None)
-        for name in (*BY_TOPIC_AND_GROUP, *BY_TOPIC_AND_QUEUE, *BY_TOPIC_QUEUE_AND_GROUP):
-            self._drop(name, lambda key: key.startswith(f"{topic}@"))
-        for name in BY_QUEUE_AND_TOPIC:
-            self._drop(name, lambda key: key.endswith(f"@{topic}"))
-        for name in BY_QUEUE_TOPIC_AND_GROUP:
-            self._drop(name, lambda key: f"@{topic}@" in key)
-        self._reached = {key: value for key, value in self._reached.items() if key[1] != topic}
+    async def forget_topic(self, topic: str) -> None:
+        async with self._walk:
+            await self._fold()
+            for name in BY_TOPIC:
+                self._table[name].pop(topic, None)
+            begin, end, amid = f"{topic}@", f"@{topic}", f"@{topic}@"
+            for name in (*BY_TOPIC_AND_GROUP, *BY_TOPIC_AND_QUEUE, *BY_TOPIC_QUEUE_AND_GROUP):
+                await self._drop(name, lambda key, _: key.startswith(begin))
+            for name in BY_QUEUE_AND_TOPIC:
+                await self._drop(name, lambda key, _: key.endswith(end))
+            for name in BY_QUEUE_TOPIC_AND_GROUP:
+                await self._drop(name, lambda key, _: amid in key)
+            self._reached = {key: value for key, value in self._reached.items() if key[1] != topic}
         if self.on_topic_gone is not None:
             self.on_topic_gone(topic)
 
-    def forget_group(self, group: str) -> None:
-        self.fold()
-        for name in (*BY_TOPIC_AND_GROUP, *BY_TOPIC_QUEUE_AND_GROUP, *BY_QUEUE_TOPIC_AND_GROUP):
-            self._drop(name, lambda key: key.endswith(f"@{group}"))
-        self._reached = {key: value for key, value in self._reached.items() if key[2] != group}
+    async def forget_group(self, group: str) -> None:
+        async with self._walk:
+            await self._fold()
+            end = f"@{group}"
+            for name in (*BY_TOPIC_AND_GROUP, *BY_TOPIC_QUEUE_AND_GROUP, *BY_QUEUE_TOPIC_AND_GROUP):
+                await self._drop(name, lambda key, _: key.endswith(end))
+            self._reached = {key: value for key, value in self._reached.items() if key[2] != group}
 
     async def watch(self) -> None:
         """Runs until cancelled."""
         while True:
             await self._clock.sleep(TICK_S)
-            self.tick()
+            await self.tick()
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """Ten seconds are over."""
-        self.fold()
-        self._ticks += 1
-        for window, changed in enumerate(self._changed):
-            if self._ticks % WINDOWS[window].every == 0:
-                for item in changed:
-                    item.snapshot(window, self._taken(window))
-                changed.clear()
+        async with self._walk:
+            await self._fold()
+            ticks = self._ticks + 1
+            for window, rule in enumerate(WINDOWS):
+                if ticks % rule.every == 0:
+                    await self._take_snapshots(window, ticks // rule.every)
+            self._ticks = ticks  # from here on the new snapshots count, all of them
+            if ticks % WINDOWS[DAY].every == 0:
+                await self._drop_idle()
+            self._traffic.forget_deleted()
         today = self._today()
         if today != self._day:
             self._day = today
@@ -221,6 +235,48 @@ class Statistics:
             self._get_mornings = self.get_total.now, self._get_mornings[0]
 
     # inside
+
+    async def _fold(self) -> None:
+        traffic = self._traffic
+        for count, puts in enumerate(self._store.puts(), 1):
+            queue, messages, size = puts
+            times = messages - traffic.together.pop(queue, 0)
+            self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))
+            if self.on_puts is not None:
+                self.on_puts(puts)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+        self._count_returned()
+        for count, ((queue, group), gets) in enumerate(traffic.take_gets().items(), 1):
+            self._count_gets(queue, group, gets)
+            if count % SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def _take_snapshots(self, window: int, number: int) -> None:
+        changed, self._changed[window] = self._changed[window], []
+        for count, item in enumerate(changed, 1):
+            item.snapshot(window, number)
+            item.unseen &= ~(1 << window)
+            if count % ITEMS_PER_SLICE == 0:
+                await asyncio.sleep(0)
+
+    async def _drop_idle(self) -> None:
+        for name in BY_ONE_QUEUE:
+            await self._drop(name, lambda _, item: item.is_idle(self._ticks))
+        latencies = self._table["GROUP_GET_LATENCY"]
+        self._reached = {
+            key: value for key, value in self._reached.items() if "{}@{}@{}".format(*key) in latencies
+        }
+
+    def _count_gets(self, queue: ConsumeQueue, group: str, gets: Gets) -> None:
+        topic, queue_id = queue.topic, queue.queue_id
+        for name, value in (("NUMS", gets.messages), ("SIZE", gets.size)):
+            self._add(f"GROUP_GET_{name}", f"{topic}@{group}", value, gets.pulls)
+            self._add(f"QUEUE_GET_{name}", f"{topic}@{queue_id}@{group}", value, gets.pulls)
+        self._add("GROUP_GET_LATENCY", f"{queue_id}@{topic}@{group}", gets.milliseconds, gets.pulls)
+        self._add_to_broker("GET", topic, gets.messages)
+        if gets.pulls:
+            self._reached[queue_id, topic, group] = queue, gets.next_offset
 
     def _count_puts(self, queue: ConsumeQueue, messages: int, size: int, times: int, slow_ms: int) -> None:
         topic, queue_id = queue.topic, queue.queue_id
@@ -249,11 +305,14 @@ class Statistics:
         items = self._table[name]
         item = items.get(key)
         if item is None:
-            item = items[key] = Item(tuple(map(self._taken, range(len(WINDOWS)))))
+            item = items[key] = Item(self._ticks)
         item.value += value
         item.times += times
-        for changed in self._changed:
-            changed.add(item)
+        if item.unseen != EVERY_WINDOW:
+            for window, changed in enumerate(self._changed):
+                if not item.unseen >> window & 1:
+                    changed.append(item)
+            item.unseen = EVERY_WINDOW
 
     def _moment(self, name: str, key: str) -> tuple[Figures, Figures, Figures] | None:
         """Apache only logs these; here one can ask for how far behind a group's last pull of a queue was."""
@@ -274,10 +333,13 @@ class Statistics:
         stored_ms = record_time(self._store.log, entry[0])
         return self._store.max_offset - entry[0], self._clock.now_ms() - stored_ms
 
-    def _drop(self, name: str, matches: Callable[[str], bool]) -> None:
+    async def _drop(self, name: str, matches: Callable[[str, Item], bool]) -> None:
         items = self._table[name]
-        for key in [key for key in items if matches(key)]:
-            del items[key]
+        for count, key in enumerate(list(items), 1):
+            if matches(key, items[key]):
+                del items[key]
+            if count % ITEMS_PER_SLICE == 0:
+                await asyncio.sleep(0)
 
     def _minute_tps(self, name: str, key: str) -> float:
         item = self._table[name].get(key)

@@ -102,6 +102,12 @@ class Traffic:
         taken, self._gets = self._gets, {}
         return taken
 
+    def forget_deleted(self) -> None:
+        """What is left of queues that were deleted while a put waited for the disk."""
+        for counts in (self.slow_ms, self.together):
+            for queue in [queue for queue in counts if queue.is_deleted]:
+                del counts[queue]
+
     # what tools are told
 
     @property

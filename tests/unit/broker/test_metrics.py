@@ -15,6 +15,7 @@ from tests.unit.broker.desk import CONFIG, Desk, running
 from turbopump.broker.config import ConfigError, Metrics, load
 from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Histogram, lines
 from turbopump.protocol.codes import RequestCode
+from turbopump.store.store import ConsumeQueue
 from turbopump.testing.loop import run_virtual
 
 HERE = Path(__file__).parent
@@ -247,6 +248,25 @@ def test_sizes_of_messages_that_wait_for_the_disk_are_counted_once_they_can_be_r
             await sent
             await asyncio.sleep(2)
             assert value((await scrape(desk))["rocketmq_message_size"], "_count", topic="T") == 2
+
+    run_virtual(main())
+
+
+def test_a_queue_that_cannot_be_read_does_not_end_the_counting_of_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        async with running(ON) as desk:
+            with monkeypatch.context() as patched:
+                patched.setattr(ConsumeQueue, "units", unreadable)
+                await desk.send("T")
+                await asyncio.sleep(12)
+            await desk.send("T")
+            await asyncio.sleep(12)
+            assert value((await scrape(desk))["rocketmq_message_size"], "_count", topic="T") == 1
+
+    def unreadable(queue: ConsumeQueue, first: int, count: int) -> bytes:
+        raise OSError("Input/output error")
 
     run_virtual(main())
 

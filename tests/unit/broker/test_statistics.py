@@ -1,12 +1,13 @@
 """Statistics: what is counted under which name, and Apache's windows."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from tests.unit.broker.desk import Desk, running
 from tests.unit.broker.kit import Bench
 
-from turbopump.broker.statistics import DAY, HOUR, MINUTE, WINDOWS, Figures, Item
+from turbopump.broker.statistics import DAY, HOUR, MINUTE, SLICE, WINDOWS, Figures, Item
 from turbopump.protocol import batch
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem, ConsumeStats, KVTable, TopicStatsTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -52,7 +53,7 @@ def reference(history: list[tuple[int, int]], window: int) -> Figures:
 def test_windows_are_apaches_though_quiet_items_are_not_touched(window: int, busy: tuple[int, int]) -> None:
     """An item that changes in the first `on` of every `period` ticks."""
     period, on = busy
-    item = Item((0, 0, 0))
+    item = Item(born=0)
     history, changed = [], False
     for tick in range(1, 12_000):
         if tick % period < on:
@@ -69,13 +70,97 @@ def test_windows_are_apaches_though_quiet_items_are_not_touched(window: int, bus
 
 
 def test_an_item_that_begins_late_has_a_short_window() -> None:
-    item = Item((100, 10, 1))
+    item = Item(born=100)
     item.value, item.times = 60, 3
     assert item.figures(MINUTE, 100) == Figures()
     item.snapshot(MINUTE, 101)
     assert item.figures(MINUTE, 101) == Figures(60, 6.0, 20.0)
     assert item.figures(MINUTE, 106) == Figures(60, 1.0, 20.0)
     assert item.figures(MINUTE, 107) == Figures()
+
+
+def test_many_busy_queues_are_counted_in_slices() -> None:
+    async def main() -> None:
+        bench = Bench()
+        queues = [bench.store.queue("T", queue_id) for queue_id in range(10)]
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        other = asyncio.create_task(others())
+        for work in (
+            bench.statistics.fold,
+            bench.statistics.tick,
+            lambda: bench.statistics.forget_group("G"),
+            lambda: bench.statistics.forget_topic("T"),
+        ):
+            for number in range(500):
+                for queue in queues:
+                    bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
+            turns = 0
+            await work()
+            assert turns >= 5000 // SLICE - 1
+        other.cancel()
+
+    run_virtual(main())
+
+
+def test_two_who_count_at_once_count_everything_once() -> None:
+    async def main() -> None:
+        bench = Bench()
+        queue = bench.store.queue("T", 0)
+        for number in range(3 * SLICE):
+            bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
+        await asyncio.gather(bench.statistics.tick(), bench.statistics.forget_group("group-7"))
+        totals = bench.statistics.totals("GROUP_GET_NUMS")
+        assert len(totals) == 3 * SLICE - 1
+        assert bench.statistics.get_total.now == sum(totals.values()) + 1
+
+    run_virtual(main())
+
+
+def test_a_queue_that_a_group_reads_costs_little_memory() -> None:
+    async def main() -> None:
+        bench = Bench()
+        queue = bench.store.queue("T", 0)
+        groups = [f"group-{number}" for number in range(500)]
+        tracemalloc.start()
+        for _ in range(2 * WINDOWS[MINUTE].kept):
+            for group in groups:
+                bench.traffic.got(queue, group, 1, 100, 1)
+            await bench.statistics.tick()
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert size < 500 * 5 * 800  # five items each: of the queue and of the topic
+
+    run_virtual(main())
+
+
+def test_items_of_a_queue_that_was_idle_for_longer_than_a_day_go() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.put("T", 0)
+        idle, busy = bench.store.queue("T", 0), bench.store.queue("T", 1)
+        bench.traffic.got(idle, "G", 1, 100, 1)
+        view = bench.statistics.view
+        for _ in range(24 * 360):
+            bench.traffic.got(busy, "G", 1, 100, 1)
+            await bench.statistics.tick()
+        assert view("QUEUE_GET_NUMS", "T@0@G") is not None
+        for _ in range(3 * 360):
+            bench.traffic.got(busy, "G", 1, 100, 1)
+            await bench.statistics.tick()
+        for name, key in (("QUEUE_GET_NUMS", "T@{}@G"), ("GROUP_GET_FALL_SIZE", "{}@T@G")):
+            assert (view(name, key.format(0)), view(name, key.format(1)) is None) == (None, False)
+        assert view("QUEUE_PUT_SIZE", "T@0") is None
+        assert bench.statistics.totals("TOPIC_PUT_NUMS") == {"T": 1}
+        assert bench.statistics.put_total.now == 1
+
+    run_virtual(main())
 
 
 # What is counted
@@ -123,13 +208,13 @@ def test_hours_and_days_are_shown_too() -> None:
         bench.put("T", 0, 3)
         none = BrokerStatsItem()
         for _ in range(59):
-            bench.statistics.tick()
+            await bench.statistics.tick()
         assert await shown() == (none, none)
-        bench.statistics.tick()
+        await bench.statistics.tick()
         hour = BrokerStatsItem(sum=3, tps=3 / 600, avgpt=1.0)
         assert await shown() == (hour, none)
         for _ in range(300):
-            bench.statistics.tick()
+            await bench.statistics.tick()
         assert await shown() == (BrokerStatsItem(sum=3, tps=3 / 3600, avgpt=1.0),) * 2
 
     run_virtual(main())
@@ -172,8 +257,8 @@ def test_a_system_topic_counts_for_the_broker_but_not_for_its_daily_totals() -> 
         bench.put("T", 0, 2)
         bench.put("broker-a", 0, 3)
         bench.put("SCHEDULE_TOPIC_XXXX", 0, 4)
+        await bench.statistics.tick()
         assert bench.statistics.put_total.now == 2
-        bench.statistics.tick()
         figures, _, _ = bench.statistics.view("BROKER_PUT_NUMS", "DefaultCluster") or ()
         assert figures == Figures(9, 0.9, 0.0)
 
@@ -298,7 +383,7 @@ def test_daily_totals_begin_at_midnight() -> None:
 
         async def pass_midnight() -> None:
             await asyncio.sleep(24 * 3600)
-            bench.statistics.tick()
+            await bench.statistics.tick()
 
         bench.put("T", 0)
         bench.traffic.got(bench.store.queue("T", 0), "G", 1, 100, 1)

@@ -66,11 +66,11 @@ class GroupRequests:
     async def delete(self, request: Request[DeleteSubscriptionGroupRequest]) -> Answer:
         header = request.header
         existed = self._groups.delete(header.groupName)
-        self._statistics.forget_group(header.groupName)
         if header.cleans_offsets:
             self._offsets.forget_group(header.groupName)
         if existed:
             await self._settled()
+        await self._statistics.forget_group(header.groupName)
         return Answer()
 
     def show_all(self, request: Request[GetAllSubscriptionGroupRequest]) -> Answer:

@@ -44,9 +44,9 @@ class MaintenanceRequests:
             await self._store.take_checkpoint()  # recovery starts behind it and does not make them anew
         for name in gone:
             if self._topics.find(name) is None:  # nobody created it while the disk was busy
-                self._statistics.forget_topic(name)
                 self._offsets.forget_topic(name)
                 self._store.delete_topic(name)
+                await self._statistics.forget_topic(name)
         log.info("Asked by %s to remove unused topics: %s", request.connection, ", ".join(gone) or "none was")
         return Answer()
 

@@ -51,7 +51,8 @@ class RuntimeRequests:
     def routes(self) -> Routes:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
 
-    def show(self, request: Request[None]) -> Answer:
+    async def show(self, request: Request[None]) -> Answer:
+        await self._statistics.fold()
         return Answer(body=KVTable(table=self.table()).encode())
 
     def table(self) -> dict[str, str]:

@@ -15,7 +15,8 @@ class StatisticsRequests:
     def routes(self) -> Routes:
         return {RequestCode.VIEW_BROKER_STATS_DATA: Route(ViewBrokerStatsDataRequest, self.view)}
 
-    def view(self, request: Request[ViewBrokerStatsDataRequest]) -> Answer:
+    async def view(self, request: Request[ViewBrokerStatsDataRequest]) -> Answer:
+        await self._statistics.fold()
         name, key = request.header.statsName, request.header.statsKey
         found = self._statistics.view(name, key)
         if found is None:

@@ -99,12 +99,12 @@ class TopicRequests:
         await self._store.take_checkpoint()
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
-        self._statistics.forget_topic(name)
         if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
             self._fence.topic_deleted(name, self._store.max_offset)
             await self._settled()
+        await self._statistics.forget_topic(name)
         return Answer()
 
     def show_all(self, request: Request[GetAllTopicConfigRequest]) -> Answer:

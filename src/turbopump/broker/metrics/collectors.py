@@ -6,6 +6,7 @@ timers and transactions is left out where there is no such thing here; figures o
 """
 
 import asyncio
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY
 from turbopump.store.store import ConsumeQueue, Puts, Store
+
+log = logging.getLogger(__name__)
 
 SIZE_BOUNDS = (1024, 4096, 524_288, 1_048_576, 2_097_152, 4_194_304)
 LATENCY_BOUNDS_MS = (1, 3, 5, 7, 10, 100, 1000, 2000, 3000)
@@ -103,14 +106,16 @@ class RequestFigures:
 
     subject = "requests"
 
-    def __init__(self, topics: Topics, statistics: Statistics, traffic: Traffic) -> None:
+    def __init__(self, topics: Topics, statistics: Statistics, traffic: Traffic, clock: Clock) -> None:
         self._topics = topics
         self._statistics = statistics
         self._traffic = traffic
+        self._clock = clock
         self._pending: deque[tuple[ConsumeQueue, int, int]] = deque()  # queue, first offset, how many
         self._sizes: dict[str, Histogram] = {}
 
     async def families(self) -> list[Family]:
+        await self._statistics.fold()
         totals = self._statistics.totals
         sizes = [(self._of_topic(topic), histogram) for topic, histogram in self._sizes.items()]
         return [
@@ -132,9 +137,14 @@ class RequestFigures:
     async def watch(self) -> None:
         """Runs until cancelled."""
         while True:
-            await asyncio.sleep(COUNT_SIZES_S)
+            await self._clock.sleep(COUNT_SIZES_S)
             for _ in range(len(self._pending)):
-                await self._count_sizes(*self._pending.popleft())
+                queue, first, messages = self._pending.popleft()
+                try:
+                    await self._count_sizes(queue, first, messages)
+                except OSError as error:
+                    words = "Sizes of %d messages of %s queue %d are not counted: %s"
+                    log.warning(words, messages, queue.topic, queue.queue_id, error)
 
     async def _count_sizes(self, queue: ConsumeQueue, first: int, messages: int) -> None:
         end = first + messages
