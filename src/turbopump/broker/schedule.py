@@ -44,7 +44,7 @@ class Schedule:
     ) -> tuple[ConsumeQueue, int]:
         """Changes the properties to those of a message that waits. Its queue, and its delay in ms."""
         level = min(level, len(self._levels))
-        for name in TIMERS:  # the level counts, as in Apache
+        for name in (*TIMERS, DELIVER_AT):  # the level counts, as in Apache; and nobody gives himself a time
             pairs.pop(name, None)
         pairs[properties.DELAY] = str(level)
         pairs[properties.REAL_TOPIC] = topic
@@ -74,7 +74,7 @@ def destination(record: Record) -> tuple[str, int] | None:
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
     """The message, for those who consume it."""
     packed = record.properties
-    if _DELIVER_AT in packed:
+    if properties.find(packed, DELIVER_AT) is not None:
         packed = properties.without(packed.decode("utf-8", "surrogateescape"), DELIVER_AT).encode(
             "utf-8", "surrogateescape"
         )
@@ -83,11 +83,16 @@ def delivered(record: Record, queue: ConsumeQueue) -> Draft:
 
 
 def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
-    """The message, to go on waiting in its queue: the record is about to be deleted."""
+    """The message, to go on waiting in its queue: the record is about to be deleted.
+
+    Its time is in the queue, and in a property for the day when the queue has to be made anew. Where there is
+    no room for that, such a day would make the message late.
+    """
     packed = record.properties
-    if _DELIVER_AT not in packed:
+    if properties.find(packed, DELIVER_AT) is None:
         end = b"" if packed.endswith(b"\x02") else b"\x02"
-        packed += end + _DELIVER_AT + b"%d\x02" % due_ms
+        timed = packed + end + _DELIVER_AT + b"%d\x02" % due_ms
+        packed = timed if len(timed) <= properties.MAX_BYTES else packed
     return _copy(record, queue, packed, due_ms)
 
 

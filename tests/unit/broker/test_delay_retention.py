@@ -118,6 +118,34 @@ def test_a_message_is_written_anew_as_often_as_needed() -> None:
     with_broker(scenario, **SMALL)
 
 
+def test_a_message_whose_properties_are_full_is_written_anew_too() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"old", level=3, P="x" * 32_500)  # and what the broker adds
+        (waiting,) = await waiting_now(desk)
+        room = 32_767 - len(waiting.properties)
+        await send(desk, b"full", level=3, P="x" * (32_500 + room))
+        await fill(desk, 16)
+        assert await delete_files(desk, 3 * 65_536) >= 3 * 65_536
+        await asyncio.sleep(600)
+        assert await bodies(desk) == [b"old", b"full"]
+
+    with_broker(scenario, commit_log_file_size=65_536, message_delay_levels="1s 30s 10m")
+
+
+def test_a_sender_does_not_give_himself_a_time() -> None:
+    async def scenario(desk: Desk) -> None:
+        await send(desk, b"old", level=3, **{DELIVER_AT: "1", f"MY_{DELIVER_AT}": "2"})
+        (waiting,) = await waiting_now(desk)
+        assert DELIVER_AT not in waiting.property_map()
+        due_ms = waiting.store_timestamp + 600_000
+        await fill(desk)
+        assert await delete_files(desk, 16_384) >= 16_384
+        (waiting,) = await waiting_now(desk)
+        assert waiting.property_map()[DELIVER_AT] == str(due_ms)
+
+    with_broker(scenario, **SMALL)
+
+
 async def waiting_now(desk: Desk) -> list[Any]:
     queue = desk.store.queue(SCHEDULE, 2)
     found = [
