@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.interop import artifacts, peers, processes
 
+from turbopump.broker import settings
+
 from . import generator
 
 OURS = "ours"
@@ -33,6 +35,7 @@ PATIENCE = {
     "osPageCacheBusyTimeOutMills": "30000",
     "sendThreadPoolQueueCapacity": "100000",
 }
+OUR_PATIENCE = {settings.variable(key): PATIENCE[key] for key in PATIENCE if key in settings.SETTINGS}
 
 
 class Process(processes.Server):
@@ -120,7 +123,8 @@ def our_arguments(place: peers.Place) -> list[str]:
 
 
 def _process(place: peers.Place, name: str, command: list[str]) -> Process:
-    return Process(command, place.home / f"{name}.log", {"HOME": str(place.home), "NAMESRV_ADDR": ""})
+    environment = {"HOME": str(place.home), "NAMESRV_ADDR": "", **OUR_PATIENCE}
+    return Process(command, place.home / f"{name}.log", environment)
 
 
 def _apache_commands(version: str, place: peers.Place) -> dict[str, list[str]]:

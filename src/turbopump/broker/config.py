@@ -108,6 +108,18 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    enabled: bool = _why(True, "refuse requests (SYSTEM_BUSY) that waited too long before they were begun")
+    send_ms: int = _why(200, "how long a send may wait")
+    pull_ms: int = _why(5_000, "how long a pull may wait before it is looked at")
+    lite_pull_ms: int = _why(5_000, "the same for pulls of lite pull consumers")
+    heartbeat_ms: int = _why(31_000, "how long a heartbeat may wait")
+    transaction_ms: int = _why(3_000, "how long the end of a transaction may wait")
+    ack_ms: int = _why(3_000, "how long the acknowledgement of a POP consumer may wait")
+    admin_ms: int = _why(5_000, "how long a request of a tool may wait")
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     exporter: Literal["DISABLE", "PROM"] = _why("DISABLE", "PROM serves figures for Prometheus at /metrics")
     host: str = _why("", "where /metrics is served; empty: bindAddress")
@@ -132,6 +144,7 @@ class BrokerConfig:
     delays: DelayRules = field(default_factory=DelayRules)
     polling: Polling = field(default_factory=Polling)
     sending: Sending = field(default_factory=Sending)
+    waits: Waits = field(default_factory=Waits)
     metrics: Metrics = field(default_factory=Metrics)
     store: StoreConfig = field(default_factory=StoreConfig)
 

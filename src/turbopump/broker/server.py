@@ -27,6 +27,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.delay import FILE as DELAY_FILE
 from turbopump.broker.delay import Delays
 from turbopump.broker.fence import Fence
+from turbopump.broker.flow import FlowControl
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
@@ -62,6 +63,7 @@ from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, connections_within
+from turbopump.remoting.patience import Patience
 from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
@@ -69,6 +71,7 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
 from turbopump.runtime.network import Network, descriptor_limit
 from turbopump.store.config_files import ConfigFiles
+from turbopump.store.flags import Reason
 from turbopump.store.store import Durability, Store
 
 log = logging.getLogger(__name__)
@@ -179,7 +182,10 @@ class Broker:
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
         for router in (main_router, fast_router):
             stack.push_async_callback(router.close)
+        flow = FlowControl(lambda: self.config.waits, lambda: store.flags.is_set(Reason.BUSY))
+        patience = Patience(flow.late, flow.shortest_s)
         for server in servers:
+            server.patience = patience
             stack.push_async_callback(server.stop)
         stack.callback(pulling.close)
         fast_paths = [

@@ -240,6 +240,17 @@ _STORE: dict[str, Setting] = {
     ),
 }
 
+_WAITS: dict[str, Setting] = {
+    "brokerFastFailureEnable": Setting("waits.enabled", BOOLEAN, hot=True),
+    "waitTimeMillsInSendQueue": Setting("waits.send_ms", INTERVAL, hot=True),
+    "waitTimeMillsInPullQueue": Setting("waits.pull_ms", INTERVAL, hot=True),
+    "waitTimeMillsInLitePullQueue": Setting("waits.lite_pull_ms", INTERVAL, hot=True),
+    "waitTimeMillsInHeartbeatQueue": Setting("waits.heartbeat_ms", INTERVAL, hot=True),
+    "waitTimeMillsInTransactionQueue": Setting("waits.transaction_ms", INTERVAL, hot=True),
+    "waitTimeMillsInAckQueue": Setting("waits.ack_ms", INTERVAL, hot=True),
+    "waitTimeMillsInAdminBrokerQueue": Setting("waits.admin_ms", INTERVAL, hot=True),
+}
+
 _METRICS: dict[str, Setting] = {
     "metricsExporterType": Setting("metrics.exporter", EXPORTER, important=True),
     "metricsPromExporterHost": Setting("metrics.host", OPTIONAL_HOST),
@@ -253,7 +264,7 @@ _METRICS: dict[str, Setting] = {
     "enableRemotingMetrics": Setting("metrics.remoting", BOOLEAN, hot=True),
 }
 
-SETTINGS = _BROKER | _STORE | _METRICS
+SETTINGS = _BROKER | _STORE | _WAITS | _METRICS
 
 ALIASES = {
     # 4.5's spelling, still in most files that can be found
@@ -434,10 +445,8 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         ackThreadPoolQueueCapacity replyThreadPoolQueueCapacity queryThreadPoolQueueCapacity
         clientManagerThreadPoolQueueCapacity consumerManagerThreadPoolQueueCapacity
         heartbeatThreadPoolQueueCapacity endTransactionPoolQueueCapacity
-        adminBrokerThreadPoolQueueCapacity loadBalanceThreadPoolQueueCapacity brokerFastFailureEnable
-        waitTimeMillsInSendQueue waitTimeMillsInPullQueue waitTimeMillsInLitePullQueue
-        waitTimeMillsInHeartbeatQueue waitTimeMillsInTransactionQueue waitTimeMillsInAckQueue
-        waitTimeMillsInAdminBrokerQueue enableNetWorkFlowControl serverWorkerThreads
+        adminBrokerThreadPoolQueueCapacity loadBalanceThreadPoolQueueCapacity enableNetWorkFlowControl
+        serverWorkerThreads
         serverCallbackExecutorThreads serverSelectorThreads serverOnewaySemaphoreValue
         serverAsyncSemaphoreValue serverSocketSndBufSize serverSocketRcvBufSize serverSocketBacklog
         serverPooledByteBufAllocatorEnable serverNettyWorkerGroupEnable useEpollNativeSelector

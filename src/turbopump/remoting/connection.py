@@ -6,8 +6,8 @@ meanwhile leaves in one `transport.write`. Either side may ask at any time: `cal
 
 Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
 connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
-it has not begun to `defer`; they come back, in order, when there is room. No role is known here, and no
-request code.
+it has not begun to `defer`; they come back, in order, when there is room. Frames that waited too long, there
+or before they were read, go to `patience.late` first. No role is known here, and no request code.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.patience import NEVER, Patience
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ PREFIX_SIZE = 8  # frame length, encoding, header length: with these `cut` can r
 TLS_HANDSHAKE = 0x16
 MAX_OPAQUE = 0x7FFFFFFF
 NOWHERE = ("", 0)
+CLOCK_STEP_S = 0.001  # a timer may be so much early
 
 
 class ConnectionClosed(ConnectionError):
@@ -52,14 +54,17 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_needed",
         "_output_full",
+        "_patience",
         "_reading",
         "_seen",
         "_seldom",
         "_serve",
         "_shortcut",
         "_silent_since",
+        "_stopped_at",
         "_transport",
         "_unfinished",
+        "_waits_since",
         "attributes",
         "bytes_in_flight",
         "in_flight",
@@ -94,6 +99,9 @@ class Connection(asyncio.Protocol):
         self._collected: list[bytes] | None = None  # what is written during a read event
         self._collected_bytes = 0
         self._deferred: list[Frame] = []
+        self._patience: Patience | None = None
+        self._waits_since = 0.0  # the deferred frames
+        self._stopped_at: float | None = None  # when we stopped reading because of requests under way
         self._reading = True
         self._output_full = False
         self._draining = False
@@ -169,6 +177,9 @@ class Connection(asyncio.Protocol):
 
     def defer(self, frames: list[Frame]) -> None:
         """Keeps frames that `serve` did not begin; they are served first when there is room again."""
+        if not self._deferred:
+            self._waits_since = self._loop.time()
+            self._look_later()
         self._deferred.extend(frames)
 
     @property
@@ -229,9 +240,17 @@ class Connection(asyncio.Protocol):
                 return
             data = b"".join((self._held, data))
             self._release()
+        waited_s = 0.0
+        if (patience := self._patience) is not None:
+            patience.last_read = now = patience.now()
+            if now > patience.ask_after:
+                waited_s = patience.waited_s(now, self._transport)
+            if self._stopped_at is not None:
+                waited_s = max(waited_s, patience.lay_there_s(now - self._stopped_at, self._transport, now))
+                self._stopped_at = None
         shortcut = self._shortcut
-        if shortcut is None or self.saturated or self._deferred:
-            self._cut(data, 0, b"")
+        if shortcut is None or self.saturated or self._deferred or waited_s:
+            self._cut(data, 0, b"", waited_s)
             return
         try:
             used, answers = shortcut(self, data)
@@ -255,6 +274,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._output_full = False
+        self._waits_since = self._loop.time()  # until now it was the peer that made its requests wait
         self._settle()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -294,14 +314,14 @@ class Connection(asyncio.Protocol):
 
     # Inside
 
-    def _cut(self, data: bytes, at: int, answers: bytes) -> None:
+    def _cut(self, data: bytes, at: int, answers: bytes, waited_s: float = 0.0) -> None:
         """Serves the frames from `at` on. `answers` are those to what came before it."""
         frames: list[Frame] = []
         try:
             used = cut(data, frames, self._limits.max_frame, at)
         except BrokenFrame as error:
             if frames or answers:
-                self._run(frames, answers)
+                self._run(frames, answers, waited_s)
             self._refuse(error, data)
             return
         if used:
@@ -309,9 +329,9 @@ class Connection(asyncio.Protocol):
         if used < len(data):
             self._hold(data[used:])
         if frames or answers:
-            self._run(frames, answers)
+            self._run(frames, answers, waited_s)
 
-    def _run(self, frames: list[Frame], answers: bytes = b"") -> None:
+    def _run(self, frames: list[Frame], answers: bytes = b"", waited_s: float = 0.0) -> None:
         """One pass: all frames to `serve`, all answers in one write."""
         if self._deferred:  # came in before reading stopped: their turn is after the waiting ones
             self._deferred.extend(frames)
@@ -320,6 +340,8 @@ class Connection(asyncio.Protocol):
         self._collected = collected
         self._collected_bytes = len(answers)
         try:
+            if waited_s and (patience := self._patience) is not None and waited_s >= patience.shortest_s():
+                frames = patience.late(self, frames, waited_s)
             self._serve(self, frames)
         except BrokenFrame as error:
             self._refuse(error, b"")
@@ -368,16 +390,36 @@ class Connection(asyncio.Protocol):
         if self.saturated or self.is_closing or not self._deferred:
             return
         frames, self._deferred = self._deferred, []
-        self._run(frames)
+        since = self._waits_since
+        self._run(frames, waited_s=self._loop.time() - since)
+        self._waits_since = since  # of those that are deferred again
+
+    def _look_later(self) -> None:
+        if self._patience is not None and (shortest_s := self._patience.shortest_s()) < NEVER:
+            self._loop.call_later(shortest_s, self._look_at_deferred)
+
+    def _look_at_deferred(self) -> None:
+        """Those that wait too long for others of the same peer are answered, and then the next are read."""
+        if self.is_closing or not self._deferred or self._patience is None:
+            return
+        waited_s = self._loop.time() - self._waits_since
+        if not self._output_full and waited_s + CLOCK_STEP_S >= self._patience.shortest_s():
+            self._deferred = self._patience.late(self, self._deferred, waited_s)
+            self._settle()
+        if self._deferred:
+            self._look_later()
 
     def _update_reading(self) -> None:
-        wanted = not (self.saturated or self._draining or self._deferred)
+        """With patience one more read event is taken in: it can be answered when it is late."""
+        is_full = self._output_full or (self.saturated and self._patience is None)
+        wanted = not (is_full or self._draining or self._deferred)
         if wanted is self._reading or self.is_closing or self._transport is None:
             return
         self._reading = wanted
         if wanted:
             self._transport.resume_reading()
         else:
+            self._stopped_at = None if self._output_full else self._loop.time()
             self._transport.pause_reading()
 
     def _hold(self, rest: bytes) -> None:

@@ -11,6 +11,7 @@ import logging
 
 from turbopump.remoting.connection import Connection, Serve, Shortcut
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.patience import Patience
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Listener, Network, ProtocolFactory
 
@@ -28,6 +29,8 @@ class Server:
         """Gets the frames of connections that begin from now on."""
         self.shortcut: Shortcut | None = None
         """Gets their bytes before `serve` does."""
+        self.patience: Patience | None = None
+        """Of all its connections; they may wait for ever without."""
         self._network = network
         self._clock = clock
         self._limits = limits or Limits()
@@ -140,6 +143,7 @@ class _Accepted(Connection):
     ) -> None:
         super().__init__(serve, limits, unfinished, seldom, server.shortcut)
         self._server = server
+        self._patience = server.patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
 ALL_IPV6 = "::"
+LAST_DATA_RECEIVED = slice(52, 56)  # of Linux' struct tcp_info: u32 tcpi_last_data_recv, milliseconds ago
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -70,6 +72,24 @@ class SystemNetwork:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         found.sort(key=lambda row: row[0] != socket.AF_INET)  # what most clients can reach comes first
         return str(found[0][4][0])
+
+
+def received_ago_s(transport: asyncio.BaseTransport, now: float) -> float:
+    """Seconds since the newest bytes of a connection came to this machine, read or not; 0 if nobody knows.
+
+    `now` is the loop's time. A simulated network says `received_at` in the same time.
+    """
+    received_at: float | None = transport.get_extra_info("received_at")
+    if received_at is not None:
+        return now - received_at
+    peer: socket.socket | None = transport.get_extra_info("socket")
+    if peer is None or not hasattr(socket, "TCP_INFO"):
+        return 0.0
+    try:
+        info = peer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_DATA_RECEIVED.stop)
+    except OSError:
+        return 0.0
+    return int.from_bytes(info[LAST_DATA_RECEIVED], sys.byteorder) / 1000
 
 
 def descriptor_limit() -> int:

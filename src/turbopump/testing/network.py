@@ -164,13 +164,15 @@ class _Transport(asyncio.Transport):
     far: "_Transport"
 
     def __init__(self, network: MemoryNetwork, local: tuple[str, int], peer: tuple[str, int]) -> None:
-        super().__init__({"peername": peer, "sockname": local})
+        self._told: dict[str, object] = {"peername": peer, "sockname": local}
+        super().__init__(self._told)
         self.local = local
         self.peer = peer
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._protocol: asyncio.Protocol | None = None
-        self._outbox: deque[bytes] = deque()
+        self._outbox: deque[tuple[float, bytes]] = deque()  # when it was written, and what
+        self._delay_s = 0.0  # of the piece that is on its way
         self._unsent = 0
         self._on_its_way = False
         self._high = HIGH_WATER
@@ -189,7 +191,8 @@ class _Transport(asyncio.Transport):
             return
         whole = bytes(data)
         size = self._network.weather.segment
-        self._outbox.extend(whole[at : at + size] for at in range(0, len(whole), size))
+        now = self._loop.time()
+        self._outbox.extend((now, whole[at : at + size]) for at in range(0, len(whole), size))
         self._unsent += len(whole)
         self.go_on()
         if self._unsent > self._high and not self._writer_paused and self._protocol:
@@ -247,7 +250,8 @@ class _Transport(asyncio.Transport):
             return
         if self.far._reading or self.far._closing:
             self._on_its_way = True
-            self._loop.call_later(self._network.delay_s(), self._arrive)
+            self._delay_s = self._network.delay_s()
+            self._loop.call_later(self._delay_s, self._arrive)
 
     def _arrive(self) -> None:
         self._on_its_way = False
@@ -259,8 +263,9 @@ class _Transport(asyncio.Transport):
         far = self.far
         if not far._reading and not far._closing:
             return  # it stopped reading meanwhile: resume_reading calls go_on
-        piece = self._outbox.popleft()
+        written_at, piece = self._outbox.popleft()
         self._unsent -= len(piece)
+        far._told["received_at"] = written_at + self._delay_s
         if not far._closing and far._protocol:
             far._protocol.data_received(piece)
         if self._writer_paused and self._unsent <= self._low and self._protocol and not self._lost:

@@ -41,6 +41,7 @@ MODES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 SIZES = """\
 mappedFileSizeCommitLog=1048576
 mappedFileSizeConsumeQueue=2000
+waitTimeMillsInSendQueue=20000
 maxHashSlotNum=500
 maxIndexNum=2000
 """
