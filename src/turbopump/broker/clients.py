@@ -14,7 +14,7 @@ import logging
 from typing import Protocol
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.members import TAG, ConsumerGroup, Member, Members
+from turbopump.broker.members import TAG, ConsumerGroup, Member, Members, Wants
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -46,6 +46,7 @@ NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
 ONE_WAY = 2
 UNIT_SUBSCRIBED = 2
 TAG_TYPES = (None, "", TAG)
+TOO_LONG = frozenset({frozenset({"..."})})  # said of lists that are not compared
 
 
 class TopicView(Protocol):
@@ -148,16 +149,6 @@ class Clients:
                 return Answer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
         return Answer()
 
-    def connection_of(self, group: str, client_id: str) -> Connection | None:
-        """Where a consumer can be asked something."""
-        member = self._members.consumer(group, client_id)
-        return member.connection if member is not None else None
-
-    def channels(self, group: str) -> list[Member[Connection]]:
-        """The consumers of a group, each with its connection and version."""
-        found = self._members.consumer_group(group)
-        return list(found.members.values()) if found is not None else []
-
     def closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for group in self._members.closed(connection):
@@ -166,7 +157,7 @@ class Clients:
     def expire(self) -> None:
         """Clients without a heartbeat for too long have left, though their connection may still be open."""
         timeout_ms = self._rules.member_timeout_ms
-        consumers, gone = self._members.expire(self._clock.now_ms() - timeout_ms)
+        consumers, gone = self._members.expire(self._clock.monotonic() - timeout_ms / 1000)
         for group, connection in consumers:
             log.info("%s sent no heartbeat for group %s in %d s", connection, group, timeout_ms // 1000)
             self._notify(group)
@@ -200,30 +191,25 @@ class Clients:
         found = self._members.consumer_group(data.groupName)
         assert found is not None
         found.fingerprint = beat.heartbeatFingerprint
-        if len(found.wants) > 1 or data.groupName in self._quarrelling:
+        if found.wishes.is_new:
+            found.wishes.is_new = False
             self._warn_of_differences(data.groupName, found)
         return changed
 
     def _warn_of_differences(self, name: str, group: ConsumerGroup[Connection]) -> None:
         """Whoever beats last decides for the whole group what it reads: said once, and when it changes."""
-        differences = group.differences()
-        said = frozenset(differences.values())
-        if said == self._quarrelling.get(name, frozenset()):
+        is_long = len(group.wishes) > 1 and not group.is_comparable
+        differences = {} if is_long else group.differences()
+        if not differences and not is_long:
+            self._quarrelling.pop(name, None)
             return
-        if not said:
-            del self._quarrelling[name]
+        said = TOO_LONG if is_long else frozenset(differences.values())
+        if said == self._quarrelling.get(name):
             return
         self._quarrelling[name] = said
-        clients: dict[frozenset[str], list[str]] = {}
-        for member in group.members.values():
-            if (difference := differences.get(member.wants)) is not None:
-                clients.setdefault(difference, []).append(member.client_id)
-        told = [
-            f"{_some(ids)}: {_some(sorted(wants)) or 'nothing more'}"
-            for wants, ids in list(clients.items())[:NAMED]
-        ]
         words = "The members of group %s subscribe to different things, and the last heartbeat counts: %s"
-        self._quarrels.say(self._clock.monotonic(), words, name, "; ".join(told))
+        told = "too many to name them" if is_long else _told(group, differences)
+        self._quarrels.say(self._clock.monotonic(), words, name, told)
 
     def _create_retry_topic(self, data: ConsumerData, group: GroupView) -> None:
         """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""
@@ -238,7 +224,12 @@ class Clients:
     def _member(self, beat: HeartbeatData, request: Request[None]) -> Member[Connection]:
         command = request.command
         return Member(
-            beat.clientID or "", request.connection, command.language, command.version, self._clock.now_ms()
+            beat.clientID or "",
+            request.connection,
+            command.language,
+            command.version,
+            self._clock.monotonic(),
+            self._clock.now_ms(),
         )
 
     def _watch(self, connection: Connection) -> None:
@@ -305,6 +296,18 @@ def _check_size(beat: HeartbeatData) -> None:
         raise SystemFailure(
             f"a heartbeat may hold {MAX_SUBSCRIPTIONS} subscriptions, this one holds {subscriptions}"
         )
+
+
+def _told(group: ConsumerGroup[Connection], differences: dict[Wants, frozenset[str]]) -> str:
+    by_identity = {id(wants): difference for wants, difference in differences.items()}
+    clients: dict[frozenset[str], list[str]] = {}
+    for member in group.members.values():
+        if (difference := by_identity.get(id(member.wants))) is not None:
+            clients.setdefault(difference, []).append(member.client_id)
+    return "; ".join(
+        f"{_some(ids)}: {_some(sorted(wants)) or 'nothing more'}"
+        for wants, ids in list(clients.items())[:NAMED]
+    )
 
 
 def _some(names: list[str]) -> str:

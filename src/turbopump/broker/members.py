@@ -5,8 +5,7 @@ that contradict one another. This room is a table; `clients.py` reads the reques
 changed group. A connection is only a key here.
 """
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
@@ -17,7 +16,8 @@ C = TypeVar("C", bound=Hashable)
 
 BROADCASTING = "BROADCASTING"
 TAG = "TAG"
-COMPARED = 64  # different subscriptions within a group that are told apart
+COMPARED = 64  # different lists of subscriptions within a group that are told apart ...
+COMPARED_SUBSCRIPTIONS = 5000  # ... if they have no more entries than this together: some milliseconds
 
 Wants: TypeAlias = tuple[tuple[str, str, str], ...]
 """What one member subscribes to, as it said it: topic, kind and text of the expression."""
@@ -31,8 +31,44 @@ class Member(Generic[C]):
     connection: C
     language: str
     version: int
-    seen_ms: int
-    wants: Wants = ()
+    seen: float  # of a clock that nobody sets
+    seen_ms: int  # the same moment, for people
+    wants: Wants | None = None  # not told yet: a heartbeat may leave it out
+
+    def beats(self, beat: "Member[C]") -> None:
+        self.seen, self.seen_ms = beat.seen, beat.seen_ms
+
+
+class Wishes:
+    """The different lists of subscriptions in a group, each kept once, however many members have it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Wants, tuple[Wants, int]] = {}  # ... and how many have it
+        self.is_new = False
+        """Whether a list came or went; whoever compares them takes it back."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __iter__(self) -> Iterator[Wants]:
+        return (wants for wants, _ in self._kept.values())
+
+    def add(self, wants: Wants) -> Wants:
+        """The one that is kept."""
+        kept, count = self._kept.get(wants, (wants, 0))
+        self._kept[kept] = kept, count + 1
+        self.is_new |= count == 0
+        return kept
+
+    def remove(self, wants: Wants | None) -> None:
+        if wants is None:
+            return
+        kept, count = self._kept[wants]
+        if count > 1:
+            self._kept[kept] = kept, count - 1
+        else:
+            del self._kept[kept]
+            self.is_new = True
 
 
 @dataclass(slots=True)
@@ -45,15 +81,19 @@ class ConsumerGroup(Generic[C]):
     fingerprint: int | None = None
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[C, Member[C]] = field(default_factory=dict)
-    wants: Counter[Wants] = field(default_factory=Counter)  # how many members want the same
+    wishes: Wishes = field(default_factory=Wishes)
 
     @property
     def is_broadcasting(self) -> bool:
         return self.message_model == BROADCASTING
 
+    @property
+    def is_comparable(self) -> bool:
+        return sum(map(len, islice(self.wishes, COMPARED))) <= COMPARED_SUBSCRIPTIONS
+
     def differences(self) -> dict[Wants, frozenset[str]]:
         """What of a member's subscriptions not all others have, in words. Empty: they agree."""
-        said = {wants: _in_words(wants) for wants in islice(self.wants, COMPARED)}
+        said = {wants: _in_words(wants) for wants in islice(self.wishes, COMPARED)}
         if len(set(said.values())) < 2:
             return {}
         common = frozenset.intersection(*said.values())
@@ -66,7 +106,8 @@ class Members(Generic[C]):
         self._producers: dict[str, dict[C, Member[C]]] = {}
         self._consumer_groups_of: dict[C, set[str]] = {}
         self._producer_groups_of: dict[C, set[str]] = {}
-        self._producing: dict[str, dict[C, None]] = {}  # client id -> its connections, the newest last
+        self._producing: dict[str, dict[C, int]] = {}
+        """Client id -> its connections, the newest last, and in how many groups each produces."""
 
     # Looking
 
@@ -125,15 +166,14 @@ class Members(Generic[C]):
         members = self._producers.setdefault(group, {})
         known = members.get(connection)
         if known is not None and known.client_id == member.client_id:
-            known.seen_ms = member.seen_ms
+            known.beats(member)
             return
         if known is not None:
             _forget_client(self._producing, known)
         members[connection] = member
         self._producer_groups_of.setdefault(connection, set()).add(group)
         connections = self._producing.setdefault(member.client_id, {})
-        connections.pop(connection, None)
-        connections[connection] = None
+        connections[connection] = connections.pop(connection, 0) + 1
 
     def add_consumer(self, data: ConsumerData, member: Member[C], keeps_subscriptions: bool = False) -> bool:
         """A heartbeat of a consumer; True when the group has other members or other topics now.
@@ -149,12 +189,11 @@ class Members(Generic[C]):
         known = group.members.get(member.connection)
         if known is None or known.client_id != member.client_id:
             if known is not None:
-                _count_out(group.wants, known.wants)
+                group.wishes.remove(known.wants)
             group.members[member.connection] = member
-            group.wants[member.wants] += 1
             self._consumer_groups_of.setdefault(member.connection, set()).add(data.groupName)
         else:
-            known.seen_ms = member.seen_ms
+            known.beats(member)
             member = known
         changed = known is None
         if not keeps_subscriptions:
@@ -170,8 +209,7 @@ class Members(Generic[C]):
         if not members:
             del self._producers[group]
         _forget(self._producer_groups_of, connection, group)
-        if connection not in self._producer_groups_of:
-            _forget_client(self._producing, member)
+        _forget_client(self._producing, member)
         return True
 
     def remove_consumer(self, group: str, connection: C) -> bool:
@@ -180,7 +218,7 @@ class Members(Generic[C]):
         member = found.members.pop(connection, None) if found else None
         if found is None or member is None:
             return False
-        _count_out(found.wants, member.wants)
+        found.wishes.remove(member.wants)
         _forget(self._consumer_groups_of, connection, group)
         if not found.members:
             del self._consumers[group]
@@ -193,12 +231,12 @@ class Members(Generic[C]):
         groups = sorted(self._consumer_groups_of.get(connection, ()))
         return [group for group in groups if self.remove_consumer(group, connection)]
 
-    def expire(self, since_ms: int) -> tuple[list[tuple[str, C]], list[C]]:
+    def expire(self, since: float) -> tuple[list[tuple[str, C]], list[C]]:
         """Those who have not been heard of since then leave their group: consumers with their group's name,
         and connections that are in no group any more. A client may stop speaking for one group alone.
         """
-        consumers = _silent(((name, group.members) for name, group in self._consumers.items()), since_ms)
-        producers = _silent(self._producers.items(), since_ms)
+        consumers = _silent(((name, group.members) for name, group in self._consumers.items()), since)
+        producers = _silent(self._producers.items(), since)
         for group, connection in consumers:
             self.remove_consumer(group, connection)
         for group, connection in producers:
@@ -227,16 +265,9 @@ def _subscribe(group: ConsumerGroup[C], member: Member[C], told: Iterable[Subscr
         changed = True
     wants.sort()
     if (now := tuple(wants)) != member.wants:
-        _count_out(group.wants, member.wants)
-        member.wants = now
-        group.wants[now] += 1
+        group.wishes.remove(member.wants)
+        member.wants = group.wishes.add(now)
     return changed
-
-
-def _count_out(counts: Counter[Wants], wants: Wants) -> None:
-    counts[wants] -= 1
-    if counts[wants] <= 0:
-        del counts[wants]
 
 
 def _in_words(wants: Wants) -> frozenset[str]:
@@ -251,12 +282,12 @@ def _tags(expression: str) -> str:
     return " || ".join(sorted({tag for part in expression.split("||") if (tag := part.strip())})) or "*"
 
 
-def _silent(groups: Iterable[tuple[str, dict[C, Member[C]]]], since_ms: int) -> list[tuple[str, C]]:
+def _silent(groups: Iterable[tuple[str, dict[C, Member[C]]]], since: float) -> list[tuple[str, C]]:
     return [
         (name, connection)
         for name, members in groups
         for connection, member in members.items()
-        if member.seen_ms < since_ms
+        if member.seen < since
     ]
 
 
@@ -268,9 +299,11 @@ def _forget(groups_of: dict[C, set[str]], connection: C, group: str) -> None:
             del groups_of[connection]
 
 
-def _forget_client(producing: dict[str, dict[C, None]], member: Member[C]) -> None:
-    connections = producing.get(member.client_id)
-    if connections is not None:
-        connections.pop(member.connection, None)
+def _forget_client(producing: dict[str, dict[C, int]], member: Member[C]) -> None:
+    """It produces in one group less."""
+    connections = producing[member.client_id]
+    connections[member.connection] -= 1
+    if not connections[member.connection]:
+        del connections[member.connection]
         if not connections:
             del producing[member.client_id]

@@ -8,6 +8,7 @@ from tests.unit.broker.kit import Bench, Peer
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
+from turbopump.broker.members import COMPARED_SUBSCRIPTIONS, ConsumerGroup
 from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import ConsumerListBody, SubscriptionGroupConfig
 from turbopump.protocol.command import Command
@@ -186,6 +187,52 @@ def test_members_that_subscribe_differently_are_named_once(caplog: pytest.LogCap
     begin = "The members of group G subscribe to different things, and the last heartbeat counts: "
     assert first == begin + "c1: U *; c2: nothing more"
     assert second == begin + "c1: T A; c2: T A || B"
+
+
+def test_a_quarrel_is_looked_at_only_when_somebody_says_something_new(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = 0
+    compare = ConsumerGroup.differences
+
+    def differences(group: ConsumerGroup[Any]) -> Any:
+        nonlocal compared
+        compared += 1
+        return compare(group)
+
+    async def main() -> None:
+        bench = Bench()
+        one, two = bench.connect(1), bench.connect(2)
+        for _ in range(10):
+            await one.ask(HEARTBEAT, beat("c1", "G", topics=("T",)))
+            await two.ask(HEARTBEAT, beat("c2", "G", topics=("U",)))
+        assert compared == 2
+        for extra in ("X", "Y"):
+            many = (*(f"T{number}" for number in range(COMPARED_SUBSCRIPTIONS)), extra)
+            await two.ask(HEARTBEAT, beat("c2", "G", topics=many))
+        assert compared == 2
+
+    monkeypatch.setattr(ConsumerGroup, "differences", differences)
+    run_virtual(main())
+    first, second = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert first.endswith("c1: T *; c2: U *")
+    assert second.endswith("the last heartbeat counts: too many to name them")
+
+
+@virtual
+async def test_members_stay_when_the_clock_of_the_machine_is_set() -> None:
+    bench = Bench()
+    peer = bench.connect()
+    await peer.ask(HEARTBEAT, beat("me", "G", producers=("P",)))
+    bench.clock._start_ms += 600_000
+    bench.clients.expire()
+    assert await ids(peer, "G") == ["me"]
+    assert not peer.transport.is_closing()
+    bench.clock._start_ms -= 1_200_000
+    await asyncio.sleep(121)
+    bench.clients.expire()
+    assert not bench.members.knows("G")
+    assert peer.transport.is_closing()
 
 
 @virtual

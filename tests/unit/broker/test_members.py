@@ -8,8 +8,8 @@ from turbopump.broker.members import Member, Members
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
 
 
-def member(connection: str, client_id: str | None = None, seen_ms: int = 0) -> Member[str]:
-    return Member(client_id or f"client-{connection}", connection, "JAVA", 513, seen_ms)
+def member(connection: str, client_id: str | None = None, seen: float = 0.0) -> Member[str]:
+    return Member(client_id or f"client-{connection}", connection, "JAVA", 513, seen, 0)
 
 
 def beat(group: str, *topics: str, version: int = 1, model: str = "CLUSTERING") -> ConsumerData:
@@ -90,25 +90,25 @@ def test_a_producer_that_says_goodbye_is_gone() -> None:
 
 def test_who_is_silent_leaves_the_group_it_is_silent_for() -> None:
     members: Members[str] = Members()
-    members.add_producer("P", member("a", seen_ms=100))
-    members.add_consumer(beat("G", "T"), member("a", seen_ms=200))
-    members.add_consumer(beat("H", "T"), member("a", seen_ms=90))
-    members.add_producer("P", member("b", seen_ms=50))
-    assert members.expire(since_ms=50) == ([], [])
-    assert members.expire(since_ms=51) == ([], ["b"])
-    assert members.expire(since_ms=150) == ([("H", "a")], [])
+    members.add_producer("P", member("a", seen=100))
+    members.add_consumer(beat("G", "T"), member("a", seen=200))
+    members.add_consumer(beat("H", "T"), member("a", seen=90))
+    members.add_producer("P", member("b", seen=50))
+    assert members.expire(since=50) == ([], [])
+    assert members.expire(since=51) == ([], ["b"])
+    assert members.expire(since=150) == ([("H", "a")], [])
     assert members.producer_groups() == []
     assert not members.knows("H")
-    assert members.expire(since_ms=201) == ([("G", "a")], ["a"])
+    assert members.expire(since=201) == ([("G", "a")], ["a"])
     assert not members.is_member("a")
 
 
 def test_a_repeated_beat_counts_as_a_sign_of_life() -> None:
     members: Members[str] = Members()
-    for seen_ms in (100, 200):
-        members.add_producer("P", member("a", seen_ms=seen_ms))
-        members.add_consumer(beat("G", "T"), member("a", seen_ms=seen_ms))
-    assert members.expire(since_ms=200) == ([], [])
+    for seen in (100, 200):
+        members.add_producer("P", member("a", seen=seen))
+        members.add_consumer(beat("G", "T"), member("a", seen=seen))
+    assert members.expire(since=200) == ([], [])
 
 
 def test_a_client_is_found_on_the_connection_that_came_last() -> None:
@@ -149,6 +149,18 @@ def test_a_connection_that_changes_its_client_id_is_found_by_the_new_one() -> No
     assert members.consumers("G") == ["after"]
 
 
+def test_a_connection_with_two_client_ids_leaves_nothing_behind() -> None:
+    members: Members[str] = Members()
+    members.add_producer("P", member("a", "one"))
+    members.add_producer("Q", member("a", "two"))
+    members.add_producer("R", member("a", "two"))
+    members.remove_producer("Q", "a")
+    assert (members.producer("one"), members.producer("two")) == ("a", "a")
+    members.closed("a")
+    assert (members.producer("one"), members.producer("two")) == (None, None)
+    assert members._producing == {}
+
+
 def tags(group: str, **topics: str) -> ConsumerData:
     subscriptions = [SubscriptionData(topic=topic, subString=text) for topic, text in topics.items()]
     return ConsumerData(groupName=group, subscriptionDataSet=subscriptions)
@@ -176,6 +188,39 @@ def test_what_not_all_members_want_is_told() -> None:
     members.remove_consumer("G", "c")
     members.add_consumer(tags("G", T="A", U="*"), member("b"))
     assert differences(members) == set()
+
+
+def test_a_member_that_has_not_told_its_subscriptions_differs_from_nobody() -> None:
+    members: Members[str] = Members()
+    members.add_consumer(tags("G", T="A"), member("a"))
+    members.add_consumer(tags("G"), member("b"), keeps_subscriptions=True)
+    assert differences(members) == set()
+    members.add_consumer(tags("G", T="B"), member("b"))
+    assert differences(members) == {frozenset({"T A"}), frozenset({"T B"})}
+    members.add_consumer(tags("G"), member("b", "another"), keeps_subscriptions=True)
+    assert differences(members) == set()
+
+
+def test_only_a_list_of_subscriptions_that_comes_or_goes_is_news() -> None:
+    members: Members[str] = Members()
+
+    def is_news() -> bool:
+        group = members.consumer_group("G")
+        assert group is not None
+        news, group.wishes.is_new = group.wishes.is_new, False
+        return news
+
+    members.add_consumer(tags("G", T="A"), member("a"))
+    assert is_news()
+    members.add_consumer(tags("G", T="B"), member("b"))
+    assert is_news()
+    for connection, text in (("a", "A"), ("b", "B"), ("c", "B")):
+        members.add_consumer(tags("G", T=text), member(connection))
+        assert not is_news()
+    members.closed("b")
+    assert not is_news()
+    members.closed("c")
+    assert is_news()
 
 
 CONNECTIONS = st.sampled_from("abcd")
