@@ -86,6 +86,7 @@ class ResetRequests:
         elif queue_id < max(topic.read_queues, topic.write_queues):
             offsets = {queue_id: self._in_queue(header, queue_id)}
         else:
+            self._in_queue(header, queue_id)  # an unknown queue has no offset but 0
             offsets = {}
         if not offsets:
             raise SystemFailure("No queues to reset.")

@@ -118,6 +118,8 @@ async def test_an_offset_that_the_queue_does_not_have_is_refused() -> None:
         assert table(await reset(desk, queueId=0, offset=5)) == {0: 5}
         answer = await reset(desk, queueId=1)
         assert (answer.code, answer.remark) == (1, "No queues to reset.")
+        answer = await reset(desk, queueId=1, offset=3)
+        assert (answer.code, answer.remark) == (1, "Target offset 3 not in consume queue range [0-0]")
 
 
 @virtual
@@ -372,6 +374,40 @@ async def test_row_9_its_late_commit_does_not_make_another_consumer_skip() -> No
         await desk.client.send_oneway(desk.address, Command(RequestCode.UPDATE_CONSUMER_OFFSET, ext=ext))
         await asyncio.sleep(0.1)
         assert await committed(desk) in (5, None)
+
+
+@virtual
+async def test_row_9_a_second_crash_before_the_consumer_is_back_changes_nothing() -> None:
+    async with Cut() as desk:
+        for number in range(10, 20):
+            await desk.send("T", f"m{number}".encode())
+        await asyncio.sleep(30)
+        disk = await lose_the_end(desk.disk)
+        async with running(disk=disk) as again:
+            await again.ask(RequestCode.HEART_BEAT, body=beat("me"))
+            answer = await pull(again, 10)
+            assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+            assert (answer.ext or {})["nextBeginOffset"] == "5"
+            assert records(await pull(again, 5))[0].body == b"m10"
+
+
+@virtual
+async def test_row_9_an_offset_that_was_brought_back_stays_back_through_a_second_crash() -> None:
+    """The file said 10; the log ended at 5, was written to 15, and the machine failed again."""
+    async with running(flush_interval_ms=1000) as desk:
+        await with_messages(desk, 5)
+        await asyncio.sleep(30)
+        await commit(desk, 10)
+        await asyncio.sleep(6)  # this is in consumerOffset.json
+        disk = await lose_the_end(desk.disk)
+    async with running(disk=disk, flush_interval_ms=100, flush_least_pages=0) as desk:
+        for number in range(10):
+            await desk.send("T", f"n{number}".encode())
+        await asyncio.sleep(1)
+        disk = await lose_the_end(desk.disk)
+    async with running(disk=disk) as desk:
+        assert await committed(desk) == 5
+        assert len(records(await desk.pull("T", 0))) == 15
 
 
 @virtual
