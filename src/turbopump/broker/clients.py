@@ -56,7 +56,7 @@ class TopicView(Protocol):
 
 class TopicTable(Protocol):
     def find(self, name: str) -> TopicView | None: ...
-    def for_group(self, name: str, queues: int, order: bool = False, sys_flag: int = 0) -> object: ...
+    def for_group(self, name: str, queues: int, order: bool | None = None, sys_flag: int = 0) -> object: ...
 
 
 class GroupView(Protocol):
@@ -213,7 +213,8 @@ class Clients:
 
     def _create_retry_topic(self, data: ConsumerData, group: GroupView) -> None:
         """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""
-        order = any(self._is_ordered(subscription.topic) for subscription in data.subscriptionDataSet or ())
+        told = data.subscriptionDataSet
+        order = any(self._is_ordered(subscription.topic) for subscription in told) if told else None
         sys_flag = UNIT_SUBSCRIBED if data.unitMode else 0
         self._topics.for_group(names.retry_topic(data.groupName), group.retry_queues, order, sys_flag)
 

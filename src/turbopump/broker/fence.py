@@ -37,6 +37,9 @@ class Fence:
         self._anew[topic] = log_end
         self._trusted = {key for key in self._trusted if key[1] != topic}
 
+    def group_deleted(self, group: str) -> None:
+        self._trusted = {key for key in self._trusted if key[0] != group}
+
     def trust(self, group: str, topic: str, queue_id: int) -> None:
         if self.is_up:
             self._trusted.add((group, topic, queue_id))

@@ -25,6 +25,7 @@ from turbopump.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 MAX_LOCKS = 200_000  # in all; beyond it nothing new is locked until some have expired
+MAX_LOCKS_OF_GROUP = 20_000  # so that no group, and no request, takes the places of all others
 EXPIRED_LINES = 10  # about locks taken over from a silent holder, per ...
 EXPIRED_INTERVAL_S = 10.0
 SWEEP_S = 10.0
@@ -39,9 +40,10 @@ class Held:
 class QueueLocks:
     """Times are seconds of one clock that never goes back."""
 
-    def __init__(self, live_s: float, most: int = MAX_LOCKS) -> None:
+    def __init__(self, live_s: float, most: int = MAX_LOCKS, most_of_group: int = MAX_LOCKS_OF_GROUP) -> None:
         self._live_s = live_s
         self._most = most
+        self._most_of_group = most_of_group
         self._count = 0
         self._groups: dict[str, dict[MessageQueue, Held]] = {}
 
@@ -58,7 +60,7 @@ class QueueLocks:
         for queue in dict.fromkeys(queues):
             lock = held.get(queue)
             if lock is None:
-                if self._count >= self._most:
+                if self._count >= self._most or len(held) >= self._most_of_group:
                     continue
                 held[queue] = Held(client_id, now + self._live_s)
                 self._count += 1

@@ -88,6 +88,8 @@ class Offsets:
         queues = self._table.get(source, {}).get(topic)
         if queues is not None:
             self._table.setdefault(target, {})[topic] = dict(queues)
+            for queue_id in list(self._resets.get(target, {}).get(topic, ())):
+                _drop(self._resets, target, topic, queue_id)  # older than this
             self._changed()
 
     def groups_of_topic(self, topic: str) -> list[str]:
@@ -268,7 +270,19 @@ def _written(rows: list[tuple[str, dict[int, int]]]) -> Iterator[bytes]:
         yield (b",\n" if first else b"\n") + part
 
 
-class Named(Protocol):
+class TopicView(Protocol):
+    @property
+    def read_queues(self) -> int: ...
+
+    @property
+    def write_queues(self) -> int: ...
+
+
+class TopicTable(Protocol):
+    def find(self, name: str) -> TopicView | None: ...
+
+
+class GroupTable(Protocol):
     def find(self, name: str) -> object | None: ...
 
 
@@ -278,8 +292,8 @@ class OffsetRequests:
     def __init__(
         self,
         offsets: Offsets,
-        topics: Named,
-        groups: Named,
+        topics: TopicTable,
+        groups: GroupTable,
         starts_at_zero: Callable[[str, int], bool],
         fence: Fence,
     ) -> None:
@@ -299,7 +313,8 @@ class OffsetRequests:
         """Without a commit, a group starts at 0 on a young queue; otherwise its consumer decides where."""
         header = request.header
         offset = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
-        self._fence.trust(header.consumerGroup, header.topic, header.queueId)
+        if self._fence.is_up and self._is_there(header.consumerGroup, header.topic, header.queueId):
+            self._fence.trust(header.consumerGroup, header.topic, header.queueId)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
@@ -330,6 +345,12 @@ class OffsetRequests:
         if not self._offsets.commit(group, topic, queue_id, header.commitOffset):
             return Answer({}, remark="Offset has been previously reset")
         return Answer({})
+
+    def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
+        """Peers may ask about names that they invent."""
+        found = self._topics.find(topic)
+        queues = max(found.read_queues, found.write_queues) if found is not None else 0
+        return 0 <= queue_id < queues and self._groups.find(group) is not None
 
     def _is_void(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a crash made the offset of a consumer void. Tools, who wait for an answer, know better."""

@@ -170,7 +170,7 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        tools = self._tools(store, tables, clients, registration, topics_file, groups_file, fence)
+        tools = self._tools(store, tables, clients, registration, topics_file, groups_file, fence, delays)
         parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
@@ -395,6 +395,7 @@ class Broker:
         topics_file: Persisted,
         groups_file: Persisted,
         fence: Fence,
+        delays: Delays,
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
         topics, groups, offsets, statistics = tables.topics, tables.groups, tables.offsets, tables.statistics
@@ -415,7 +416,7 @@ class Broker:
         accept_from_ms = self.config.sending.accept_from_ms
         return [
             TopicRequests(topics, offsets, store, statistics, fence, name, topics_settled),
-            GroupRequests(groups, topics, offsets, statistics, groups_file.settled),
+            GroupRequests(groups, topics, offsets, statistics, fence, groups_file.settled),
             ProgressRequests(
                 groups,
                 topics,
@@ -430,7 +431,15 @@ class Broker:
             QueueRequests(store, tables.members),
             ConnectionRequests(tables.members, offsets),
             ConfigurationRequests(self._as_running(), self._clock, apply),
-            RuntimeRequests(store, tables.traffic, statistics, self._clock, self._disk.usage, accept_from_ms),
+            RuntimeRequests(
+                store,
+                tables.traffic,
+                statistics,
+                self._clock,
+                self._disk.usage,
+                accept_from_ms,
+                delays.progress,
+            ),
             StatisticsRequests(statistics),
             MaintenanceRequests(store, topics, offsets, statistics),
         ]

@@ -117,7 +117,14 @@ class Bench:
                 "broker-a",
                 self._settle,
             ),
-            GroupRequests(self.groups, self.topics, self.offsets, self.statistics, self._settle),
+            GroupRequests(
+                self.groups,
+                self.topics,
+                self.offsets,
+                self.statistics,
+                Fence(self.store, None),
+                self._settle,
+            ),
             ProgressRequests(
                 self.groups,
                 self.topics,

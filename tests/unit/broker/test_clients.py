@@ -236,6 +236,21 @@ async def test_members_stay_when_the_clock_of_the_machine_is_set() -> None:
 
 
 @virtual
+async def test_the_retry_topic_of_an_ordered_group_changes_once() -> None:
+    bench = Bench()
+    bench.topics.update(Topic("T", 4, 4, order=True), {})
+    peer = bench.connect()
+    changes: list[object] = []
+    bench.topics.on_change = changes.append
+    for _ in range(3):
+        await peer.ask(HEARTBEAT, beat("me", "G", fingerprint=7))
+        bench.topics.for_group("%RETRY%G", 1)  # as one who sends a message back
+        await peer.ask(HEARTBEAT, beat("me", "G", topics=(), fingerprint=7, without=True))
+    assert len(changes) == 1
+    assert bench.topics.find("%RETRY%G") == Topic("%RETRY%G", 1, 1, order=True)
+
+
+@virtual
 async def test_members_of_a_broadcasting_group_are_not_told() -> None:
     peer = Bench().connect()
     await peer.ask(HEARTBEAT, beat("me", "G", model="BROADCASTING"))

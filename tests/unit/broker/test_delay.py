@@ -15,7 +15,7 @@ from turbopump.broker import delay
 from turbopump.broker.delay import BATCH, TURN_BATCHES, Delays
 from turbopump.broker.pending import Position
 from turbopump.protocol import dialect
-from turbopump.protocol.bodies import DelayOffsetSerializeWrapper
+from turbopump.protocol.bodies import DelayOffsetSerializeWrapper, KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
@@ -508,6 +508,20 @@ def test_a_deleted_topic_is_not_brought_back() -> None:
         assert (await desk.pull("Gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
 
     with_broker(scenario)
+
+
+def test_the_state_of_the_broker_says_how_far_each_level_is() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for level in (1, 1, 3):
+                await send(desk, level=level)
+            await asyncio.sleep(2)
+            answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            table = KVTable.decode(answer.body).table
+            found = {key: text for key, text in table.items() if key.startswith("scheduleMessageOffset")}
+            assert found == {"scheduleMessageOffset_1": "2,2", "scheduleMessageOffset_3": "0,1"}
+
+    run_virtual(main())
 
 
 def as_waiting(desk: Desk, model: Record, properties: bytes) -> Draft:

@@ -80,6 +80,14 @@ def test_locks_are_bounded_and_swept() -> None:
     assert locked(locks, "two", queue(9), now=121) == [9]
 
 
+def test_a_group_cannot_take_all_the_places() -> None:
+    locks = QueueLocks(LIVE_S, most=10, most_of_group=4)
+    wanted = [queue(number) for number in range(20)]
+    assert locked(locks, "one", *wanted, now=0) == [0, 1, 2, 3]
+    assert locked(locks, "one", *wanted, now=20) == [0, 1, 2, 3]
+    assert locked(locks, "two", Q0, Q1, now=20, group="H") == [0, 1]
+
+
 CLIENTS = st.sampled_from(["one", "two", "three"])
 QUEUES = st.lists(st.sampled_from([Q0, Q1, queue(0, "U")]), max_size=3)
 

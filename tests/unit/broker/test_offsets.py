@@ -5,15 +5,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.broker.kit import Bench, HandClock
-from tests.unit.remoting.kit import virtual
+from tests.unit.broker.kit import Bench, HandClock, Peer
+from tests.unit.remoting.kit import connected, virtual
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.offsets import SLICE, Offsets
+from turbopump.broker.fence import Fence
+from turbopump.broker.offsets import SLICE, OffsetRequests, Offsets
 from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
 from turbopump.protocol.errors import BrokenBody
+from turbopump.remoting.router import Router
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
@@ -120,6 +122,33 @@ def test_a_reset_goes_with_its_group_or_topic() -> None:
     assert [offsets.take_reset(group, topic, 0) for group, topic in (("G", "T"), ("H", "U"))] == [-1, -1]
     assert [offsets.query_pulled(group, topic, 0) for group, topic in (("G", "T"), ("H", "U"))] == [-1, -1]
     assert (offsets.take_reset("H", "T", 0), offsets.query_pulled("H", "T", 0)) == (1, 8)
+
+
+def test_a_clone_is_newer_than_a_pending_reset() -> None:
+    offsets = table()
+    offsets.commit("G", "T", 0, 5)
+    offsets.reset("H", "T", 0, 1)
+    offsets.reset("H", "U", 0, 2)
+    offsets.clone("G", "H", "T")
+    assert offsets.take_reset("H", "T", 0) == -1
+    assert offsets.query("H", "T", 0) == 5
+    assert offsets.take_reset("H", "U", 0) == 2
+
+
+@virtual
+async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() -> None:
+    bench = Bench()
+    fence = Fence(bench.store, 0)
+    requests = OffsetRequests(bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: True, fence)
+    peer = Peer(*connected(Router(requests.routes()).serve))
+    bench.topics.update(Topic("T", 2, 2), {})
+    bench.groups.find_or_create("G")
+    asked = [("G", "T", 1), ("G", "T", 2), ("G", "T", -1), ("G", "Invented", 0), ("Invented", "T", 0)]
+    for group, topic, queue_id in asked:
+        await peer.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
+    assert fence._trusted == {("G", "T", 1)}
+    fence.group_deleted("G")
+    assert fence._trusted == set()
 
 
 def test_what_was_pulled_is_ahead_of_what_was_committed() -> None:

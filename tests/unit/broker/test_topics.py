@@ -122,6 +122,7 @@ def test_the_topic_of_a_group_follows_its_order() -> None:
     assert topics.for_group("%RETRY%G", 2) == Topic("%RETRY%G", 2, 2)
     assert topics.for_group("%RETRY%G", 1) == Topic("%RETRY%G", 2, 2)
     assert topics.for_group("%RETRY%G", 5, order=True).order
+    assert topics.for_group("%RETRY%G", 1).order, "who does not say leaves it as it is"
     assert changes == [["%RETRY%G"], ["%RETRY%G"]]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from turbopump.broker.fence import Fence
 from turbopump.broker.groups import Groups
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.statistics import Statistics
@@ -32,12 +33,14 @@ class GroupRequests:
         topics: Topics,
         offsets: Offsets,
         statistics: Statistics,
+        fence: Fence,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._groups = groups
         self._topics = topics
         self._offsets = offsets
         self._statistics = statistics
+        self._fence = fence
         self._settled = settled
 
     def routes(self) -> Routes:
@@ -66,6 +69,7 @@ class GroupRequests:
     async def delete(self, request: Request[DeleteSubscriptionGroupRequest]) -> Answer:
         header = request.header
         existed = self._groups.delete(header.groupName)
+        self._fence.group_deleted(header.groupName)
         if header.cleans_offsets:
             self._offsets.forget_group(header.groupName)
         if existed:

@@ -4,7 +4,7 @@ Values are measured or zero, never invented: there are no queues between threads
 waits are 0. One key is ours: `storeTrouble` says why no message is taken, and is there only then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.traffic import BUCKETS, Traffic
@@ -40,13 +40,16 @@ class RuntimeRequests:
         clock: Clock,
         usage: Callable[[str], Usage],
         accept_from_ms: int = 0,
+        delayed: Callable[[], Mapping[int, tuple[int, int]]] = dict,
     ) -> None:
+        """`delayed`: delay level -> the first offset that waits, the end of its queue."""
         self._store = store
         self._traffic = traffic
         self._statistics = statistics
         self._clock = clock
         self._usage = usage
         self._accept_from_ms = accept_from_ms
+        self._delayed = delayed
 
     def routes(self) -> Routes:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
@@ -61,6 +64,8 @@ class RuntimeRequests:
             table[f"{queue}ThreadPoolQueueSize"] = "0"
             table[f"{queue}ThreadPoolQueueCapacity"] = "0"
             table[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        for level, (first, end) in self._delayed().items():
+            table[f"scheduleMessageOffset_{level}"] = f"{first},{end}"
         return dict(sorted(table.items()))
 
     def _life(self) -> dict[str, str]:
