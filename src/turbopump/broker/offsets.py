@@ -34,6 +34,7 @@ MAX_QUEUE_ID = 65_535
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
 SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
+REMEMBERED_MS = 180_000  # a consumer that cannot reach its broker for two minutes asks anew where to begin
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
 
@@ -43,7 +44,21 @@ class OffsetsFile(msgspec.Struct):
 
     offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
     dataVersion: DataVersion | None = None  # noqa: N815
-    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - ours alone
+    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
+    crashes: list[tuple[int, int]] | None = None
+
+
+class Queue(Protocol):
+    @property
+    def max_offset(self) -> int: ...
+
+
+class Log(Protocol):
+    @property
+    def recovered_end(self) -> int | None:
+        """Where it ended after a crash; None when it was stopped."""
+
+    def find_queue(self, topic: str, queue_id: int) -> Queue | None: ...
 
 
 class Offsets:
@@ -54,6 +69,7 @@ class Offsets:
         self._resets: Table = {}
         self._pulled: Table = {}
         self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
+        self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
         self._commits = 0
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
@@ -155,6 +171,17 @@ class Offsets:
         if gone:
             self._changed()
 
+    def mend(self, log: Log, now_ms: int) -> int | None:
+        """At the start. After a crash no offset stays beyond its queue, and consumers that were beyond what
+        it left have to go back: the result is where the log ended after the first crash of the last minutes.
+        """
+        self.clamp(lambda topic, queue_id: _end_of_queue(log, topic, queue_id))
+        self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
+        if log.recovered_end is not None:
+            self._crashes.append((log.recovered_end, now_ms))
+            self._changed()
+        return min((end for end, _ in self._crashes), default=None)
+
     def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
         """Brings offsets beyond the end of their queue back to it; returns how many there were."""
         clamped = 0
@@ -185,6 +212,7 @@ class Offsets:
         self._foreign.clear()
         self._table = self._of_keys(found.offsetTable, self._foreign)
         self._resets = self._of_keys(found.pendingResets or {}, {})
+        self._crashes = found.crashes or []
         if found.dataVersion is not None:
             self.version = found.dataVersion
         self.is_dirty = False
@@ -199,7 +227,10 @@ class Offsets:
         Whatever is committed after the first piece is dirty again.
         """
         self.is_dirty = False
-        yield b'{"dataVersion":' + msgspec.json.encode(self.version) + b',\n"offsetTable":{'
+        yield b'{"dataVersion":' + msgspec.json.encode(self.version)
+        if self._crashes:
+            yield b',\n"crashes":' + msgspec.json.encode(self._crashes)
+        yield b',\n"offsetTable":{'
         rows = [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._table)]
         yield from _written([*rows, *self._foreign.items()])
         if self._resets:
@@ -252,6 +283,11 @@ def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
         del table[group][topic]
     if not table[group]:
         del table[group]
+
+
+def _end_of_queue(log: Log, topic: str, queue_id: int) -> int:
+    queue = log.find_queue(topic, queue_id)
+    return queue.max_offset if queue is not None else 0
 
 
 def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:

@@ -161,10 +161,12 @@ class Broker:
         pause_s = config.offsets.flush_interval_ms / 1000
         offsets_file = self._persisted("consumerOffset.json", tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
-        tables.offsets.clamp(lambda topic, queue_id: _end_of_queue(store, topic, queue_id))
+        recovered_end = tables.offsets.mend(store, clock.now_ms())
+        if store.recovered_end is not None:  # before anything is written where messages were lost
+            files.save("consumerOffset.json", tables.offsets.dump())
 
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
-        fence = Fence(store, store.recovered_end)
+        fence = Fence(store, recovered_end)
         pulling = self._pulling(store, tables, fence)
         schedule = Schedule(store)
         sending, receipts = self._sending(store, tables, schedule)
@@ -548,11 +550,6 @@ def _load(files: ConfigFiles, name: str, load: Callable[[bytes], int]) -> None:
         return True
 
     files.load(name, valid)
-
-
-def _end_of_queue(store: Store, topic: str, queue_id: int) -> int:
-    queue = store.find_queue(topic, queue_id)
-    return queue.max_offset if queue is not None else 0
 
 
 def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:

@@ -42,7 +42,7 @@ class Server:
         self._all_closed = asyncio.Event()
         self._is_stopping = False
         self._deaf: dict[Connection, None] = {}  # those that leave too much unread, longest first
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}  # in the order of their coming
 
     @property
     def waiting(self) -> int:
@@ -111,7 +111,7 @@ class Server:
 
     def _lost(self, connection: Connection) -> None:
         self._reads_again(connection)
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         if not self.connections:
             self._all_closed.set()
 
@@ -147,7 +147,7 @@ class _Accepted(Connection):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._server.connections.add(self)
+        self._server.connections[self] = None
         if self._server._is_stopping:  # was accepted just before the listener closed
             self.abort()
 

@@ -44,7 +44,7 @@ class MemoryNetwork:
         self.chance = chance or Chance(0)
         self._listeners: dict[tuple[str, int], _MemoryListener] = {}
         self._cut: set[frozenset[str]] = set()
-        self._pipes: set[_Transport] = set()
+        self._pipes: dict[_Transport, None] = {}  # ordered, or a seed would not replay
         self._next_port = FIRST_PORT
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
@@ -75,6 +75,12 @@ class MemoryNetwork:
             if ip in (transport.local[0], transport.peer[0]):
                 transport.abort()
 
+    def unplug(self, ip: str) -> None:
+        """A host dies: its connections are reset, and nobody listens there any more."""
+        self.break_connections(ip)
+        for place in [place for place in self._listeners if place[0] == ip]:
+            del self._listeners[place]
+
     def listen_at(self, ip: str, factory: ProtocolFactory, host: str, port: int) -> Listener:
         where = ip if host in ANY_HOST or host == "localhost" else host
         port = port or self._free_port(where)
@@ -93,7 +99,7 @@ class MemoryNetwork:
         near = _Transport(self, near_end, far_end)
         far = _Transport(self, far_end, near_end)
         near.far, far.far = far, near
-        self._pipes |= {near, far}
+        self._pipes |= {near: None, far: None}
         far.attach(listener.factory())
         protocol = factory()
         near.attach(protocol)
@@ -112,7 +118,7 @@ class MemoryNetwork:
         return self.weather.loss > 0 and self.chance.random() < self.weather.loss
 
     def forget(self, transport: "_Transport") -> None:
-        self._pipes.discard(transport)
+        self._pipes.pop(transport, None)
 
     def _free_port(self, ip: str) -> int:
         self._next_port += 4
