@@ -19,6 +19,11 @@ OUR_ERROR = "mqadmin: "
 REFUSED = "refused by "  # otherwise it is our own finding, such as a group that is not there
 CUT = "(cut: "
 DESCRIPTION = re.compile(r"CODE: \d+ DESC: (.*?)(?: BROKER: \S+)?$")
+LINES_OF_5 = ("Topic Put TPS", "Consume Inflight Total")
+INFLIGHT = re.compile(r"^(\S+ broker-a .*|#Topic .*) (?:\d+|#Inflight) (<n>|N/A|#LastTime)$")
+BREAK_IN_JSON = re.compile(
+    r"(?<=\[)\n(?=\])|(?<=\{)\n(?=\d+:)"
+)  # its libraries differ in where they break lines
 COMPLAINT = re.compile(
     r"<exception>|\[error\] |\bnot exist\b|^usage: |^Please |^Broker name must be set|^false$"
     r"|error broker not exit|^get consumer info failed|does not exists$"
@@ -51,7 +56,15 @@ def of_ours(facts: Any) -> Any:
 
 
 def differences(printed_by_apache: Any, printed_by_ours: Any, path: str) -> Iterator[Difference]:
-    apache, ours = of_apache(printed_by_apache), of_ours(printed_by_ours)
+    yield from _differences(of_apache(printed_by_apache), of_ours(printed_by_ours), path)
+
+
+def differences_of_4_9(printed_by_apache: Any, printed_by_ours: Any, path: str) -> Iterator[Difference]:
+    """Ours has the columns of 5.x."""
+    yield from _differences(of_apache(printed_by_apache), as_4_9(of_ours(printed_by_ours)), path)
+
+
+def _differences(apache: Any, ours: Any, path: str) -> Iterator[Difference]:
     if isinstance(apache, Failed) and isinstance(ours, Failed):
         if apache.why not in ours.why and ours.why.startswith(REFUSED):
             yield Difference(path, apache, ours)
@@ -61,12 +74,20 @@ def differences(printed_by_apache: Any, printed_by_ours: Any, path: str) -> Iter
         yield from compare.differences(apache, ours, path)
 
 
+def as_4_9(facts: Any) -> Any:
+    """The same without the columns that came with 5.x."""
+    if not isinstance(facts, list):
+        return facts
+    lines = [line for line in facts if not line.startswith(LINES_OF_5)]
+    return [INFLIGHT.sub(r"\1 \2", line.replace("Consume Diff Total", "Diff Total")) for line in lines]
+
+
 def _plain(facts: Any) -> Any:
     if isinstance(facts, dict) and "endless" in facts:
         return _lines(facts)
     if isinstance(facts, list) and all(isinstance(line, str) for line in facts):
         text = "\n".join(line for line in facts if not line.startswith((CUT, OUR_ERROR)))
-        return text.replace("[\n]", "[]").splitlines()
+        return BREAK_IN_JSON.sub("", text).splitlines()
     return facts
 
 

@@ -88,8 +88,8 @@ def topics(at: Session) -> None:
     at("topicStatus -t nowhere")
     at("topicClusterList -t plain", counted)
     at("topicClusterList -t nowhere", counted)
-    at("topicList", printed.without_tools)
-    at("topicList -c", printed.without_tools)
+    at("topicList", printed.without_chance)
+    at("topicList -c", printed.without_chance)
     at("allocateMQ -t many -i 10.0.0.1,10.0.0.2")
     at("allocateMQ -t many -i 10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4,10.0.0.5")
     at("allocateMQ -t nowhere -i 10.0.0.1")
@@ -259,7 +259,7 @@ def looking(at: Session) -> None:
     at("producerConnection -g scene -t plain")
     at("producerConnection -g noproducer -t plain")
     at("producerConnection -g scene -t nowhere")
-    at("producer -b {broker}", printed.without_tools)
+    at("producer -b {broker}", printed.without_chance)
     at("producer -b {dead}")
     running(at, "consumerStatus -g live")
     running(at, "consumerStatus -g live -s")
@@ -348,12 +348,12 @@ def progress(at: Session) -> None:
     at("brokerConsumeStats -b {broker} -l 2 -t 3000", counted)
     at("brokerConsumeStats -b {broker} -o true", counted)
     at("brokerConsumeStats -b {dead}")
-    at("topicList -c", printed.without_tools)
+    at("topicList -c", printed.without_chance)
 
 
 def overview(lines: list[str]) -> Facts:
     """All groups; how many messages a second is of the moment."""
-    return printed.without_tools([re.sub(r" \d+ (\d+)$", rf" {printed.N} \1", line) for line in lines])
+    return printed.without_chance([re.sub(r" \d+ (\d+)$", rf" {printed.N} \1", line) for line in lines])
 
 
 def progress_rows(lines: list[str]) -> Facts:
@@ -450,7 +450,9 @@ def more_statistics(lines: list[str]) -> Facts:
 
 
 def sums(lines: list[str]) -> Facts:
-    return counted([line for line in lines if not line.startswith("broker-a ")])  # the tools send to it
+    return printed.without_chance(
+        [line for line in lines if not line.startswith("broker-a ")]
+    )  # tools send to it
 
 
 def settings(at: Session) -> None:
@@ -601,7 +603,7 @@ def removing(at: Session) -> None:
     at("deleteTopic -c nowhere -t lost")
     at("deleteTopic -t plain")
     at("deleteTopic -c DefaultCluster -t TBW102")
-    at("topicList", printed.without_tools)
+    at("topicList", printed.without_chance)
 
 
 def commands_of_5(at: Session) -> None:
