@@ -310,7 +310,7 @@ class Broker:
             tables.topics,
             tables.groups,
             schedule,
-            sending.append,
+            sending.append_unanswered,
             tables.traffic,
             self._chance,
             unpack_host(store.store_host)[0],
@@ -326,7 +326,8 @@ class Broker:
         files: ConfigFiles,
         stack: contextlib.AsyncExitStack,
     ) -> Delays:
-        delays = Delays(store, tables.topics, sending.append, files.save, self._workers, self._clock)
+        append = sending.append_unanswered
+        delays = Delays(store, tables.topics, append, files.save, self._workers, self._clock)
         _load(files, DELAY_FILE, delays.load)
         delays.open()
         stack.push_async_callback(delays.close)

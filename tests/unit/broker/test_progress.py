@@ -19,9 +19,11 @@ from turbopump.protocol.bodies import (
     QueryCorrectionOffsetBody,
     TopicList,
 )
+from turbopump.store.commit_log import CommitLog
+from turbopump.testing.loop import run_virtual
 
 HEARTBEAT, PROGRESS, ALL, SPAN, CORRECTION, CLONE, QUEUE, TOPICS = 34, 208, 317, 303, 308, 314, 321, 343
-FORBID = 353
+FORBID, STATISTICS = 353, 202
 
 
 def read_by(*groups: str, topic: str = "T", queues: int = 2, messages: int = 10) -> Bench:
@@ -99,11 +101,39 @@ async def test_the_time_of_what_was_consumed_and_how_long_the_next_one_waits() -
         -1,
         0,
     )
+    waits_ms = bench.clock.now_ms() - first_ms
     answer = await bench.connect().ask(SPAN, topic="T", group="new")
     fresh = QueryConsumeTimeSpanBody.decode(answer.body).consumeTimeSpanSet[0]
-    assert (fresh.consumeTimeStamp, fresh.delayTime) == (first_ms, 7000)
+    assert (fresh.consumeTimeStamp, fresh.delayTime) == (first_ms, waits_ms)
     answer = await bench.connect().ask(SPAN, topic="nope", group="G")
     assert (answer.code, answer.remark) == (17, "topic[nope] not exist")
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (PROGRESS, {"consumerGroup": "G"}),
+        (ALL, {"isOrder": "false"}),
+        (SPAN, {"topic": "T", "group": "G"}),
+        (STATISTICS, {"topic": "T"}),
+    ],
+)
+def test_store_times_are_not_read_on_the_loop(
+    code: int, fields: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        bench = read_by("G")
+        stored_ms = bench.clock.now_ms()
+        with monkeypatch.context() as patched:
+            patched.setattr(CommitLog, "read", on_the_loop)
+            answer = await bench.connect().ask(code, **fields)
+        assert answer.code == 0, answer.remark
+        assert str(stored_ms).encode() in answer.body
+
+    def on_the_loop(log: CommitLog, offset: int, size: int) -> bytes:
+        raise AssertionError("that may take a disk's time")
+
+    run_virtual(main())
 
 
 @virtual

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 from tests.unit.broker.desk import Desk, running
 from tests.unit.broker.kit import Bench
+from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.statistics import DAY, HOUR, MINUTE, SLICE, WINDOWS, Figures, Item
 from turbopump.protocol import batch
@@ -344,6 +345,39 @@ def test_a_put_that_waits_for_the_disk_is_measured_until_it_is_there() -> None:
             assert 700 <= float(table["putLatency99"]) < 710
 
     run_virtual(main())
+
+
+def test_returned_and_delayed_messages_are_measured_too() -> None:
+    async def main() -> None:
+        async with running(flush_disk_type="SYNC_FLUSH") as desk:
+            await desk.send("T")
+            await desk.pull("T", 0)
+            desk.broker._store.flusher.inline = False
+            desk.workers.stall(0.7)
+            ext = {"offset": 0, "group": "readers", "originTopic": "T", "delayLevel": 1}
+            answer = await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext)
+            assert answer.code == 0, answer.remark
+            await asyncio.sleep(11)
+            total, _, _ = await minute(desk, "TOPIC_PUT_LATENCY", "0@SCHEDULE_TOPIC_XXXX")
+            assert 700 <= total < 750
+            answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+            table = KVTable.decode(answer.body).table
+            counts = [int(text.rpartition(":")[2]) for text in table["putMessageDistributeTime"].split()]
+            assert sum(counts) == int(table["putMessageTimesTotal"]) == 3
+
+    run_virtual(main())
+
+
+@virtual
+async def test_nothing_is_kept_of_the_puts_of_a_deleted_queue() -> None:
+    bench = Bench()
+    bench.put("T", 0)
+    queue = bench.store.queue("T", 0)
+    bench.store.delete_topic("T")
+    bench.traffic.took(5, [queue])
+    await bench.statistics.tick()
+    await bench.statistics.tick()
+    assert (bench.traffic.slow_ms, bench.traffic.together) == ({}, {})
 
 
 # Who shows it

@@ -7,10 +7,12 @@ more.
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from turbopump.broker.admin.store_times import NONE, StoreTimes
 from turbopump.broker.groups import Groups
 from turbopump.broker.members import Members
-from turbopump.broker.offsets import NONE, Offsets
+from turbopump.broker.offsets import Offsets
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import names
@@ -37,11 +39,11 @@ from turbopump.protocol.headers.topics import (
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import Store
-from turbopump.store.times import store_time
+from turbopump.store.store import ConsumeQueue, Store
 
 AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
-GROUPS_AT_ONCE = 50  # of 317: others have their turn between
+GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...
+QUEUES_AT_ONCE = 500  # ... and within, when a topic has many
 
 
 class ProgressRequests:
@@ -77,7 +79,7 @@ class ProgressRequests:
             RequestCode.CLONE_GROUP_OFFSET: Route(CloneGroupOffsetRequest, self.clone),
         }
 
-    def of_group(self, request: Request[GetConsumeStatsRequest]) -> Answer:
+    async def of_group(self, request: Request[GetConsumeStatsRequest]) -> Answer:
         """On the topics of a list as they are, on one topic, or on all that the group reads."""
         header = request.header
         group = header.consumerGroup
@@ -85,33 +87,48 @@ class ProgressRequests:
         asked = [header.topic] if (header.topic or "").strip() else self._offsets.topics_of_group(group)
         wanted = listed or [name for name in asked if name and self._members.reads(group, name)]
         stats = ConsumeStats()
+        consumed = _Consumed(self._store)
         for topic in self._existing(wanted):
             stats.consumeTps += self._statistics.group_get_tps(group, topic.name)
-            stats.offsetTable |= self._table(group, topic, topic.read_queues)
+            stats.offsetTable |= await self._table(group, topic, topic.read_queues, consumed)
+        await consumed.tell()
         return Answer(body=stats.encode())
 
     async def of_all(self, request: Request[GetBrokerConsumeStatsRequest]) -> Answer:
         """Of every group that the broker knows, also those that have read nothing."""
         body = ConsumeStatsList(brokerAddr=self._address)
         in_flight = 0
+        consumed = _Consumed(self._store)
         for number, group in enumerate(self._groups.all()):
             if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
                 await self._clock.sleep(0)
-            stats = [self._stats(group.name, topic) for topic in self._read_by(group.name, request.header)]
+            stats = [
+                await self._stats(group.name, topic, consumed)
+                for topic in self._read_by(group.name, request.header)
+            ]
             body.consumeStatsList.append({group.name: stats})
             for one in stats:
                 for offset in one.offsetTable.values():
                     body.totalDiff += offset.brokerOffset - offset.consumerOffset
                     in_flight += (offset.pullOffset or 0) - offset.consumerOffset
         body.totalInflightDiff = in_flight
+        await consumed.tell()
         return Answer(body=body.encode())
 
-    def time_span(self, request: Request[QueryConsumeTimeSpanRequest]) -> Answer:
+    async def time_span(self, request: Request[QueryConsumeTimeSpanRequest]) -> Answer:
         header = request.header
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotFound(f"topic[{header.topic}] not exist")
-        spans = [self._span(header.group, topic.name, queue_id) for queue_id in range(topic.write_queues)]
+        times, asked_ms = StoreTimes(self._store), self._clock.now_ms()
+        found = [
+            self._span(header.group, topic.name, queue_id, times) for queue_id in range(topic.write_queues)
+        ]
+        await times.read()
+        spans = [
+            _shown(MessageQueue(self._broker_name, queue_id, topic.name), span, times, asked_ms)
+            for queue_id, span in enumerate(found)
+        ]
         return Answer(body=QueryConsumeTimeSpanBody(consumeTimeSpanSet=spans).encode())
 
     def correction(self, request: Request[QueryCorrectionOffsetRequest]) -> Answer:
@@ -156,60 +173,96 @@ class ProgressRequests:
             if self._members.reads(group, topic.name) and (topic.order or not header.isOrder)
         ]
 
-    def _stats(self, group: str, topic: Topic) -> ConsumeStats:
+    async def _stats(self, group: str, topic: Topic, consumed: "_Consumed") -> ConsumeStats:
         return ConsumeStats(
             consumeTps=self._statistics.group_get_tps(group, topic.name),
-            offsetTable=self._table(group, topic, topic.write_queues),
+            offsetTable=await self._table(group, topic, topic.write_queues, consumed),
         )
 
-    def _table(self, group: str, topic: Topic, queues: int) -> dict[MessageQueue, OffsetWrapper]:
-        return {
-            MessageQueue(self._broker_name, queue_id, topic.name): self._progress(group, topic.name, queue_id)
-            for queue_id in range(queues)
-        }
+    async def _table(
+        self, group: str, topic: Topic, queues: int, consumed: "_Consumed"
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        table = {}
+        for queue_id in range(queues):
+            key = MessageQueue(self._broker_name, queue_id, topic.name)
+            table[key] = self._progress(group, topic.name, queue_id, consumed)
+            if queue_id % QUEUES_AT_ONCE == QUEUES_AT_ONCE - 1:
+                await self._clock.sleep(0)
+        return table
 
-    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+    def _progress(self, group: str, topic: str, queue_id: int, consumed: "_Consumed") -> OffsetWrapper:
         committed = max(self._offsets.query(group, topic, queue_id), 0)
         pulled = max(self._offsets.query_pulled(group, topic, queue_id), committed)
         queue = self._store.find_queue(topic, queue_id)
         end = queue.max_offset if queue else 0
-        consumed_ms = store_time(self._store.log, queue, committed - 1) if queue and committed else 0
-        return OffsetWrapper(
-            brokerOffset=end,
-            consumerOffset=committed,
-            lastTimestamp=max(consumed_ms, 0),
-            pullOffset=pulled,
+        progress = OffsetWrapper(
+            brokerOffset=end, consumerOffset=committed, lastTimestamp=0, pullOffset=pulled
         )
+        if queue and committed:
+            consumed.last(progress, queue, committed - 1)
+        return progress
 
-    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-        """When the first, the last and the last consumed message were stored, and how long the next waits."""
+    def _span(self, group: str, topic: str, queue_id: int, times: StoreTimes) -> "_Span":
         queue = self._store.find_queue(topic, queue_id)
-        first_ms = last_ms = consumed_ms = NONE
-        waits_ms = 0
-        if queue is not None:
-            log, end = self._store.log, queue.max_offset
-            first_ms = consumed_ms = self._store.earliest_store_time(queue)
-            last_ms = store_time(log, queue, end - 1)
-            committed = self._offsets.query(group, topic, queue_id)
-            if committed > 0:
-                consumed_ms = store_time(log, queue, committed - 1)
-            following = max(committed, queue.min_offset)
-            if following < end:
-                waits_ms = self._clock.now_ms() - store_time(log, queue, following)
-        return QueueTimeSpan(
-            consumeTimeStamp=consumed_ms,
-            consumeTimeStampStr=_in_words(consumed_ms),
-            delayTime=waits_ms,
-            maxTimeStamp=last_ms,
-            maxTimeStampStr=_in_words(last_ms),
-            messageQueue=MessageQueue(self._broker_name, queue_id, topic),
-            minTimeStamp=first_ms,
-            minTimeStampStr=_in_words(first_ms),
+        if queue is None:
+            return _Span()
+        end = queue.max_offset
+        committed = self._offsets.query(group, topic, queue_id)
+        following = max(committed, queue.min_offset)
+        first = times.find(queue, queue.min_offset)
+        return _Span(
+            first,
+            times.find(queue, end - 1),
+            times.find(queue, committed - 1) if committed > 0 else first,
+            times.find(queue, following) if following < end else NONE,
         )
 
     def _first(self, topic: str, queue_id: int) -> int:
         queue = self._store.find_queue(topic, queue_id)
         return queue.min_offset if queue is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Messages of a queue, by where they are in the log: the first, the last, the last that a group has
+    consumed, and the one that follows.
+    """
+
+    first: int = NONE
+    last: int = NONE
+    consumed: int = NONE
+    following: int = NONE
+
+
+def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -> QueueTimeSpan:
+    """When these were stored, and how long the next has waited."""
+    first_ms, last_ms, consumed_ms = times[span.first], times[span.last], times[span.consumed]
+    return QueueTimeSpan(
+        consumeTimeStamp=consumed_ms,
+        consumeTimeStampStr=_in_words(consumed_ms),
+        delayTime=asked_ms - times[span.following] if span.following != NONE else 0,
+        maxTimeStamp=last_ms,
+        maxTimeStampStr=_in_words(last_ms),
+        messageQueue=queue,
+        minTimeStamp=first_ms,
+        minTimeStampStr=_in_words(first_ms),
+    )
+
+
+class _Consumed:
+    """When the last messages that groups consumed were stored: told to all at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._times = StoreTimes(store)
+        self._told: list[tuple[OffsetWrapper, int]] = []
+
+    def last(self, progress: OffsetWrapper, queue: ConsumeQueue, offset: int) -> None:
+        self._told.append((progress, self._times.find(queue, offset)))
+
+    async def tell(self) -> None:
+        await self._times.read()
+        for progress, position in self._told:
+            progress.lastTimestamp = max(self._times[position], 0)
 
 
 def _in_words(time_ms: int) -> str:

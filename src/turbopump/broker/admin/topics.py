@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from turbopump.broker.admin.store_times import StoreTimes
 from turbopump.broker.attributes import parse_changes
 from turbopump.broker.fence import Fence
 from turbopump.broker.offsets import Offsets
@@ -30,7 +31,6 @@ from turbopump.protocol.headers.topics import (
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
-from turbopump.store.times import store_time
 
 NOT_SET = "not set any response code"  # what Apache says with this success
 
@@ -132,27 +132,27 @@ class TopicRequests:
     def system_topics(self, request: Request[None]) -> Answer:
         return Answer(body=TopicList(topicList=self._topics.system_names()).encode())
 
-    def statistics(self, request: Request[GetTopicStatsRequest]) -> Answer:
+    async def statistics(self, request: Request[GetTopicStatsRequest]) -> Answer:
         name = request.header.topic
         topic = self._topics.find(name)
         if topic is None:
             raise TopicNotFound(f"topic[{name}] not exist")
-        queues = max(topic.read_queues, topic.write_queues)
-        table = {
-            MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name): self._bounds(
-                name, queue_id
-            )
-            for queue_id in range(queues)
-        }
+        table: dict[MessageQueue, TopicOffset] = {}
+        times = StoreTimes(self._store)
+        newest: list[tuple[TopicOffset, int]] = []
+        for queue_id in range(max(topic.read_queues, topic.write_queues)):
+            bounds = TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)
+            table[MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)] = bounds
+            queue = self._store.find_queue(name, queue_id)
+            if queue is not None:
+                bounds.minOffset, bounds.maxOffset = queue.min_offset, queue.max_offset
+                if queue.max_offset:
+                    newest.append((bounds, times.find(queue, queue.max_offset - 1)))
+        await times.read()
+        for bounds, position in newest:
+            bounds.lastUpdateTimestamp = times[position]
         tps = self._statistics.topic_put_tps(name)
         return Answer(body=TopicStatsTable(offsetTable=table, topicPutTps=tps).encode())
-
-    def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
-        queue = self._store.find_queue(topic, queue_id)
-        if queue is None:
-            return TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)
-        newest = store_time(self._store.log, queue, queue.max_offset - 1) if queue.max_offset else 0
-        return TopicOffset(lastUpdateTimestamp=newest, maxOffset=queue.max_offset, minOffset=queue.min_offset)
 
     def _is_current(self, version: str | None) -> bool:
         if not version:

@@ -1,0 +1,30 @@
+"""When messages were stored, for answers that tell it of many: all read at once and beside the loop, because
+old ones come from the disk.
+"""
+
+from turbopump.store.store import ConsumeQueue, Store
+
+NONE = -1
+
+
+class StoreTimes:
+    """First `find` all messages, then `read` their times, then ask for each."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._times = {NONE: NONE}
+
+    def find(self, queue: ConsumeQueue, offset: int) -> int:
+        """Where the message is in the log; -1 when there is none."""
+        entry = queue.entry(offset)
+        position = NONE if entry is None else entry[0]
+        self._times[position] = NONE
+        return position
+
+    async def read(self) -> None:
+        wanted = sorted(position for position in self._times if position != NONE)
+        self._times |= await self._store.store_times(wanted)
+
+    def __getitem__(self, position: int) -> int:
+        """-1 when there is no such message (any more)."""
+        return self._times[position]
