@@ -35,7 +35,7 @@ mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
   `--topic orders` or `--topic=orders`.
 - `mqadmin help` lists the commands, `mqadmin help topicList` (or `mqadmin topicList -h`) the options of one.
 - `--json` prints one JSON document in place of text, with keys that do not change. Commands that go on
-  until they are stopped print one per round.
+  until they are stopped print JSON lines: a document per line, for each round and each event.
 - An answer that is not whole says so: its last line begins with `(cut:`, and the document has a key `cut`.
 - Exit status: 0 done, 1 failed, 2 asked wrongly. A failure is one line on stderr; Apache's mqadmin prints a
   stack trace and ends with 0.

@@ -34,7 +34,7 @@ async def print_messages(call: Call) -> None:
         for queue in route.subscribe:
             first, last = await bounds(call, queue, call.given[BEGIN], call.given[END])
             call.out.line(f"minOffset={first}, maxOffset={last}, {queue_text(queue)}")
-            await print_queue(call, show, queue, first, last)
+            await print_queue(call, show, queue, first, await whole_window(call, queue, last))
             call.out.line(RULE)
 
 
@@ -66,6 +66,18 @@ async def bounds(call: Call, queue: MessageQueue, begin: Time | None, end: Time 
     return first, last
 
 
+async def whole_window(call: Call, queue: MessageQueue, last: int) -> int:
+    """Where to stop reading. A broker of 4.x answers with the nearest message, which may be the last that
+    belongs to the time asked for; later ones with the first behind it.
+    """
+    begin, end, now = call.given[BEGIN], call.given[END], call.admin.clock.now_ms
+    message = await call.admin.messages.at_offset(queue, last) if end else None
+    if end is None or message is None:
+        return last
+    belongs = (begin.ms(now) if begin else 0) <= message.store_timestamp < end.ms(now)
+    return last + 1 if belongs else last
+
+
 # --- printMsgByQueue -------------------------------------------------------------------------------------
 
 BROKER = required("a", "brokerName", "broker name", text)
@@ -78,6 +90,7 @@ BY_TAG = defaulting("f", "calculate", "calculate by tag. eg: true | false(defaul
 async def print_messages_of_queue(call: Call) -> None:
     queue = MessageQueue(call.given[TOPIC], call.given[BROKER], call.given[QUEUE_ID])
     first, last = await bounds(call, queue, call.given[BEGIN], call.given[END])
+    last = await whole_window(call, queue, last)
     tags: Counter[str] = Counter()
     messages = []
     subscription = Subscription(queue.topic, call.given[EXPRESSION])
@@ -139,7 +152,10 @@ async def consume_messages(call: Call) -> None:
 
 async def consume_queue(call: Call, show: Show, queue: MessageQueue, first: int, end: int) -> int:
     shown = 0
-    async for result in call.admin.messages.pulls(queue, first, end):
+    group, reading = call.given[AS_GROUP], call.admin.messages
+    if group:
+        reading = reading.as_group(group)
+    async for result in reading.pulls(queue, first, end):
         messages = result.messages(queue, Subscription(queue.topic))
         if not messages:
             call.out.line(ended_line(queue, result))

@@ -103,7 +103,7 @@ def message_text(message: MessageExt) -> str:
 def _inner_text(message: MessageExt, record: Record) -> str:
     signed = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in plain_body(message))
     return (
-        f"Message{{topic='{message.topic}', flag={record.flag}, properties={map_text(message.properties)}, "
+        f"Message{{topic='{record.topic}', flag={record.flag}, properties={map_text(message.properties)}, "
         f"body=[{signed}], transactionId='null'}}"
     )
 

@@ -113,7 +113,7 @@ NAME_SERVERS = optional(
     "n", "namesrvAddr", "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'", text
 )
 HELP = flag("h", "help", "Print help")
-JSON = flag("", "json", "Print one JSON document in place of text")
+JSON = flag("", "json", "Print one JSON document in place of text; one per line while a command goes on")
 COMMON: tuple[Option[Any], ...] = (HELP, NAME_SERVERS, JSON)
 
 

@@ -80,7 +80,7 @@ class Output:
         self.as_json = as_json
 
     def show(self, value: object, lines: Iterable[str]) -> None:
-        """The whole answer, once per command."""
+        """The whole answer, once per command; of commands that go on until they are stopped, one of many."""
         if self.as_json:
             self._write(msgspec.json.encode(value).decode() + "\n")
         else:
@@ -110,9 +110,11 @@ class Output:
                     self.line(line)
             count += 1
 
-        yield show_one
-        if self.as_json:
-            self._write("\n]\n" if count else "[]\n")
+        try:
+            yield show_one
+        finally:  # also what a command could show before it failed is a whole document
+            if self.as_json:
+                self._write("\n]\n" if count else "[]\n")
 
 
 def cut_line(words: str) -> str:

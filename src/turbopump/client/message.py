@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from turbopump.protocol import bodies, properties
+from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.record import Record, body_of
@@ -75,8 +75,10 @@ class MessageExt:
 
     @property
     def topic(self) -> str:
-        """Where it was sent, also when it comes again through a retry topic."""
-        return self.properties.get(properties.RETRY_TOPIC) or self.record.topic
+        """Where it was sent, also when it comes again through a retry topic. A dead letter is what it is."""
+        stored_in = self.record.topic
+        is_retry = stored_in.startswith(names.RETRY_PREFIX)
+        return (self.properties.get(properties.RETRY_TOPIC) if is_retry else None) or stored_in
 
     @property
     def tags(self) -> str | None:

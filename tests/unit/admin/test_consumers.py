@@ -1,6 +1,7 @@
 """Commands of consumer groups, their offsets and their queues."""
 
 import asyncio
+import json
 from typing import Any
 
 from tests.unit.admin.kit import cluster, golden, virtual
@@ -272,6 +273,28 @@ def test_offsets_are_cloned() -> None:
     virtual(scene())
 
 
+def test_what_a_group_does_not_have_is_not_cloned() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await town.create_topic("letters", 1)
+            await sent(town, 0)
+            async with consumer(town, Reader()):
+                await town.clock.sleep(6)
+            words = ("cloneGroupOffset", "-d", "readers", "-t", "orders", "-s")
+            unknown = await town.mqadmin(*words, "nogroup")
+            assert (unknown.status, unknown.out) == (1, "")
+            assert unknown.err == "no broker knows a consumer group nogroup"
+            elsewhere = await town.mqadmin(
+                "cloneGroupOffset", "-d", "others", "-t", "letters", "-s", "readers"
+            )
+            assert elsewhere.status == 1
+            assert elsewhere.err == "group readers has committed no offset in topic letters"
+            assert await committed(town, queues=1) == [1]
+
+    virtual(scene())
+
+
 def test_entries_of_a_queue_are_shown() -> None:
     async def scene() -> None:
         async with cluster() as town:
@@ -302,15 +325,21 @@ def test_monitoring_tells_who_is_behind_until_it_is_interrupted() -> None:
                 for _ in range(3):
                     await sent(town, 0)
                 await town.clock.sleep(65)
-                watching = asyncio.create_task(town.mqadmin("startMonitoring"))
+                watching = [
+                    asyncio.create_task(town.mqadmin("startMonitoring", *more)) for more in ((), ("--json",))
+                ]
                 await town.clock.sleep(70)
-                watching.cancel()
-                told = await watching
+                for task in watching:
+                    task.cancel()
+                told, in_json = await asyncio.gather(*watching)
                 reader.pause_s = 0.0
             assert told.status == 0
             assert told.out.count("beginRound") == 2
             line = "[MONITOR] reportUndoneMsgs: UndoneMsgs [consumerGroup=readers, topic=orders, "
             assert f"{line}undoneMsgsTotal=3, undoneMsgsSingleMQ=3, " in told.out
             assert "can't consume for a while, maybe blocked" in told.out
+            rounds = [json.loads(line) for line in in_json.lines]
+            behind = [one for each in rounds for one in each["undone"] if one["topic"] == "orders"]
+            assert [one["undoneMsgsTotal"] for one in behind] == [3, 3]
 
     virtual(scene())

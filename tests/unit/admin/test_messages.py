@@ -1,10 +1,12 @@
 """Commands of messages: find, print, send, hand to a consumer."""
 
+import pytest
 from tests.unit.admin.kit import Town, cluster, golden, virtual
 from tests.unit.admin.steady import sent, steady
 from tests.unit.client.listening import Reader, consumer
 
-from turbopump.client.message import SendResult
+from turbopump.client.message import MessageQueue, SendResult
+from turbopump.client.pull import Puller
 from turbopump.client.trace import FIELD_END, RECORD_END
 
 
@@ -131,6 +133,79 @@ def test_queues_are_printed() -> None:
             assert [one["body"] for one in found] == ["hello", "你", "three"]
             counted = (await town.mqadmin(*of_queue, "-p", "true", "-f", "true", "--json")).json
             assert (counted["count"], counted["tags"], len(counted["messages"])) == (2, {"open": 2}, 2)
+
+    virtual(scene())
+
+
+def test_the_id_of_a_message_is_no_key() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            first = await sent(town, 0, keys=("k",))
+            asked = await town.mqadmin("queryMsgByKey", "-t", "orders", "-k", first.message_id)
+            assert (asked.status, asked.out) == (1, "")
+
+    virtual(scene())
+
+
+def test_a_group_that_is_named_is_the_one_that_pulls() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 0)
+            broker = town.brokers[0].address
+            assert (await town.mqadmin("consumeMessage", "-t", "orders")).status == 0
+            assert "lookers" not in await town.admin.groups.configs(broker)
+            assert (await town.mqadmin("consumeMessage", "-t", "orders", "-g", "lookers")).status == 0
+            assert "lookers" in await town.admin.groups.configs(broker)
+
+    virtual(scene())
+
+
+def test_what_waits_for_a_group_is_printed_with_the_topic_that_holds_it() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 0)
+            async with consumer(town, Reader(lambda body: True), max_reconsume_times=1):
+                await town.clock.sleep(30)
+            for topic in ("%RETRY%readers", "%DLQ%readers"):
+                printed = await town.mqadmin("printMsg", "-t", topic)
+                assert f"toString()=Message{{topic='{topic}', " in printed.out
+            async with consumer(town, reader := Reader(), 2, group="g", subscriptions={"%DLQ%readers": "*"}):
+                await town.clock.sleep(6)
+            assert [one.topic for one in reader.got] == ["%DLQ%readers"]
+
+    virtual(scene())
+
+
+def test_a_broker_that_answers_with_the_last_message_before_a_time_hides_none() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            for body in (b"one", b"two"):
+                await sent(town, 0, body)
+                await town.clock.sleep(10)
+            now = town.clock.now_ms()
+            exact = Puller.offset_at
+
+            async def nearest(self: Puller, queue: MessageQueue, time_ms: int) -> int:
+                return min(await exact(self, queue, time_ms), 1)  # as 4.x with a time after the last message
+
+            async def printed(begin: int, end: int) -> list[str]:
+                asked = ("-b", str(now - begin), "-e", str(now - end), "--json")
+                found = (await town.mqadmin("printMsg", "-t", "orders", *asked)).json
+                of_queue = ("printMsgByQueue", "-t", "orders", "-a", "broker-a", "-i0", "-p", "true")
+                assert (await town.mqadmin(*of_queue, *asked)).json["messages"] == found
+                return [one["body"] for one in found]
+
+            for offset_at in (exact, nearest):
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(Puller, "offset_at", offset_at)
+                    assert await printed(30_000, 0) == ["one", "two"]
+                    assert await printed(15_000, 0) == ["two"]
+                    assert await printed(30_000, 15_000) == ["one"]
+                    assert await printed(5_000, 0) == []
 
     virtual(scene())
 

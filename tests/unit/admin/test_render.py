@@ -1,5 +1,6 @@
 """Text as Java prints it, or JSON."""
 
+import contextlib
 import json
 
 import pytest
@@ -43,6 +44,19 @@ def test_an_answer_is_text_or_one_document() -> None:
         out.line("first")
         out.show({"a": 1}, ["second"])
     assert written == ["first\n", "second\n", '{"a":1}\n']
+
+
+def test_what_was_shown_before_a_failure_is_a_whole_document() -> None:
+    for count in (0, 2):
+        written: list[str] = []
+        with (
+            contextlib.suppress(OSError),
+            Output(written.append, written.append, as_json=True).items() as item,
+        ):
+            for number in range(count):
+                item(number, [])
+            raise OSError
+        assert json.loads("".join(written)) == list(range(count))
 
 
 def test_items_are_lines_or_one_array() -> None:

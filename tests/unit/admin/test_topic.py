@@ -129,6 +129,26 @@ def test_the_permission_changes_only_at_a_master_that_has_the_topic() -> None:
     virtual(scene())
 
 
+def test_a_permission_that_is_none_is_refused_before_anyone_is_asked() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            asked = [
+                await town.mqadmin("updateTopic", "-b", BROKER_A, "-t", "letters", "-p", "9"),
+                await town.mqadmin("updateTopicPerm", "-b", BROKER_A, "-t", "orders", "-p", "-1"),
+            ]
+            assert [one.status for one in asked] == [1, 1]
+            assert [one.out for one in asked] == ["", ""]
+            assert "topicPermission value: 9 is invalid." in asked[0].err
+            town.disk.write("/topics.json", b'[{"topicName":"letters","perm":9}]', sync=False)
+            of_file = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/topics.json")
+            assert of_file.status == 1
+            await town.registered()
+            assert "letters" not in (await town.mqadmin("topicList", "--json")).json["topics"]
+
+    virtual(scene())
+
+
 def test_order_topics() -> None:
     async def scene() -> None:
         async with cluster(brokers=2) as town:

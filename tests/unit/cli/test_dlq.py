@@ -132,6 +132,22 @@ def test_letters_are_sent_again_to_their_topic(capsys: Capture) -> None:
     virtual(scene())
 
 
+def test_a_copy_is_found_behind_any_number_of_later_ones(capsys: Capture) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await died(town, b"one")
+            assert await run(town, "resend", "readers", "--all", "--json") == 0
+            (result,) = json.loads(capsys.readouterr().out)["results"]
+            for _ in range(70):  # as often as the copy failed again
+                await town.clock.sleep(1)
+                await town.send("%RETRY%readers", properties={"UNIQ_KEY": result["msgId"]})
+            assert await run(town, "resend", "readers", "--all") == 0
+            assert capsys.readouterr().out.endswith("0 resent, 1 already resent, 0 not sent\n")
+
+    virtual(scene())
+
+
 def test_a_bounded_resend_goes_on_where_it_was_cut(capsys: Capture) -> None:
     async def scene() -> None:
         async with cluster() as town:

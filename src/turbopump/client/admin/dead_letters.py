@@ -104,8 +104,9 @@ class DeadLetters:
     async def copies(self, letter: MessageExt, target: Target) -> list[MessageExt]:
         """What was made from this letter before and is still stored."""
         try:
-            found = await self.messages.by_unique_key(self.target_of(letter, target), letter.message_id)
-        except (NoMessages, TopicNotFound):
+            topic = self.target_of(letter, target)
+            found = await self.messages.every_copy(topic, letter.message_id, letter.store_timestamp)
+        except TopicNotFound:
             return []
         return [one for one in found if one.properties.get(MADE_FROM) == letter.offset_message_id]
 

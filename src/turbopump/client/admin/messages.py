@@ -1,7 +1,7 @@
 """Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from turbopump.client.admin.asking import Asking, NotFound, together
@@ -23,6 +23,7 @@ QUERY_TIMEOUT_S = 18.0
 CONSUME_TIMEOUT_S = 15.0
 FOREVER_MS = (1 << 63) - 1
 MAX_UNIQUE = 32  # of one unique key; the server's bound
+INDEX_STEP_MS = 1000  # an index knows whole seconds
 MAX_PORT = 65535
 
 
@@ -58,6 +59,10 @@ class Messages:
     groups: Groups
     puller: Puller
 
+    def as_group(self, group: str) -> "Messages":
+        """Pulls in the name of that group, which brokers take note of; its offsets stay as they are."""
+        return replace(self, puller=replace(self.puller, group=group))
+
     async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
         """The message stored where the id says. Raises Refused when there is none, or it is no such id."""
         ip, port, offset = parse_offset_id(message_id)
@@ -82,9 +87,9 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
     ) -> list[MessageExt]:
-        """In the order of storing. Raises NoMessages."""
+        """In the order of storing. The sender's id is no key. Raises NoMessages."""
         header = QueryMessageRequest(topic, key, max_count, begin_ms, end_ms, unique_key_query=False)
-        found = [one for one in await self._query(header) if key in one.keys or key == one.message_id]
+        found = [one for one in await self._query(header) if key in one.keys]
         if not found:
             raise NoMessages(f"no message of topic {topic} has the key {key}")
         return found
@@ -92,12 +97,34 @@ class Messages:
     async def by_unique_key(
         self, topic: str, unique_key: str, begin_ms: int = 0, end_ms: int = FOREVER_MS
     ) -> list[MessageExt]:
-        """All copies of the message, in the order of storing. Raises NoMessages."""
+        """The newest copies of the message, in the order of storing. Raises NoMessages."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True)
         found = [one for one in await self._query(header) if one.message_id == unique_key]
         if not found:
             raise NoMessages(f"topic {topic} has no message {unique_key}")
         return found
+
+    async def every_copy(self, topic: str, unique_key: str, begin_ms: int) -> list[MessageExt]:
+        """All copies stored since then, however many. One answer has the newest: older ones are asked for
+        until no other comes.
+        """
+        begin_ms = max(begin_ms - INDEX_STEP_MS, 0)
+
+        async def ask(address: str) -> list[MessageExt]:
+            found: dict[int, MessageExt] = {}
+            end_ms = FOREVER_MS
+            while True:
+                header = QueryMessageRequest(
+                    topic, unique_key, MAX_UNIQUE, begin_ms, end_ms, unique_key_query=True
+                )
+                answered = await self._query_at(address, header)
+                known = len(found)
+                found |= {one.record.physical_offset: one for one in answered}
+                if len(found) == known:
+                    return [one for one in found.values() if one.message_id == unique_key]
+                end_ms = min(one.store_timestamp for one in answered)
+
+        return await self._of_all_brokers(topic, ask)
 
     async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
         """The message at one place of a queue; None: there is none."""
@@ -180,16 +207,20 @@ class Messages:
         )
 
     async def _query(self, header: QueryMessageRequest) -> list[MessageExt]:
-        async def ask(address: str) -> list[MessageExt]:
-            try:
-                answer = await self.asking.ask(
-                    address, RequestCode.QUERY_MESSAGE, header, timeout_s=QUERY_TIMEOUT_S
-                )
-            except QueryNotFound:
-                return []
-            return [received(one) for one in record.decode_all(answer.body)]
+        return await self._of_all_brokers(header.topic, lambda address: self._query_at(address, header))
 
-        addresses = (await self.topics.readers(header.topic)).values()
+    async def _query_at(self, address: str, header: QueryMessageRequest) -> list[MessageExt]:
+        code = RequestCode.QUERY_MESSAGE
+        try:
+            answer = await self.asking.ask(address, code, header, timeout_s=QUERY_TIMEOUT_S)
+        except QueryNotFound:
+            return []
+        return [received(one) for one in record.decode_all(answer.body)]
+
+    async def _of_all_brokers(
+        self, topic: str, ask: Callable[[str], Awaitable[list[MessageExt]]]
+    ) -> list[MessageExt]:
+        addresses = (await self.topics.readers(topic)).values()
         found = [message for part in await together(ask, addresses) for message in part]
         return sorted(found, key=lambda message: message.store_timestamp)
 

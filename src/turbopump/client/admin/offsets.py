@@ -7,7 +7,7 @@ say that nobody is online when the group is stopped: then the offsets are moved 
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking
-from turbopump.client.admin.groups import Groups
+from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageQueue
 from turbopump.protocol import bodies
@@ -81,14 +81,20 @@ class Offsets:
             await self._reset_at(address, header)
 
     async def clone(self, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-        """The offsets that one group has in a topic become those of another."""
+        """The offsets that one group has in a topic become those of another.
+
+        Raises NoGroup or NoProgress. All topics of the group are asked for: asked for one, a broker tells 0
+        of whoever has never been there.
+        """
         addresses = await self.topics.readers(topic)
         cloned: dict[MessageQueue, int] = {}
-        for wire, offsets in (await self.groups.progress(source, topic)).offsetTable.items():
+        for wire, offsets in (await self.groups.progress(source)).offsetTable.items():
             queue = MessageQueue.of_wire(wire)
             if queue.topic == topic and queue.broker in addresses and offsets.consumerOffset >= 0:
                 await self.commit(addresses[queue.broker], target, queue, offsets.consumerOffset)
                 cloned[queue] = offsets.consumerOffset
+        if not cloned:
+            raise NoProgress(f"group {source} has committed no offset in topic {topic}")
         return cloned
 
     async def offset_at(self, address: str, queue: MessageQueue, time_ms: int) -> int:

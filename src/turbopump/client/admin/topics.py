@@ -9,7 +9,7 @@ from turbopump.client.routes import Route, route_of
 from turbopump.protocol import bodies, names
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import RequestNotSupported, TopicNotFound
+from turbopump.protocol.errors import NoPermission, RequestNotSupported, TopicNotFound
 from turbopump.protocol.headers.namesrv import (
     DeleteTopicFromNamesrvRequest,
     GetRouteInfoRequest,
@@ -26,6 +26,7 @@ from turbopump.protocol.headers.topics import (
 )
 
 READABLE_OR_WRITABLE = 6
+MAX_PERMISSION = 7
 
 
 @dataclass
@@ -103,7 +104,11 @@ class Topics:
         return found
 
     async def create(self, address: str, config: TopicConfig) -> None:
-        """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`."""
+        """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`.
+
+        Raises NoPermission for a permission that is none: brokers would take it.
+        """
+        check_permission(config)
         header = CreateTopicRequest(
             readQueueNums=config.readQueueNums,
             writeQueueNums=config.writeQueueNums,
@@ -120,6 +125,8 @@ class Topics:
     async def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
         """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
         asked = list(configs)
+        for config in asked:
+            check_permission(config)
         body = bodies.CreateTopicListRequestBody(asked).encode()
         try:
             await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
@@ -161,6 +168,12 @@ class Topics:
             answer = await self.asking.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
             groups.update(bodies.GroupList.decode(answer.body).groupList)
         return sorted(groups)
+
+
+def check_permission(config: TopicConfig) -> None:
+    """As Apache's tools since 5.0 do before they ask."""
+    if not 0 <= config.perm <= MAX_PERMISSION:
+        raise NoPermission(f"topicPermission value: {config.perm} is invalid.")
 
 
 def pack_changes(changes: dict[str, str]) -> str:
