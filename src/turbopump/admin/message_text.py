@@ -5,9 +5,8 @@ from collections.abc import Mapping
 
 from turbopump.admin.render import moment
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.protocol import properties
+from turbopump.protocol import ids, properties
 from turbopump.protocol.errors import BrokenBody, BrokenRecord
-from turbopump.protocol.ids import unpack_host
 from turbopump.protocol.record import Record
 
 
@@ -126,7 +125,6 @@ def map_text(values: Mapping[str, str]) -> str:
 
 def host_text(host: bytes) -> str:
     try:
-        ip, port = unpack_host(host)
+        return ids.host_text(host)
     except BrokenRecord:
         return "null"
-    return f"{ip}:{port}"

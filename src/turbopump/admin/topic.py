@@ -26,8 +26,7 @@ from turbopump.client.rebalance import averagely
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import Refused, TopicNotFound
-
-UNIT, UNIT_SUBSCRIBED = 1, 2  # bits of topicSysFlag
+from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 
 TOPIC = required("t", "topic", "topic name", text)
 

@@ -27,6 +27,7 @@ from turbopump.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
     UnregisterClientRequest,
 )
+from turbopump.protocol.sysflag import UNIT_SUBSCRIBED
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
@@ -44,7 +45,6 @@ QUARREL_INTERVAL_S = 60.0
 NOTICES = 2000  # of changes, within ...
 NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
 ONE_WAY = 2
-UNIT_SUBSCRIBED = 2
 TAG_TYPES = (None, "", TAG)
 TOO_LONG = frozenset({frozenset({"..."})})  # said of lists that are not compared
 

@@ -52,6 +52,7 @@ TURN_BATCHES = 4
 LOOKED_AT = 4096  # entries of a queue in one turn: 1 ms
 READ_BACK = 4096  # records of the log in one turn: 3 ms
 MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes of copies that nobody can read yet
+LOST_LINES = 20  # a minute, about messages that are passed over
 REWRITING_PAUSE_S = 60.0  # after a file that was mostly delayed messages was written anew
 
 Append = Callable[[list[Draft]], list[Appended]]
@@ -92,6 +93,8 @@ class Delays:
         self._timer: asyncio.TimerHandle | None = None
         self._no_rewriting_before = 0.0
         self._trouble = Seldom(log, 60.0, logging.ERROR)
+        self._passed_over = 0
+        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
 
     def routes(self) -> Routes:
         return {RequestCode.GET_ALL_DELAY_OFFSET: Route(None, self.offsets)}
@@ -141,7 +144,7 @@ class Delays:
             else:
                 await asyncio.sleep(0)
             if self._store.max_offset - self._store.flushed_offset > MAX_UNSYNCED and self._store.syncs_each:
-                await self._synced(self._store.max_offset)
+                await self._store.wait_durable(self._store.max_offset)
 
     async def keep(self, interval_s: float) -> None:
         """Writes down what is done, at once when that is known, then every so often."""
@@ -275,16 +278,28 @@ class Delays:
         return record.store_timestamp + delay_ms if record is not None else 0
 
     def _copy(self, at: int, size: int) -> Draft | None:
+        record = self._record(at, size)
+        if record is None:
+            return None
+        queue = self._target(record)
+        if queue is None:
+            self._pass_over(at, "has no destination")
+            return None
+        return schedule.delivered(record, queue)
+
+    def _record(self, at: int, size: int) -> Record | None:
         if size == BLANK_SIZE or at < self._store.min_offset:
             return None  # the log has no such message, or has it no more
         record = self._store.look_up(at)
-        if record is not None and record.size == size:
-            queue = self._target(record)
-            if queue is not None:
-                return schedule.delivered(record, queue)
-        words = "The delayed message at %d of the log cannot be read or has no destination: passed over"
-        self._trouble.say(self._clock.monotonic(), words, at)
-        return None
+        if record is None or record.size != size:
+            self._pass_over(at, "cannot be read")
+            return None
+        return record
+
+    def _pass_over(self, at: int | None, why: str) -> None:
+        self._passed_over += 1
+        words = "The delayed message at %s of the log %s: passed over, number %d since the start"
+        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
 
     def _target(self, record: Record) -> ConsumeQueue | None:
         found = schedule.destination(record)
@@ -292,10 +307,9 @@ class Delays:
             return None
         name, queue_id = found
         topic = self._topics.find(name)
-        if topic is None:
-            if not is_valid(name) or name == names.HALF_TOPIC:
-                return None
-        elif queue_id >= topic.read_queues > 0:
+        if name == names.HALF_TOPIC or (topic is None and not is_valid(name)):
+            return None
+        if topic is not None and queue_id >= topic.read_queues > 0:
             queue_id %= topic.read_queues  # the topic has fewer now: where it belongs, nobody would see it
         return self._store.queue(name, queue_id)
 
@@ -309,8 +323,7 @@ class Delays:
                     self._deliver([draft])
                 return
             origin = schedule.origin(drafts[0].prepared_transaction_offset)
-            words = "The delayed message at %d of the log can be stored no more: %s"
-            self._trouble.say(self._clock.monotonic(), words, origin, refused.remark)
+            self._pass_over(origin, f"can be stored no more ({refused.remark})")
 
     # files of the log that go
 
@@ -325,7 +338,7 @@ class Delays:
         size = 0
         try:
             for run in self._pending.runs():
-                while written := self._write_anew(run, below):
+                while (written := self._write_anew(run, below)) is not None:
                     size += written
                     await asyncio.sleep(0)
         except Refused as refused:
@@ -336,10 +349,10 @@ class Delays:
             log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)
         if size > self._store.config.commit_log_file_size // 2:
             self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
-        return await self._synced(self._store.max_offset) is Durability.DISK
+        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
 
-    def _write_anew(self, run: Run, below: int) -> int:
-        """A batch of those that lie there; how many bytes."""
+    def _write_anew(self, run: Run, below: int) -> int | None:
+        """A batch of those that lie there; how many bytes. None: no more lie there."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         count = size = 0
@@ -347,19 +360,16 @@ class Delays:
             size += entries[count][1]
             count += 1
         if not count:
-            return 0
+            return None
         if self._clock.monotonic() < self._no_rewriting_before:
             raise SystemBusy("a file full of them was written anew a moment ago")
-        drafts = [
-            schedule.written_anew(record, queue, due_ms)
-            for at, _, due_ms in entries[:count]
-            if (record := self._store.look_up(at)) is not None
-        ]
-        if drafts:
-            self._store.rewrite(drafts)
+        found = [(self._record(at, length), due_ms) for at, length, due_ms in entries[:count]]
+        readable = [(record, due_ms) for record, due_ms in found if record is not None]
+        if readable:
+            self._store.rewrite([schedule.written_anew(record, queue, due_ms) for record, due_ms in readable])
         more = entries[count : count + 1] or self._entries(queue, run.at + count, run.at + count + 1)
         self._pending.done(run, count, more[0][2] if more else 0)
-        return size
+        return sum(record.size for record, _ in readable)
 
     # what is written down
 
@@ -368,7 +378,7 @@ class Delays:
         log_end, positions = self._store.max_offset, self._pending.positions()
         if not positions or (positions, log_end) == self._saved:
             return
-        if await self._synced(log_end) is not Durability.DISK:
+        if await self._store.wait_durable(log_end) is not Durability.DISK:
             return
         self._version += 1
         await self._workers.run(self._save, FILE, self._dump(positions, log_end))
@@ -431,13 +441,3 @@ class Delays:
     def _wake(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
-
-    async def _synced(self, offset: int) -> Durability:
-        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-
-        def done(durability: Durability) -> None:
-            if not outcome.done():  # the waiter may have been cancelled
-                outcome.set_result(durability)
-
-        self._store.durable(offset, done)
-        return await outcome

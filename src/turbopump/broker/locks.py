@@ -84,10 +84,6 @@ class QueueLocks:
             if lock is not None and lock.client_id == client_id:
                 self._drop(group, queue)
 
-    def holder(self, group: str, queue: MessageQueue, now: float) -> str | None:
-        lock = self._groups.get(group, {}).get(queue)
-        return lock.client_id if lock is not None and now <= lock.until else None
-
     def holds_any(self, group: str, now: float) -> bool:
         return any(now <= lock.until for lock in self._groups.get(group, {}).values())
 

@@ -165,10 +165,6 @@ class Pending:
     def positions(self) -> dict[int, Position]:
         return {queue_id: self.position(queue_id) for queue_id in sorted(self._queues)}
 
-    def __len__(self) -> int:
-        """Messages that were looked at and wait."""
-        return sum(len(run) for run in self.runs())
-
     # parts
 
     def _looked_at(self, queue: _Queue, end: int) -> None:

@@ -7,15 +7,15 @@ old, or silent. Every wait has an end, and a consumer that owes answers is not a
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Mapping
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.members import Member, Members
+from turbopump.broker.owed import Owed
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
-from turbopump.protocol.command import Command, reply
+from turbopump.protocol.command import NOT_SET, Command, reply
 from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
 from turbopump.protocol.headers.client import (
     ConsumeMessageDirectlyRequest,
@@ -37,7 +37,6 @@ MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that make one answer
 
 TELLS_SINCE = 62  # V3_1_8_SNAPSHOT
 STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
-NOT_SET = "not set any response code"  # what Apache says with this success
 
 
 class Relay:
@@ -54,7 +53,7 @@ class Relay:
         self._groups = groups
         self._store = store
         self._broker_name = broker_name
-        self._unanswered: Counter[Connection] = Counter()
+        self._owed = Owed(MAX_UNANSWERED)
 
     def routes(self) -> Routes:
         return {
@@ -114,23 +113,14 @@ class Relay:
                 f"The Consumer <{client_id}> Version <{version_name(member.version)}> too low to finish, "
                 "please upgrade it to V3_1_8_SNAPSHOT"
             )
-        connection = member.connection
-        if self._unanswered[connection] >= MAX_UNANSWERED or connection.saturated:
-            raise SystemFailure(
-                f"invoke consumer <{group}> <{client_id}> Exception: it owes too many answers"
-            )
-        self._unanswered[connection] += 1
+        asked = Command(request.code, ext=dict(fields), body=body)
         try:
-            answer = await connection.call(Command(request.code, ext=dict(fields), body=body), ANSWER_S)
+            answer = await self._owed.call(member.connection, asked, ANSWER_S)
         except TimeoutError as error:
             remark = f"consumer <{group}> <{client_id}> Timeout: {error}"
             raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
         except OSError as error:
             raise SystemFailure(f"invoke consumer <{group}> <{client_id}> Exception: {error}") from None
-        finally:
-            self._unanswered[connection] -= 1
-            if not self._unanswered[connection]:
-                del self._unanswered[connection]
         relayed = reply(request, answer.code, answer.remark, answer.ext, answer.body)
         relayed.language, relayed.version = answer.language, answer.version
         return relayed

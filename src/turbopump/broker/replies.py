@@ -6,10 +6,10 @@ also kept as a message, as Apache does unless told otherwise, whatever became of
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 from turbopump.broker.members import Members
+from turbopump.broker.owed import Owed
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.send import Prepared, Sending
 from turbopump.protocol import properties
@@ -22,7 +22,7 @@ from turbopump.protocol.headers.send import (
     SendMessageRequest,
     SendMessageV2Request,
 )
-from turbopump.protocol.ids import unpack_host
+from turbopump.protocol.ids import host_text
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
@@ -54,7 +54,7 @@ class Replies:
         self._clock = clock
         self._durability = durability
         self._stores = stores
-        self._unanswered: Counter[Connection] = Counter()
+        self._owed = Owed(MAX_UNANSWERED)
         self._lost = Seldom(log, LINES_EVERY_S)
 
     def routes(self) -> Routes:
@@ -87,17 +87,10 @@ class Replies:
         if connection is None:
             raise SystemFailure(f"push reply message fail, channel of <{client_id}> not found.")
         failed = f"push reply message to {client_id}fail."
-        if self._unanswered[connection] >= MAX_UNANSWERED or connection.saturated:
-            raise SystemFailure(failed)
-        self._unanswered[connection] += 1
         try:
-            answer = await connection.call(self._handed_on(request, pairs), ANSWER_S)
+            answer = await self._owed.call(connection, self._handed_on(request, pairs), ANSWER_S)
         except OSError:
             raise SystemFailure(failed) from None
-        finally:
-            self._unanswered[connection] -= 1
-            if not self._unanswered[connection]:
-                del self._unanswered[connection]
         if answer.code != ResponseCode.SUCCESS:
             raise SystemFailure(failed)
 
@@ -114,8 +107,8 @@ class Replies:
             sysFlag=header.sysFlag,
             bornTimestamp=header.bornTimestamp,
             flag=header.flag,
-            bornHost=_address(request.connection.peer_host),
-            storeHost=_address(self._receipts.store_host),
+            bornHost=host_text(request.connection.peer_host),
+            storeHost=host_text(self._receipts.store_host),
             storeTimestamp=now_ms,
             properties=properties.pack(pairs | marks),
             reconsumeTimes=header.reconsumeTimes or 0,
@@ -134,8 +127,3 @@ class Replies:
             self._lost.say(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
             return self._receipts.refused() | nowhere
         return self._receipts.fields(prepared.queue_id, appended, None, self._durability)
-
-
-def _address(host: bytes) -> str:
-    ip, port = unpack_host(host)
-    return f"{ip}:{port}"

@@ -16,6 +16,7 @@ from turbopump.broker.offsets import NONE, Offsets
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from turbopump.protocol.codes import RequestCode, version_name
+from turbopump.protocol.command import NOT_SET
 from turbopump.protocol.command import request as new_request
 from turbopump.protocol.errors import ConsumerNotOnline, GroupNotFound, SystemFailure, TopicNotFound
 from turbopump.protocol.headers.client import ResetOffsetRequest
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 RESETS_SINCE = 28  # V3_0_7_SNAPSHOT: older clients do not know the request
 ALL_QUEUES = -1
-NOT_SET = "not set any response code"  # what Apache says with this success
 FOR_C = "CPP"  # the language of a client that reads a list where others read a map
 
 OffsetsReset = Callable[[str, str, Iterable[int]], None]

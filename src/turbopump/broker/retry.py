@@ -10,7 +10,7 @@ from collections.abc import Callable
 from turbopump.broker.groups import Group, Groups
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import COUNTS_RETRIES_SINCE
-from turbopump.broker.topics import FAQ, UNIT_SUBSCRIBED, WRITE, Topics
+from turbopump.broker.topics import FAQ, WRITE, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -21,6 +21,7 @@ from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import dlq_topic, retry_topic
 from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import UNIT_SUBSCRIBED
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.consume_queue import ConsumeQueue

@@ -15,6 +15,7 @@ from turbopump.broker.config import Identity, TopicRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
 
@@ -22,7 +23,6 @@ log = logging.getLogger(__name__)
 
 READ, WRITE, INHERIT = 4, 2, 1
 READ_WRITE = READ | WRITE
-UNIT, UNIT_SUBSCRIBED = 1, 2
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
 CREATED_LINES = 20  # about topics that clients create, per ...

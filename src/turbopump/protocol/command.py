@@ -27,6 +27,9 @@ from turbopump.protocol.headers.base import Header
 RESPONSE = 1
 ONEWAY = 2
 
+NOT_SET = "not set any response code"
+"""What Apache's servers remark on some answers that are a success all the same."""
+
 LANGUAGES = (
     *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER"),
     *("HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS"),

@@ -29,6 +29,12 @@ def unpack_host(host: bytes) -> tuple[str, int]:
     return str(ipaddress.ip_address(host[:-4])), _PORT.unpack_from(host, len(host) - 4)[0]
 
 
+def host_text(host: bytes) -> str:
+    """`ip:port`, as Apache writes it, without brackets. Raises BrokenRecord."""
+    ip, port = unpack_host(host)
+    return f"{ip}:{port}"
+
+
 def offset_id(host: bytes, offset: int) -> str:
     """The id under which a stored message can be asked for at the broker that has it."""
     return (host + _OFFSET.pack(offset)).hex().upper()

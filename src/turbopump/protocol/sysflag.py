@@ -1,5 +1,5 @@
-"""Bits of the two `sysFlag` fields: the one of a message (stored in its record) and the one of a pull
-request.
+"""Bits of the `sysFlag` fields: the one of a message (stored in its record), the one of a pull request and
+the one of a topic.
 """
 
 COMPRESSED = 0x1
@@ -23,6 +23,9 @@ LZ4 = 0x100
 ZSTD = 0x200
 ZLIB = 0x300
 """What newer clients set; older ones leave 0, which means zlib too."""
+
+UNIT = 0x1
+UNIT_SUBSCRIBED = 0x2
 
 PULL_COMMIT_OFFSET = 0x1
 PULL_SUSPEND = 0x2

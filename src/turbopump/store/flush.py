@@ -126,6 +126,17 @@ class Flusher:
         self._waiters.append((min(offset, self._log.end), self._clock.monotonic(), done))
         self._kick()
 
+    async def wait_durable(self, offset: int) -> Durability:
+        """The same for one who can wait."""
+        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
+
+        def done(durability: Durability) -> None:
+            if not outcome.done():  # the waiter may have been cancelled
+                outcome.set_result(durability)
+
+        self.durable(offset, done)
+        return await outcome
+
     @property
     def waiting(self) -> int:
         """How many wait to hear that something is on the medium."""

@@ -303,6 +303,9 @@ class Store:
         """Calls `done` once, when everything below `offset` is on the medium or that has failed."""
         self.flusher.durable(offset, done)
 
+    async def wait_durable(self, offset: int) -> Durability:
+        return await self.flusher.wait_durable(offset)
+
     # reading
 
     def record_bytes(self, offset: int, size: int) -> bytes | None:

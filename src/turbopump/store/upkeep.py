@@ -140,7 +140,10 @@ class Upkeep:
                 await asyncio.sleep(0)
         except OSError as error:
             self._stuck(error)
-        if self._flags.is_set(Reason.QUEUES_STUCK) or await self._synced(complete) is not Durability.DISK:
+        if (
+            self._flags.is_set(Reason.QUEUES_STUCK)
+            or await self._flusher.wait_durable(complete) is not Durability.DISK
+        ):
             return
         index_begin = self._publish_index()
         for path in list(self._queues.doubtful):
@@ -242,13 +245,3 @@ class Upkeep:
             queue_offset=min(max(last_record, 0), begin_offset),
             note=Note(complete, last_record, index_state[1], self._queues.count),
         )
-
-    async def _synced(self, offset: int) -> Durability:
-        outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-
-        def done(durability: Durability) -> None:
-            if not outcome.done():  # the waiter may have been cancelled
-                outcome.set_result(durability)
-
-        self._flusher.durable(offset, done)
-        return await outcome

@@ -1,6 +1,7 @@
 """Files of the log go, messages that wait in them do not."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ from tests.unit.broker.desk import Desk
 from tests.unit.broker.test_delay import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
 from tests.unit.broker.test_pull import with_broker
 
-from turbopump.broker.delay import REWRITING_PAUSE_S
+from turbopump.broker.delay import BATCH, LOST_LINES, REWRITING_PAUSE_S
 from turbopump.protocol.codes import ResponseCode
 from turbopump.store.delays import DELIVER_AT
 from turbopump.testing.medium import Survival
 
-SMALL: dict[str, Any] = {"commit_log_file_size": 16_384, "message_delay_levels": "1s 30s 10m"}
+SMALL_FILE = 16_384
+SMALL: dict[str, Any] = {"commit_log_file_size": SMALL_FILE, "message_delay_levels": "1s 30s 10m"}
 
 
 async def fill(desk: Desk, files: int = 2) -> None:
@@ -114,6 +116,29 @@ def test_a_message_is_written_anew_as_often_as_needed() -> None:
         assert waiting.properties.count(DELIVER_AT.encode()) == 1
         await asyncio.sleep(600)
         assert await bodies(desk) == [b"old"]
+
+    with_broker(scenario, **SMALL)
+
+
+def test_what_cannot_be_read_is_named_and_hides_nothing_behind_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "turbopump.broker.delay")
+
+    async def scenario(desk: Desk) -> None:
+        for number in range(BATCH + 2):
+            await send(desk, b"%d" % number, level=3)
+        waiting = await arrived(desk, SCHEDULE, 2)
+        lost = {record.physical_offset for record in waiting[:BATCH]}
+        await fill(desk)
+        look_up = desk.store.look_up
+        desk.store.look_up = lambda at: None if at in lost else look_up(at)  # type: ignore[method-assign]
+        end = waiting[-1].physical_offset // SMALL_FILE * SMALL_FILE + SMALL_FILE
+        assert await delete_files(desk, end) >= end
+        said = [record.getMessage() for record in caplog.records]
+        assert sum("cannot be read: passed over" in line for line in said) == LOST_LINES
+        written = [int(line.split()[-2]) for line in said if "are written anew" in line]
+        assert sum(written) == sum(record.size for record in waiting[BATCH:])
+        await asyncio.sleep(600)
+        assert await bodies(desk) == [b"%d" % number for number in range(BATCH, BATCH + 2)]
 
     with_broker(scenario, **SMALL)
 

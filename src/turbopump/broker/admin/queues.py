@@ -3,6 +3,7 @@
 from turbopump.broker.members import Members
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import NOT_SET
 from turbopump.protocol.headers.query import QueryConsumeQueueRequest
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
@@ -10,7 +11,6 @@ from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.store import Store
 
 MAX_COUNT = 10_000  # entries in one answer
-NOT_SET = "not set any response code"  # what Apache says with this success
 NO_FILTER = "null"
 
 

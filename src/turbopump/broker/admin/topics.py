@@ -20,6 +20,7 @@ from turbopump.protocol.bodies import (
     TopicStatsTable,
 )
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import NOT_SET
 from turbopump.protocol.errors import SystemFailure, TopicNotFound
 from turbopump.protocol.headers.topics import (
     CreateTopicRequest,
@@ -31,8 +32,6 @@ from turbopump.protocol.headers.topics import (
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
-
-NOT_SET = "not set any response code"  # what Apache says with this success
 
 
 class TopicRequests:
