@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import tests.simulation
 
-WORLDS = {"store": "tests.simulation.world"}
+WORLDS = {"store": "tests.simulation.world", "delays": "tests.simulation.delays"}
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 
 

@@ -399,9 +399,9 @@ class Delays:
 
     async def _look_back(self) -> None:
         """Reads in the log what was delivered after the file was written."""
-        at = self._unaccounted_from()
+        at, end = self._unaccounted_from(), self._store.committed_offset
         found = 0
-        while at < self._store.max_offset:
+        while at < end:
             named, at = self._store.references(at, READ_BACK)
             done = [origin for number in named if (origin := schedule.origin(number)) is not None]
             self._pending.were_done(done)

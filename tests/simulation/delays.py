@@ -1,0 +1,351 @@
+"""Delayed messages and retries through crashes: a store, the parts of a broker that concern them, misfortune.
+
+Every append is noted, by whomever. After a crash the log is a beginning of what was noted, and what it lost
+is struck out. Then the promises, of every message that was stored to wait:
+
+    nothing is delivered before its time
+    of the copies that the log has, there is one: not two, and in the end not none, unless the log lost the
+    message itself before it was synced
+    in a life without faults it is at most a tick late
+
+How often a consumer may have seen a message twice, because the first copy was lost in a crash, is counted.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from turbopump.broker.config import GroupRules, Identity, TopicRules
+from turbopump.broker.delay import FILE, TICK_S, Delays
+from turbopump.broker.groups import Groups
+from turbopump.broker.retry import Retries
+from turbopump.broker.schedule import Schedule
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import properties as props
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
+from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.properties import REAL_QUEUE_ID
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Request
+from turbopump.store.config import StoreConfig
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Appended, Draft, Store
+from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2s 5s")
+GROUP, MOST_RETRIES = "G", 4
+SAVE_S = 2.0
+START_S = 1.5  # after a start, what is overdue is delivered within this
+LATE_MS = round(1000 * TICK_S)
+
+log = logging.getLogger(__name__)
+
+
+def run(seed: int) -> None:
+    """Raises AssertionError when a promise was broken."""
+    run_virtual(World(seed).run())
+
+
+Name = tuple[bytes, int]
+"""Which message it is: its body, and the round of its retries."""
+
+
+@dataclass(slots=True)
+class Noted:
+    """One record of a message: waiting, or delivered."""
+
+    name: Name
+    begin: int
+    end: int
+    at_ms: int
+    due_ms: int | None  # None: it is a delivered copy
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.config = self._any_config()
+        self.lives = self.chance.randint(2, 5)
+        self.serial = 0
+        self.noted: list[Noted] = []  # in the order of the log
+        self.first_due_ms: dict[Name, int] = {}
+        self.repeats = 0
+        self.synced = 0
+        self.surprises: list[BaseException] = []
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._note_surprise)
+        self.clock = VirtualClock()
+        self.disk = SimulatedDisk(self.chance, self.clock)
+        log.info("%s", self.config)
+        for _ in range(self.lives):
+            await self._live()
+            self.config = replace(self.config, message_delay_levels=self.chance.choice(LEVELS))
+            await asyncio.sleep(self.chance.choice([0, 0, 5]))
+        await self._last_life()
+        log.info("%d messages, %d repeats", len(self.first_due_ms), self.repeats)
+        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+
+    # --- lives ---
+
+    async def _live(self) -> None:
+        is_calm = self.chance.random() < 0.4
+        self._open(is_calm)
+        actions = [self.send] * 5 + [self.wait] * 4 + [self.send_back] * 3 + [self.fill, self.delete_files]
+        if not is_calm:
+            actions += self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
+            if self.chance.random() < 0.4:
+                self.disk.cut_power_after(self.chance.randint(0, 800))
+        for _ in range(self.chance.randint(5, 50)):
+            with contextlib.suppress(PowerCut):
+                await self.chance.choice(actions)()
+            if self.disk.is_off:
+                break
+        if is_calm:
+            self._check_punctual()
+        if self.disk.is_off or self.chance.random() < 0.6:
+            await self._crash()
+        else:
+            await self._stop()
+
+    async def _last_life(self) -> None:
+        """No misfortune: everything that waits gets its time."""
+        self._open(is_calm=True)
+        latest = max(self.first_due_ms.values(), default=0)
+        await asyncio.sleep(max(0, latest - self.clock.now_ms()) / 1000 + START_S + 1)
+        self._check_delivered(all_of_them=True)
+        assert len(self.delays._pending) == 0, "something still waits"
+        await self._stop()
+
+    def _open(self, is_calm: bool) -> None:
+        self.disk.cut_power_after(None)
+        self.workers = SimulatedWorkers(self.disk)
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
+        self._strike_out(store.max_offset)
+        plain_append = store.append
+
+        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+            appended = plain_append(drafts, together)
+            self._note(drafts, appended)
+            return appended
+
+        store.append = append  # type: ignore[method-assign]
+        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics.update(Topic("T", 4, 4), {})
+        files = ConfigFiles(self.config.config_dir, self.disk)
+        self.schedule = Schedule(store)
+        self.delays = Delays(store, topics, store.append, files.save, self.workers, self.clock)
+        files.load(FILE, lambda data: self.delays.load(data) >= 0)
+        self.delays.open()
+        self.schedule.on_postponed = self.delays.postponed
+        store.retention.guard = self.delays.rescue
+        groups = Groups(GroupRules(), self.clock)
+        self.retries = Retries(store, topics, groups, self.schedule, store.append, self.chance, "127.0.0.1")
+        store._dispatcher.loop = asyncio.get_running_loop()
+        store.flusher.start()
+        store._tasks = set(store._upkeep.start())
+        self.tasks = [asyncio.create_task(self.delays.run()), asyncio.create_task(self.delays.keep(SAVE_S))]
+        self.opened_ms = self.clock.now_ms()
+        log.info(
+            "opened: %d..%d, levels %s", store.min_offset, store.max_offset, self.config.message_delay_levels
+        )
+
+    async def _crash(self) -> None:
+        survival = self.chance.choice(list(Survival))
+        log.info(
+            "crash: %s, log ends at %d, synced %d",
+            survival.name,
+            self.store.max_offset,
+            self.store.flushed_offset,
+        )
+        self.synced = max(self.synced, self.store.flushed_offset)
+        self.disk = self.disk.crash(survival)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        self._calm_down()
+        await asyncio.sleep(8)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        with contextlib.suppress(PowerCut):
+            await self.delays.close()
+            await self.store.close()
+        if self.disk.is_off:
+            await self._crash()
+            return
+        log.info("closed at %d", self.store.max_offset)
+        self.synced = max(self.synced, self.store.max_offset)
+
+    def _calm_down(self) -> None:
+        self.disk._syncs_to_fail.clear()
+        self.workers.stall(0)
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+
+    # --- what may happen ---
+
+    async def send(self) -> None:
+        for _ in range(self.chance.choice([1, 1, 3, 10])):
+            self.serial += 1
+            body = b"%d " % self.serial + bytes(self.chance.choice([0, 100, 1000]))
+            pairs = {props.UNIQUE_KEY: f"ID{self.serial}"}
+            level = self.chance.randint(1, 6)
+            queue, delay_ms = self.schedule.postpone(pairs, level, "T", self.chance.randint(0, 5))
+            draft = Draft(
+                queue,
+                body,
+                props.pack(pairs).encode(),
+                0,
+                0,
+                self.clock.now_ms(),
+                bytes(8),
+                delay_ms=delay_ms,
+            )
+            with contextlib.suppress(Refused):
+                self.store.append([draft])
+                self.schedule.on_postponed(queue)
+
+    async def send_back(self) -> None:
+        """A consumer that could not handle a message, any of those that were delivered."""
+        found = [
+            one for one in self.noted[-200:] if one.due_ms is None and one.begin >= self.store.min_offset
+        ]
+        if not found:
+            return
+        one = self.chance.choice(found)
+        body, times = one.name
+        if times > MOST_RETRIES or any(other.name == (body, times + 1) for other in self.noted):
+            return  # a dead letter, or sent back before
+        level = self.chance.choice([0, 0, 1, 2])
+        header = ConsumerSendMsgBackRequest(one.begin, GROUP, level, maxReconsumeTimes=MOST_RETRIES)
+        request = Request(Command(36), header, cast(Connection, _Line()))
+        with contextlib.suppress(Refused):
+            self.retries.send_back(request)
+
+    async def fill(self) -> None:
+        queue = self.store.queue("Plain", 0)
+        draft = Draft(queue, bytes(2000), b"", 0, 0, self.clock.now_ms(), bytes(8))
+        with contextlib.suppress(Refused):
+            self.store.append([draft] * self.chance.choice([1, 5]))
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.chance.choice([0, 0.01, 0.3, 1, 3]))
+
+    async def delete_files(self) -> None:
+        self.disk.used_ratio = 0.88
+        try:
+            with contextlib.suppress(OSError):
+                await self.store.retention.round()
+        finally:
+            self.disk.used_ratio = 0.5
+        log.info("deleted: the log begins at %d", self.store.min_offset)
+
+    async def fail_a_sync(self) -> None:
+        part = self.chance.choice(["", "commitlog", "commitlog", "consumequeue", "config"])
+        self.disk.fail_sync(self.chance.randint(0, 3), part)
+
+    async def stall(self) -> None:
+        self.workers.stall(self.chance.choice([0.5, 3]))
+
+    async def fill_disk(self) -> None:
+        self.disk.capacity = self.disk._used() + self.chance.choice([0, 1000, 100_000])
+        await asyncio.sleep(self.chance.choice([0, 1]))
+        self.disk.capacity = 1 << 40
+
+    # --- noting ---
+
+    def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
+        now_ms = self.clock.now_ms()
+        for draft, (begin, _, size) in zip(drafts, appended, strict=True):
+            if draft.queue.topic == "Plain":
+                continue
+            due_ms = None
+            name = draft.body, draft.reconsume_times
+            if draft.queue.topic == SCHEDULE_TOPIC:
+                due_ms = draft.tags_code if draft.delay_ms < 0 else now_ms + draft.delay_ms
+                known = self.first_due_ms.setdefault(name, due_ms)
+                assert known == due_ms, f"{name} had another time before it was written anew"
+            elif (
+                props.find(draft.properties, REAL_QUEUE_ID) is not None and draft.prepared_transaction_offset
+            ):
+                assert now_ms >= self.first_due_ms[name], f"{name} is early"
+            self.noted.append(Noted(name, begin, begin + size, now_ms, due_ms))
+
+    def _strike_out(self, log_end: int) -> None:
+        """What the crash took. A message that was taken before it was synced is no more."""
+        lost = [one for one in self.noted if one.end > log_end]
+        assert all(one.begin >= self.synced for one in lost), "a synced record is lost"
+        del self.noted[len(self.noted) - len(lost) :]
+        self.repeats += sum(1 for one in lost if one.due_ms is None)
+        left = {one.name for one in self.noted}
+        for one in lost:
+            if one.name not in left:
+                self.first_due_ms.pop(one.name, None)
+        self._check_delivered(all_of_them=False)
+
+    # --- checking ---
+
+    def _check_delivered(self, all_of_them: bool) -> None:
+        copies: dict[Name, int] = defaultdict(int)
+        for one in self.noted:
+            if one.due_ms is None:
+                copies[one.name] += 1
+        for name, count in copies.items():
+            assert count == 1, f"{name} was delivered {count} times"
+        if all_of_them:
+            missing = [name for name in self.first_due_ms if name not in copies]
+            assert not missing, f"{len(missing)} were never delivered, {missing[0]} for one"
+
+    def _check_punctual(self) -> None:
+        """In a life without faults: what fell due in it was delivered at once, what was overdue soon."""
+        delivered = {one.name: one.at_ms for one in self.noted if one.due_ms is None}
+        now_ms = self.clock.now_ms()
+        for name, due_ms in self.first_due_ms.items():
+            latest = max(due_ms + LATE_MS, self.opened_ms + round(1000 * START_S))
+            if latest < now_ms:
+                assert name in delivered, f"{name} was due at {due_ms}, it is {now_ms}"
+            if due_ms > self.opened_ms + 1000 * START_S and name in delivered:
+                late_ms = delivered[name] - due_ms
+                assert late_ms <= LATE_MS, f"{name} was {late_ms} ms late"
+
+    def _any_config(self) -> StoreConfig:
+        chance = self.chance
+        return StoreConfig(
+            root_dir="/store",
+            commit_log_file_size=chance.choice([10_000, 32_768]),
+            consume_queue_file_size=chance.choice([100, 400, 2_000]),
+            index_enabled=False,
+            message_delay_levels=chance.choice(LEVELS),
+            flush_disk_type=chance.choice(["SYNC_FLUSH", "ASYNC_FLUSH", "ASYNC_FLUSH"]),
+            transient_pool=chance.random() < 0.2,
+            flush_least_pages=chance.choice([0, 4]),
+            checkpoint_interval_ms=chance.choice([500, 2_000, 10_000]),
+            open_log_files=chance.choice([2, 64]),
+            open_queue_files=chance.choice([2, 512]),
+        )
+
+    def _note_surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        exception = context.get("exception")
+        if not isinstance(exception, PowerCut):
+            self.surprises.append(exception or RuntimeError(context["message"]))
+
+
+class _Line:
+    """As much of a connection as an answer needs."""
+
+    def begin(self, size: int) -> None: ...
+    def end(self, size: int) -> None: ...
+    def reply(self, request: Command, response: Command) -> None: ...
