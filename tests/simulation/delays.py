@@ -20,12 +20,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from turbopump.broker import delay
 from turbopump.broker.config import GroupRules, Identity, TopicRules
 from turbopump.broker.delay import FILE, TICK_S, Delays
 from turbopump.broker.groups import Groups
 from turbopump.broker.retry import Retries
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
@@ -73,6 +75,7 @@ class Noted:
 class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        delay.LOOKED_AT, delay.READ_BACK, delay.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
         self.config = self._any_config()
         self.lives = self.chance.randint(2, 5)
         self.serial = 0
@@ -105,7 +108,7 @@ class World:
             actions += self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
             if self.chance.random() < 0.4:
                 self.disk.cut_power_after(self.chance.randint(0, 800))
-        for _ in range(self.chance.randint(5, 50)):
+        for _ in range(self.chance.choice([1, 20, 50])):
             with contextlib.suppress(PowerCut):
                 await self.chance.choice(actions)()
             if self.disk.is_off:
@@ -150,7 +153,10 @@ class World:
         self.schedule.on_postponed = self.delays.postponed
         store.retention.guard = self.delays.rescue
         groups = Groups(GroupRules(), self.clock)
-        self.retries = Retries(store, topics, groups, self.schedule, store.append, self.chance, "127.0.0.1")
+        append, traffic = store.append, Traffic(self.clock, lambda: 0)
+        self.retries = Retries(
+            store, topics, groups, self.schedule, append, traffic, self.chance, "127.0.0.1"
+        )
         store._dispatcher.loop = asyncio.get_running_loop()
         store.flusher.start()
         store._tasks = set(store._upkeep.start())
