@@ -70,13 +70,6 @@ ALLOWED_MQADMIN = (
 NOTHING_SAID = "Apache prints nothing, or goes on; ours says what is not there and fails (D25)"
 OWN_WORDS = "the words of Apache's client; ours has those of the name server"
 
-# Not yet as Apache's.
-PERMISSION = "permissions that there are not are sent"
-UNIQUE_KEY = "a unique key is taken for a key"
-RETRY_TOPIC = "messages of retry and dead-letter topics are shown with the topic that they came from"
-GROUP_OF_PULLS = "consumeMessage -g does not pull in the name of that group"
-NO_SOURCE = "the offsets of a group that is not there are cloned"
-
 ALLOWED_OUR_MQADMIN = (
     Allowed("frame / topicStatus -h", "Apache misses an option before it can help"),
     Allowed("topics / updateTopic * -t ordered * -o true", "Apache prints a stack on its way to success"),
@@ -95,13 +88,6 @@ ALLOWED_OUR_MQADMIN = (
         "ours has ended, and so has its member",
         seen="failed: no consumer*",
     ),
-    Allowed("topics / updateTopic * -t bad -p 9", PERMISSION),
-    Allowed("export / file * / topicConfigTable / bad", PERMISSION),
-    Allowed("statistics / file metrics.json / * / topicSize", PERMISSION),
-    Allowed("messages / queryMsgByKey -t plain -k {hello}", UNIQUE_KEY),
-    Allowed("troubles / printMsg -t %*", RETRY_TOPIC, seen="*topic='troubled'*"),
-    Allowed("statistics / file metrics.json / * / groupSize", GROUP_OF_PULLS),
-    Allowed("offsets / cloneGroupOffset -s nogroup *", NO_SOURCE),
 )
 
 FAILS_AT_4_9 = "mqadmin 5.5.0 fails at 4.9.7; ours asks for what 4.9 knows"
