@@ -16,8 +16,9 @@ from turbopump.protocol.bodies import SubscriptionGroupConfig
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, decode
 from turbopump.protocol.frame import Frame, cut
-from turbopump.protocol.ids import parse_offset_id
+from turbopump.protocol.ids import offset_id, pack_host, parse_offset_id
 from turbopump.protocol.record import Record
+from turbopump.store.store import Draft
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 EXCHANGES = Path(__file__).parents[2] / "compat" / "wire" / "exchanges-5.5.0.jsonl.xz"
@@ -149,6 +150,23 @@ def test_later_rounds_keep_where_the_message_was_first() -> None:
         (record,) = await waiting(desk, 3)
         found = record.property_map()
         assert {name: found[name] for name in pairs} == pairs
+
+    with_broker(scenario)
+
+
+def test_a_message_sent_back_is_stored_by_this_broker() -> None:
+    """Its first copy may be of another one: a store that was moved, or a delayed message."""
+
+    async def scenario(desk: Desk) -> None:
+        elsewhere = pack_host("10.1.2.3", 10911)
+        await sent(desk)
+        queue = desk.store.queue("T", 0)
+        draft = Draft(queue, b"moved", b"", 0, 0, 0, elsewhere, store_host=elsewhere)
+        [(offset, _, _)] = desk.store.append([draft])
+        assert (await send_back(desk, offset)).code == ResponseCode.SUCCESS
+        (record,) = await waiting(desk, 3)
+        assert (record.store_host, record.born_host) == (desk.store.store_host, elsewhere)
+        assert record.property_map()["ORIGIN_MESSAGE_ID"] == offset_id(elsewhere, offset)
 
     with_broker(scenario)
 
