@@ -7,6 +7,7 @@ to go on; the offset that such a pull carries is not committed.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -32,6 +33,7 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.errors import NotInMemory
 from turbopump.store.store import GetResult, GetStatus, Store
 
 log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ log = logging.getLogger(__name__)
 MAX_PARKED_PER_CONNECTION = (
     4096  # one client waits on so many queues at once; more are answered without waiting
 )
+MAX_FETCHES = 3  # entries of the queue, then records; what is gone again then is waited for
 MAX_SUSPEND_MS = 120_000  # an idle connection is closed then anyway
 SWEEP_S = 5.0
 """A parked pull looks again this often: messages that its filter did not want move it on too."""
@@ -71,6 +74,7 @@ class Pull:
     rules: tuple[int, int]  # the versions of topics and groups that it was checked with
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    fetches: int = 0  # how often its messages had to come from the disk
 
 
 class Pulling:
@@ -106,6 +110,7 @@ class Pulling:
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         self._waiting_on: Counter[Connection] = Counter()
         self._woken: list[Pull] = []
+        self._fetching: set[asyncio.Task[None]] = set()
 
     def routes(self) -> Routes:
         route = Route(PullMessageRequest, self.pull)
@@ -121,7 +126,11 @@ class Pulling:
         if result is None:
             if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
                 self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
-            result = self._read(pull)
+            try:
+                result = self._read(pull)
+            except NotInMemory as missing:
+                self._fetch(pull, missing)
+                return None
             self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
         code = _code(result, header.queueOffset)
         if code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & PULL_SUSPEND and self._park(pull):
@@ -248,7 +257,14 @@ class Pulling:
     def _read(self, pull: Pull) -> GetResult:
         header = pull.request.header
         began = self._clock.monotonic()
-        result = self._store.get(pull.queue, pull.offset, header.maxMsgNums, header.maxMsgBytes, pull.accepts)
+        result = self._store.get(
+            pull.queue,
+            pull.offset,
+            header.maxMsgNums,
+            header.maxMsgBytes,
+            pull.accepts,
+            may_wait=pull.fetches >= MAX_FETCHES,
+        )
         took_ms = int((self._clock.monotonic() - began) * 1000)
         if took_ms:  # seldom: messages that had to come from the disk
             self._traffic.waited_to_get(pull.queue, header.consumerGroup, took_ms)
@@ -294,8 +310,10 @@ class Pulling:
         self._waiting_on[connection] -= 1
         if not self._waiting_on[connection]:
             del self._waiting_on[connection]
-        if connection.is_closing:
-            return
+        if not connection.is_closing:
+            self._read_and_answer(pull)
+
+    def _read_and_answer(self, pull: Pull) -> None:
         header = pull.request.header
         try:
             if pull.rules != self._rules():  # topics or groups changed meanwhile: may it still read?
@@ -304,12 +322,42 @@ class Pulling:
             self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
         except Refused as refused:
             pull.request.answer(_refusal(pull.request, refused))
+        except NotInMemory as missing:
+            self._fetch(pull, missing)
         except OSError as error:  # others wait to be answered after this one
             log.error("A pull of %s cannot be read: %s", pull.queue.topic, error)
             request = pull.request
             request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(error), {}))
         else:
             self._answer(pull, result, _code(result, pull.offset))
+
+    def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
+        """Messages of long ago: they come from the disk beside the loop, then it is read again."""
+        pull.fetches += 1
+        pull.request.connection.begin(0)
+        task = asyncio.get_running_loop().create_task(self._fetched(pull, missing))
+        self._fetching.add(task)
+        task.add_done_callback(self._fetching.discard)
+
+    async def _fetched(self, pull: Pull, missing: NotInMemory) -> None:
+        connection = pull.request.connection
+        began = self._clock.monotonic()
+        try:
+            with contextlib.suppress(OSError):  # reading it says what is wrong
+                await self._store.fetch(missing.places)
+            took_ms = int((self._clock.monotonic() - began) * 1000)
+            self._traffic.waited_to_get(pull.queue, pull.request.header.consumerGroup, took_ms)
+            if not connection.is_closing:
+                self._read_and_answer(pull)
+        finally:
+            connection.end(0)
+
+    async def abandon(self) -> None:
+        """Nobody is there any more for whom it is fetched."""
+        fetching = list(self._fetching)
+        for task in fetching:
+            task.cancel()
+        await asyncio.gather(*fetching, return_exceptions=True)
 
     def _answer(self, pull: Pull, result: GetResult, code: int) -> None:
         if result.count:

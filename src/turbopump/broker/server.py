@@ -168,6 +168,7 @@ class Broker:
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
         fence = Fence(store, recovered_end)
         pulling = self._pulling(store, tables, fence)
+        stack.push_async_callback(pulling.abandon)
         schedule = Schedule(store)
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)

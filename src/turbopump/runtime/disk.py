@@ -60,6 +60,9 @@ class MappedFile(Protocol):
     def allocated(self) -> int:
         """How many bytes have blocks; fewer than `size` for a sparse file."""
 
+    def is_cached(self, offset: int, length: int) -> bool:
+        """Whether that part can be read without waiting for the medium. True when nobody can tell."""
+
     def close(self) -> None: ...
 
 
@@ -70,6 +73,10 @@ class PlainFile(Protocol):
 
     def size(self) -> int: ...
     def read_at(self, offset: int, length: int) -> bytes: ...
+    def is_cached(self, offset: int, length: int) -> bool: ...
+    def read_ahead(self, offset: int, length: int) -> None:
+        """That part is going to be read: let it come from the medium."""
+
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...
     def truncate(self, size: int) -> None: ...
     def sync(self) -> None: ...
@@ -121,6 +128,9 @@ class Workers(Protocol):
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
         """The same, not behind ordinary work: for syncs that answers wait for."""
 
+    async def read(self, work: Callable[..., T], *args: object) -> T:
+        """The same for reading, several pieces at a time."""
+
 
 class _SystemMappedFile:
     def __init__(self, path: str, descriptor: int, size: int, writable: bool) -> None:
@@ -142,6 +152,9 @@ class _SystemMappedFile:
     def allocated(self) -> int:
         return os.fstat(self._descriptor).st_blocks * 512
 
+    def is_cached(self, offset: int, length: int) -> bool:
+        return _is_cached(self._descriptor, offset, length)
+
     def close(self) -> None:
         if self._descriptor >= 0:
             with contextlib.suppress(BufferError):  # a reader still holds a view; the map goes with it
@@ -160,6 +173,13 @@ class _SystemPlainFile:
 
     def read_at(self, offset: int, length: int) -> bytes:
         return os.pread(self._descriptor, length, offset)
+
+    def is_cached(self, offset: int, length: int) -> bool:
+        return _is_cached(self._descriptor, offset, length)
+
+    def read_ahead(self, offset: int, length: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, offset, length, os.POSIX_FADV_WILLNEED)
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         written = os.pwrite(self._descriptor, data, offset)
@@ -299,11 +319,16 @@ class SystemDisk:
 
 
 class SystemWorkers:
-    """Two named threads, one for what is urgent. Each does one piece at a time, in the order asked."""
+    """Two named threads, one for what is urgent, each with one piece at a time in the order asked; and a few
+    that read.
+    """
+
+    READERS = 4
 
     def __init__(self) -> None:
         self._ordinary = ThreadPoolExecutor(max_workers=1, thread_name_prefix="disk")
         self._urgent = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
+        self._readers = ThreadPoolExecutor(max_workers=self.READERS, thread_name_prefix="read")
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._ordinary, lambda: work(*args))
@@ -311,9 +336,12 @@ class SystemWorkers:
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._urgent, lambda: work(*args))
 
+    async def read(self, work: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, lambda: work(*args))
+
     def close(self) -> None:
-        self._ordinary.shutdown(wait=True)
-        self._urgent.shutdown(wait=True)
+        for executor in (self._ordinary, self._urgent, self._readers):
+            executor.shutdown(wait=True)
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:
@@ -322,6 +350,18 @@ def _allocate(descriptor: int, offset: int, length: int) -> None:
         os.posix_fallocate(descriptor, offset, length)
     elif os.fstat(descriptor).st_size < offset + length:  # pragma: no cover - macOS
         os.ftruncate(descriptor, offset + length)
+
+
+def _is_cached(descriptor: int, offset: int, length: int) -> bool:
+    """Asks for the bytes, but not to wait for them: about 2 us and a copy of what is there."""
+    if not hasattr(os, "RWF_NOWAIT"):  # pragma: no cover - macOS
+        return True
+    try:
+        return os.preadv(descriptor, [bytearray(length)], offset, os.RWF_NOWAIT) == length
+    except BlockingIOError:
+        return False
+    except OSError:  # this file system cannot tell
+        return True
 
 
 def _syncfs(descriptor: int) -> None:

@@ -70,6 +70,7 @@ class ConsumeQueue:
         "fixed_size",
         "is_deleted",
         "is_plain",
+        "known_from",
         "last_physical",
         "magic",
         "next_offset",
@@ -103,7 +104,8 @@ class ConsumeQueue:
         self._floor_for = -1
         self._floor = 0
         self._load()
-        self.next_offset = self.counted = self.max_offset
+        self.next_offset = self.counted = self.known_from = self.max_offset
+        """Entries from `known_from` on were written by this process, so they are in memory, as a rule."""
         self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.puts`
 
     # what there is
@@ -140,6 +142,16 @@ class ConsumeQueue:
         if len(found) < in_files:
             return found[: len(found) // UNIT * UNIT]
         return found + self.tail[: length - in_files] if in_files < length else found
+
+    def place(self, offset: int, count: int) -> tuple[PlainFile, int, int] | None:
+        """File, position and length of up to `count` entries, when those at `offset` are in a file."""
+        position = offset * UNIT
+        in_files = min(count * UNIT, self._written * UNIT - position)
+        at = position % self._home.file_size
+        if in_files <= 0 or self._base < 0 or offset < self._base:
+            return None
+        file = self._home.open_file(self, position - at, create=False)
+        return None if file is None else (file, at, min(in_files, self._home.file_size - at))
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
         """Log offset, record size, tag code."""

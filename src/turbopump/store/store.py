@@ -31,7 +31,7 @@ from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
 from turbopump.store.queues import ANY, ConsumeQueues, Puts
-from turbopump.store.reading import GetResult, GetStatus, Reader
+from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.scan import references
@@ -153,6 +153,7 @@ class Store:
                 self._disk.remove(self._abort)
             raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
+        self._reader.written_from = found.end
         self._history.go_on(self.log.min_offset, found.end)
         self.queues.heals, self.queues.trusted_below = False, ANY
         self.queues.puts()  # what recovery found is not new
@@ -360,6 +361,10 @@ class Store:
     def earliest_store_time(self, queue: ConsumeQueue) -> int:
         """Store time of the queue's first message; -1 when there is none."""
         return store_time(self.log, queue, queue.min_offset)
+
+    async def fetch(self, places: list[tuple[str, int, int]]) -> None:
+        """What NotInMemory named comes into memory, beside the loop."""
+        await self._workers.read(fetch, self._disk, places)
 
     async def store_times(self, offsets: list[int]) -> dict[int, int]:
         """Store times of the records that begin at these log offsets, read beside the loop: records of long

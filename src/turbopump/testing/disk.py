@@ -31,6 +31,7 @@ class SimulatedDisk:
         self.capacity = capacity
         self.used_ratio: float | None = None  # what `usage` says; None: what is true
         self.sync_failure = 0.0  # how likely a sync of a file fails
+        self.cold: set[str] = set()  # files that are not in memory until somebody has read them
         self.operations = 0
         self.is_off = False
         self._operations_left: int | None = None
@@ -225,11 +226,15 @@ class SimulatedWorkers:
         self._disk = disk
         self._delay_s = (shortest_s, longest_s)
         self._one_at_a_time = asyncio.Lock()
-        self._stall_s = 0.0
+        self._stall_s = self._read_stall_s = 0.0
 
     def stall(self, seconds: float) -> None:
         """The next piece of work takes so much longer."""
         self._stall_s = seconds
+
+    def stall_reads(self, seconds: float) -> None:
+        """Every read takes so much longer, until it is told otherwise."""
+        self._read_stall_s = seconds
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         async with self._one_at_a_time:
@@ -246,6 +251,11 @@ class SimulatedWorkers:
 
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
         return await self.run(work, *args)
+
+    async def read(self, work: Callable[..., T], *args: object) -> T:
+        """Beside everything else."""
+        await self._disk.clock.sleep(self._disk.chance.uniform(*self._delay_s) + self._read_stall_s)
+        return work(*args)
 
     def close(self) -> None: ...
 
@@ -269,6 +279,9 @@ class _MappedFile:
     def allocated(self) -> int:
         return self.size
 
+    def is_cached(self, offset: int, length: int) -> bool:
+        return self.path not in self._disk.cold
+
     def close(self) -> None: ...
 
 
@@ -283,7 +296,14 @@ class _PlainFile:
 
     def read_at(self, offset: int, length: int) -> bytes:
         self._disk.operation()
+        self._disk.cold.discard(self.path)
         return bytes(self._node.pages[offset : offset + length])
+
+    def is_cached(self, offset: int, length: int) -> bool:
+        return self.path not in self._disk.cold
+
+    def read_ahead(self, offset: int, length: int) -> None:
+        self._disk.cold.discard(self.path)
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         self._disk.operation()
