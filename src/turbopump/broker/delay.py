@@ -14,6 +14,7 @@ and with its old time of delivery.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -43,6 +44,7 @@ MAX_FILE_BYTES = 64 << 20
 TICK_S = 0.1  # the most that a message may be late on an idle machine
 LEAST_PAUSE_S = 0.01  # what falls due within it is delivered together
 LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep
+FETCHED_AFTER_MS = 10  # messages that are not in memory
 AGAIN_AFTER_MS = 10_000  # a run that cannot be worked off
 
 BATCH = 256  # messages of one append ...
@@ -92,6 +94,7 @@ class Delays:
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._no_rewriting_before = 0.0
+        self._fetching: dict[Run, asyncio.Task[None]] = {}
         self._trouble = Seldom(log, 60.0, logging.ERROR)
         self._passed_over = 0
         self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
@@ -159,6 +162,8 @@ class Delays:
 
     async def close(self) -> None:
         """After `run` and `keep` have ended."""
+        for task in self._fetching.values():
+            task.cancel()
         self._is_ready, was_ready = False, self._is_ready
         if was_ready:
             try:
@@ -228,6 +233,9 @@ class Delays:
         """Delivers what is due of a run, as much as one append should hold. False: nothing is accepted."""
         try:
             due, next_due_ms = self._due_of(run, now_ms)
+            if not self._in_memory(run, due):
+                self._pending.put_off(run, now_ms + FETCHED_AFTER_MS)
+                return True
             self._deliver([draft for at, size, _ in due if (draft := self._copy(at, size)) is not None])
         except Refused as refused:
             words = "Delayed messages cannot be delivered, will try again: %s"
@@ -258,6 +266,26 @@ class Delays:
         if not entries or not following:
             raise OSError(f"queue {queue.queue_id} of {queue.topic} has no entry at {after}")
         return entries, following[0][2]
+
+    def _in_memory(self, run: Run, due: list[Entry]) -> bool:
+        """Whether nobody has to wait for the disk. If not, they are fetched beside the loop, once."""
+        fetching = self._fetching.get(run)
+        if fetching is not None:
+            if fetching.done():
+                del self._fetching[run]
+            return fetching.done()
+        places = self._store.missing([(at, size) for at, size, _ in due])
+        if places:
+            self._fetching = {run: task for run, task in self._fetching.items() if run}
+            self._fetching[run] = asyncio.create_task(self._fetch(places))
+        return not places
+
+    async def _fetch(self, places: list[tuple[str, int, int]]) -> None:
+        with contextlib.suppress(OSError):  # who reads them next will see it
+            if places:
+                await self._store.fetch(places)
+            else:
+                await asyncio.sleep(0)
 
     def _entries(self, queue: ConsumeQueue, begin: int, end: int) -> list[Entry]:
         """As many as lie in one file."""
@@ -338,9 +366,9 @@ class Delays:
         size = 0
         try:
             for run in self._pending.runs():
-                while (written := self._write_anew(run, below)) is not None:
-                    size += written
-                    await asyncio.sleep(0)
+                while doomed := self._doomed(run, below):
+                    await self._fetch(self._store.missing([(at, length) for at, length, _ in doomed]))
+                    size += self._write_anew(run, self._doomed(run, below))  # some may be delivered by now
         except Refused as refused:
             words = "Delayed messages cannot be written anew, so their file is not deleted: %s"
             self._trouble.say(self._clock.monotonic(), words, refused.remark)
@@ -351,24 +379,29 @@ class Delays:
             self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
         return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
 
-    def _write_anew(self, run: Run, below: int) -> int | None:
-        """A batch of those that lie there; how many bytes. None: no more lie there."""
+    def _doomed(self, run: Run, below: int) -> list[Entry]:
+        """The first of a run, as many as one append should hold, if they lie below."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
         count = size = 0
         while count < len(entries) and entries[count][0] < below and size < BATCH_BYTES:
             size += entries[count][1]
             count += 1
-        if not count:
-            return None
+        return entries[:count]
+
+    def _write_anew(self, run: Run, doomed: list[Entry]) -> int:
+        """How many bytes that makes."""
+        if not doomed:
+            return 0
         if self._clock.monotonic() < self._no_rewriting_before:
             raise SystemBusy("a file full of them was written anew a moment ago")
-        found = [(self._record(at, length), due_ms) for at, length, due_ms in entries[:count]]
+        queue, after = self._queues[run.queue_id], run.at + len(doomed)
+        found = [(self._record(at, length), due_ms) for at, length, due_ms in doomed]
         readable = [(record, due_ms) for record, due_ms in found if record is not None]
         if readable:
             self._store.rewrite([schedule.written_anew(record, queue, due_ms) for record, due_ms in readable])
-        more = entries[count : count + 1] or self._entries(queue, run.at + count, run.at + count + 1)
-        self._pending.done(run, count, more[0][2] if more else 0)
+        following = self._entries(queue, after, after + 1)
+        self._pending.done(run, len(doomed), following[0][2] if following else 0)
         return sum(record.size for record, _ in readable)
 
     # what is written down

@@ -9,7 +9,7 @@ has answered. A reader that may not wait is told what is missing instead; it has
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 
 import msgspec
@@ -93,24 +93,33 @@ class Reader:
         return self._scan(queue, units, offset, max_count, _byte_limit(max_bytes), accepts, (low, high))
 
     def _look_for_records(self, units: bytes, max_count: int, accepts: Callable[[int], bool] | None) -> None:
-        log = self._log
-        in_memory_from = max(self.written_from, log.committed - self._hot_bytes)
-        missing: list[tuple[str, int, int]] = []
-        count = total = 0
+        in_memory_from = self._in_memory_from
+        wanted: list[tuple[int, int]] = []
+        total = 0
         for physical, size, tags_code in ENTRY.iter_unpack(units):
-            is_full = count >= min(self._hot[1], max_count) or total > self._hot[0]
+            is_full = len(wanted) >= min(self._hot[1], max_count) or total > self._hot[0]
             if physical >= in_memory_from or is_full:
                 break
-            wanted = accepts is None or tags_code <= HIGHEST_ADDRESS or accepts(tags_code)
-            at = physical % log.file_size
-            if not wanted or physical < log.min_offset or at + size > log.file_size:
-                continue
-            count += 1
-            total += size
-            if not log.files.mapped(physical - at).is_cached(at, size):
-                missing.append((log.files.path(physical - at), at, size))
-        if missing:
+            if accepts is None or tags_code <= HIGHEST_ADDRESS or accepts(tags_code):
+                wanted.append((physical, size))
+                total += size
+        if missing := self.missing(wanted):
             raise NotInMemory(missing)
+
+    @property
+    def _in_memory_from(self) -> int:
+        return max(self.written_from, self._log.committed - self._hot_bytes)
+
+    def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:
+        """Which of these (log offset, size) are not in memory: paths, positions and lengths for `fetch`."""
+        log, in_memory_from = self._log, self._in_memory_from
+        found = []
+        for physical, size in records:
+            at = physical % log.file_size
+            is_old = log.min_offset <= physical < in_memory_from and at + size <= log.file_size
+            if is_old and not log.files.mapped(physical - at).is_cached(at, size):
+                found.append((log.files.path(physical - at), at, size))
+        return found
 
     def is_hot(self, physical: int) -> bool:
         """Whether a record is so young that it is probably still in memory."""

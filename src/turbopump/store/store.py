@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Container, Generator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
@@ -361,6 +361,10 @@ class Store:
     def earliest_store_time(self, queue: ConsumeQueue) -> int:
         """Store time of the queue's first message; -1 when there is none."""
         return store_time(self.log, queue, queue.min_offset)
+
+    def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:
+        """Which of these records (log offset, size) would have to be waited for: see `fetch`."""
+        return self._reader.missing(records)
 
     async def fetch(self, places: list[tuple[str, int, int]]) -> None:
         """What NotInMemory named comes into memory, beside the loop."""

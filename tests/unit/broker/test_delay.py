@@ -600,3 +600,30 @@ def test_the_clock_set_forward_makes_them_due_within_a_second() -> None:
         assert await bodies(desk) == [b"later"]
 
     with_broker(scenario)
+
+
+def test_messages_that_are_not_in_memory_keep_nobody_waiting() -> None:
+    async def before(desk: Desk) -> None:
+        await send(desk, b"old", level=3)
+
+    async def after(desk: Desk) -> None:
+        desk.disk.cold = {f"/store/commitlog/{entry.name}" for entry in desk.disk.entries("/store/commitlog")}
+        desk.workers.stall_reads(4.0)
+        clock = desk.disk.clock
+        await asyncio.sleep(10)
+        assert await bodies_in_memory(desk) == []
+        began = clock.monotonic()
+        await send(desk, b"new")
+        await asyncio.sleep(1 + TICK_S)
+        assert clock.monotonic() - began < 1.5
+        assert await bodies_in_memory(desk) == [b"new"]
+        await asyncio.sleep(3)
+        assert await bodies_in_memory(desk) == [b"new", b"old"]
+
+    restarts(before, after)
+
+
+async def bodies_in_memory(desk: Desk) -> list[bytes]:
+    queue = desk.store.queue("T", 0)
+    entries = [queue.entry(offset) or (0, 0, 0) for offset in range(queue.max_offset)]
+    return [record.body for at, _, _ in entries if (record := desk.store.look_up(at)) is not None]
