@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from .artifacts import HERE, SERVERS
+from .artifacts import DASHBOARD, HERE, SERVERS
 from .clients import CLIENTS, GO, Answers
 
 FOLDER = HERE.parent / "compat" / "recorded"
@@ -17,7 +17,12 @@ PAIRS = (
     (GO, REFERENCE),
 )
 # Run again against the real server each time, so that a stale recording shows.
-LIVE_PAIRS = (("java-4.9.8", "4.9.7"), ("java-5.5.0", "5.5.0"), (GO, REFERENCE))
+LIVE_PAIRS = (
+    ("java-4.9.8", "4.9.7"),
+    ("java-5.5.0", "5.5.0"),
+    (f"dashboard-{DASHBOARD}", REFERENCE),
+    (GO, REFERENCE),
+)
 
 
 def path(client: str, server: str) -> Path:
