@@ -260,6 +260,7 @@ public final class Dashboard {
         steps.step("dead letters", () -> {
             scene.send(topic, 0, "", "dead", "fail");
             scene.ends(broker, "%DLQ%" + live, 0, "1");
+            scene.act("route", new String[] {"%DLQ%" + live});
             DefaultMQPullConsumer consumer = tools();
             try {
                 MessageQueue queue = new MessageQueue("%DLQ%" + live, Client.BROKER, 0);
