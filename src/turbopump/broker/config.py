@@ -108,6 +108,14 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
+class Remote:
+    black_list: tuple[str, ...] = _why(
+        ("configBlackList", "brokerConfigPath"),
+        "keys that nobody may change over the wire; those that name a path or a command are on it anyway",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Waits:
     enabled: bool = _why(True, "refuse requests (SYSTEM_BUSY) that waited too long before they were begun")
     send_ms: int = _why(200, "how long a send may wait")
@@ -144,6 +152,7 @@ class BrokerConfig:
     delays: DelayRules = field(default_factory=DelayRules)
     polling: Polling = field(default_factory=Polling)
     sending: Sending = field(default_factory=Sending)
+    remote: Remote = field(default_factory=Remote)
     waits: Waits = field(default_factory=Waits)
     metrics: Metrics = field(default_factory=Metrics)
     store: StoreConfig = field(default_factory=StoreConfig)

@@ -112,6 +112,9 @@ class Pulling:
         self._woken: list[Pull] = []
         self._fetching: set[asyncio.Task[None]] = set()
 
+    def configure(self, polling: Polling) -> None:
+        self._polling = polling
+
     def routes(self) -> Routes:
         route = Route(PullMessageRequest, self.pull)
         return {RequestCode.PULL_MESSAGE: route, RequestCode.LITE_PULL_MESSAGE: route}

@@ -117,6 +117,11 @@ def _labels(text: str) -> tuple[str, ...]:
 
 
 LABELS = Reader("name:value, several separated by ,", _labels, ",".join)
+KEYS = Reader(
+    "keys, several separated by ;",
+    lambda text: tuple(part.strip() for part in text.split(";") if part.strip()),
+    ";".join,
+)
 
 PORT = integer(0, 65535, "a port")
 MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")

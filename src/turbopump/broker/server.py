@@ -173,7 +173,9 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        tools = self._tools(store, tables, clients, registration, topics_file, groups_file, fence, delays)
+        tools = self._tools(
+            store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays
+        )
         parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
@@ -395,6 +397,7 @@ class Broker:
         store: Store,
         tables: "_Tables",
         clients: Clients,
+        pulling: Pulling,
         registration: Registration,
         topics_file: Persisted,
         groups_file: Persisted,
@@ -414,6 +417,8 @@ class Broker:
             topics.configure(config.topics)
             groups.configure(config.groups)
             clients.configure(config.groups)
+            pulling.configure(config.polling)
+            store.configure(config.store)
             if not config.offsets.reset_here:
                 offsets.drop_resets()
 

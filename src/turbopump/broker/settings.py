@@ -20,6 +20,7 @@ from turbopump.broker.readers import (
     HOST,
     HOURS,
     INTERVAL,
+    KEYS,
     LABELS,
     MILLISECONDS,
     NAME,
@@ -86,19 +87,20 @@ _BROKER: dict[str, Setting] = {
     "reviveQueueNum": Setting("topics.revive_queues", integer(1, 65536)),
     "autoCreateSubscriptionGroup": Setting("groups.auto_create", BOOLEAN, important=True, hot=True),
     "notifyConsumerIdsChangedEnable": Setting("groups.notify_members", BOOLEAN, hot=True),
-    "channelExpiredTimeout": Setting("groups.member_timeout_ms", INTERVAL),
+    "channelExpiredTimeout": Setting("groups.member_timeout_ms", INTERVAL, hot=True),
     "enableCreateSysGroup": Setting("groups.create_system_groups", BOOLEAN, hot=True),
     "rocketmq.broker.rebalance.lockMaxLiveTime": Setting("groups.lock_ms", INTERVAL),
     "flushConsumerOffsetInterval": Setting("offsets.flush_interval_ms", INTERVAL),
     "consumerOffsetUpdateVersionStep": Setting("offsets.version_step", COUNT),
     "useServerSideResetOffset": Setting("offsets.reset_here", BOOLEAN, hot=True),
     "flushDelayOffsetInterval": Setting("delays.flush_interval_ms", INTERVAL),
-    "longPollingEnable": Setting("polling.long_polling", BOOLEAN),
-    "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS),
+    "longPollingEnable": Setting("polling.long_polling", BOOLEAN, hot=True),
+    "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS, hot=True),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
     "regionId": Setting("sending.region_id", TEXT),
     "traceOn": Setting("sending.trace_on", BOOLEAN),
     "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
+    "configBlackList": Setting("remote.black_list", KEYS),
     "rejectTransactionMessage": Setting("sending.reject_transactions", BOOLEAN, important=True),
     "storeReplyMessageEnable": Setting("sending.store_replies", BOOLEAN, hot=True),
 }
@@ -155,6 +157,7 @@ _STORE: dict[str, Setting] = {
         INTERVAL,
         "a flush that takes longer is answered FLUSH_DISK_TIMEOUT",
         important=True,
+        hot=True,
     ),
     "flushIntervalConsumeQueue": Setting(
         "store.consume_queue_flush_interval_ms",
@@ -168,7 +171,10 @@ _STORE: dict[str, Setting] = {
         "how often a checkpoint is made: what a crash makes us re-read",
     ),
     "osPageCacheBusyTimeOutMills": Setting(
-        "store.page_cache_busy_ms", INTERVAL, "an append that takes longer makes the broker refuse sends"
+        "store.page_cache_busy_ms",
+        INTERVAL,
+        "a sync that takes longer makes the broker refuse sends",
+        hot=True,
     ),
     "transientStorePoolEnable": Setting(
         "store.transient_pool",
@@ -185,20 +191,27 @@ _STORE: dict[str, Setting] = {
         PERCENT,
         "share of the machine's memory in which the newest messages are taken to be",
         important=True,
+        hot=True,
     ),
     "maxTransferBytesOnMessageInMemory": Setting(
-        "store.max_bytes_in_memory", COUNT, "bytes in one pull answer, from memory", important=True
+        "store.max_bytes_in_memory", COUNT, "bytes in one pull answer, from memory", important=True, hot=True
     ),
     "maxTransferCountOnMessageInMemory": Setting(
-        "store.max_count_in_memory", COUNT, "messages in one pull answer, from memory", important=True
+        "store.max_count_in_memory",
+        COUNT,
+        "messages in one pull answer, from memory",
+        important=True,
+        hot=True,
     ),
     "maxTransferBytesOnMessageInDisk": Setting(
-        "store.max_bytes_on_disk", COUNT, "bytes in one pull answer, from disk", important=True
+        "store.max_bytes_on_disk", COUNT, "bytes in one pull answer, from disk", important=True, hot=True
     ),
     "maxTransferCountOnMessageInDisk": Setting(
-        "store.max_count_on_disk", COUNT, "messages in one pull answer, from disk", important=True
+        "store.max_count_on_disk", COUNT, "messages in one pull answer, from disk", important=True, hot=True
     ),
-    "maxMsgsNumBatch": Setting("store.max_query_count", COUNT, "most messages that one query by key gives"),
+    "maxMsgsNumBatch": Setting(
+        "store.max_query_count", COUNT, "most messages that one query by key gives", hot=True
+    ),
     "defaultQueryMaxNum": Setting(
         "store.default_query_count", COUNT, "messages that a query by unique key gives"
     ),
@@ -206,37 +219,47 @@ _STORE: dict[str, Setting] = {
         "store.clean_interval_ms", INTERVAL, "how often expired files are looked for"
     ),
     "deleteCommitLogFilesInterval": Setting(
-        "store.delete_file_pause_ms", MILLISECONDS, "pause between two deleted files"
+        "store.delete_file_pause_ms", MILLISECONDS, "pause between two deleted files", hot=True
     ),
     "deleteFileBatchMax": Setting(
-        "store.delete_files_at_once", COUNT, "most files deleted at one go", important=True
+        "store.delete_files_at_once", COUNT, "most files deleted at one go", important=True, hot=True
     ),
     "deleteWhen": Setting(
-        "store.delete_when", HOURS, "hours of the day in which expired files are deleted", important=True
+        "store.delete_when",
+        HOURS,
+        "hours of the day in which expired files are deleted",
+        important=True,
+        hot=True,
     ),
     "fileReservedTime": Setting(
         "store.file_reserved_hours",
         integer(1, 2**31 - 1, "hours"),
         "how long messages are kept",
         important=True,
+        hot=True,
     ),
     "diskMaxUsedSpaceRatio": Setting(
         "store.disk_max_used_ratio",
         PERCENT,
         "a fuller disk makes expired files go at any hour",
         important=True,
+        hot=True,
     ),
     "diskSpaceCleanForciblyRatio": Setting(
-        "store.disk_force_clean_ratio", PERCENT, "a fuller disk makes the oldest files go whatever their age"
+        "store.disk_force_clean_ratio",
+        PERCENT,
+        "a fuller disk makes the oldest files go whatever their age",
+        hot=True,
     ),
     "diskSpaceWarningLevelRatio": Setting(
-        "store.disk_warning_ratio", PERCENT, "a fuller disk makes the broker refuse sends"
+        "store.disk_warning_ratio", PERCENT, "a fuller disk makes the broker refuse sends", hot=True
     ),
     "cleanFileForciblyEnable": Setting(
         "store.clean_forcibly",
         BOOLEAN,
         "whether a full disk may make files go before their time",
         important=True,
+        hot=True,
     ),
 }
 
@@ -485,7 +508,7 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         commitLogRecoverMaxNum indexFileReadEnable indexFileWriteEnable sharedByteBufferNum forceRegister
         compressedRegister enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
         enableSplitMetadata splitMetadataSize updateNameServerAddrPeriod fetchNamesrvAddrInterval
-        highSpeedMode rocketmqHome brokerConfigPath configBlackList accountStatsEnable
+        highSpeedMode rocketmqHome brokerConfigPath accountStatsEnable
         accountStatsPrintZeroValues autoDeleteUnusedStats maxStatsIdleTimeInMinutes enableDetailStat
         enableLmqStats commercialBaseCount commercialBigCount commercialEnable commercialSizePerMsg
         commercialTimerCount commercialTransCount printChannelGroups printChannelGroupsMinNum

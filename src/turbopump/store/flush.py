@@ -55,8 +55,7 @@ class Flusher:
         self._flags = flags
         self._clock = clock
         self._workers = workers
-        self._timeout_s = config.sync_flush_timeout_ms / 1000
-        self._busy_s = config.page_cache_busy_ms / 1000
+        self.configure(config)
         self._turns_away = config.syncs_each  # otherwise only a checkpoint waits, and no sender
         self._retry_s = config.flush_interval_ms / 1000
         self._thorough_s = config.flush_thorough_interval_ms / 1000
@@ -70,6 +69,11 @@ class Flusher:
         self._typical_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._last_thorough = clock.monotonic()
+
+    def configure(self, config: StoreConfig) -> None:
+        """How long somebody waits, and how long until new messages are turned away."""
+        self._timeout_s = config.sync_flush_timeout_ms / 1000
+        self._busy_s = config.page_cache_busy_ms / 1000
 
     def probe(self, disk: Disk, path: str) -> None:
         """Measures a few small syncs and chooses where they run from now on."""

@@ -61,11 +61,14 @@ class GetResult(msgspec.Struct, gc=False):
 class Reader:
     def __init__(self, log: CommitLog, config: StoreConfig) -> None:
         self._log = log
+        self.written_from = 0
+        """What is behind this log offset was written by this process, so it is in memory, as a rule."""
+        self.configure(config)
+
+    def configure(self, config: StoreConfig) -> None:
         self._hot_bytes = machine_memory() * config.access_in_memory_ratio // 100
         self._hot = (config.max_bytes_in_memory, config.max_count_in_memory)
         self._cold = (config.max_bytes_on_disk, config.max_count_on_disk)
-        self.written_from = 0
-        """What is behind this log offset was written by this process, so it is in memory, as a rule."""
 
     def get(
         self,

@@ -101,6 +101,9 @@ class Retention:
         self.guard: Guard | None = None
         """Asked before each file goes, by whoever needs what is in it."""
 
+    def configure(self, config: StoreConfig) -> None:
+        self._config = config
+
     def ask(self) -> None:
         """An operator wants expired files deleted at any hour of the day (request 329)."""
         self._asked = MANUAL_RUNS

@@ -237,6 +237,13 @@ class Store:
         self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
         self.queues.delete_topic(topic)
 
+    def configure(self, config: StoreConfig) -> None:
+        """Takes over what can change while the store is in use: limits of reading, retention, waiting."""
+        self.config = config
+        self._reader.configure(config)
+        self.retention.configure(config)
+        self.flusher.configure(config)
+
     async def clean_queues(self, is_wanted: Callable[[str, int], bool]) -> list[tuple[str, int]]:
         """What of queues pointed at deleted messages goes; empty queues that nobody wants go whole."""
         return await self._upkeep.clean_queues(is_wanted)

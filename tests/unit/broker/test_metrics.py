@@ -21,6 +21,14 @@ from turbopump.testing.loop import run_virtual
 HERE = Path(__file__).parent
 DASHBOARD = HERE.parents[2] / "docs/grafana/turbopump.json"
 ON = replace(CONFIG, metrics=Metrics(exporter="PROM", port=5557))
+SWITCHES = {
+    "enableStatsMetrics": "rocketmq_topic_number",
+    "enableRequestMetrics": "rocketmq_messages_in_total",
+    "enableConnectionMetrics": "rocketmq_producer_connections",
+    "enableLagAndDlqMetrics": "rocketmq_consumer_lag_messages",
+    "enableMessageStoreMetrics": "rocketmq_storage_size_bytes",
+    "enableRemotingMetrics": "rocketmq_rpc_latency_milliseconds",
+}
 
 # A parser of the text format, version 0.0.4: https://prometheus.io/docs/instrumenting/exposition_formats/
 
@@ -272,19 +280,10 @@ def test_a_queue_that_cannot_be_read_does_not_end_the_counting_of_sizes(
 
 
 def test_what_is_switched_off_is_not_shown_from_then_on() -> None:
-    switches = {
-        "enableStatsMetrics": "rocketmq_topic_number",
-        "enableRequestMetrics": "rocketmq_messages_in_total",
-        "enableConnectionMetrics": "rocketmq_producer_connections",
-        "enableLagAndDlqMetrics": "rocketmq_consumer_lag_messages",
-        "enableMessageStoreMetrics": "rocketmq_storage_size_bytes",
-        "enableRemotingMetrics": "rocketmq_rpc_latency_milliseconds",
-    }
-
     async def main() -> None:
         async with running(ON) as desk:
             await live(desk)
-            for key, name in switches.items():
+            for key, name in SWITCHES.items():
                 assert name in await scrape(desk)
                 answer = await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"{key}=false\n".encode())
                 assert answer.code == 0, answer.remark

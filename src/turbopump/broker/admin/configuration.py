@@ -2,10 +2,12 @@
 
 Apache sets any field of a running broker and rewrites its file. Here a change that would take no effect is
 refused with what to do instead, and a change that does take effect lasts until the broker stops: the file
-is the operator's.
+is the operator's. A key that names a path, a class or a command is refused whatever it would do: with
+Apache's brokers up to 5.1.0, such keys let anyone run anything on the machine (CVE-2023-33246).
 """
 
 import logging
+import re
 from collections.abc import Callable
 
 from turbopump.broker import settings
@@ -20,7 +22,8 @@ from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
 
-NEVER = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
+"""Beside the operator's own list."""
 
 
 class ConfigurationRequests:
@@ -66,7 +69,7 @@ class ConfigurationRequests:
 
 
 def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
-    if key in NEVER:
+    if NEVER.search(key) or key in config.remote.black_list:
         raise NoPermission("Can not update config in black list.")
     key = settings.ALIASES.get(key, key)
     row = settings.SETTINGS.get(key)
