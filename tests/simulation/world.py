@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.checks import check_files, check_readable, check_recovered
 from tests.simulation.model import Model, Sent
 
+from turbopump.compiled import twins
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
@@ -46,6 +47,7 @@ def run(seed: int) -> None:
 class World:
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        self.twins = twins() if seed % 2 else None
         self.config = self._any_config()
         self.model = Model()
         self.lives = self.chance.randint(2, 6)
@@ -76,7 +78,7 @@ class World:
             workers = SimulatedWorkers(self.disk)
             self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
             try:
-                store = Store.open(self.config, self.disk, self.clock, workers)
+                store = Store.open(self.config, self.disk, self.clock, workers, twins=self.twins)
             except PowerCut:
                 survival = self._any_survival()
                 log.info("crash during the start: %s", survival.name)
