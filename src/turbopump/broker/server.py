@@ -174,7 +174,7 @@ class Broker:
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
         tools = self._tools(
-            store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays
+            store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays, servers
         )
         parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
@@ -403,6 +403,7 @@ class Broker:
         groups_file: Persisted,
         fence: Fence,
         delays: Delays,
+        servers: tuple[Server, Server],
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
         topics, groups, offsets, statistics = tables.topics, tables.groups, tables.offsets, tables.statistics
@@ -448,6 +449,7 @@ class Broker:
                 self._disk.usage,
                 accept_from_ms,
                 delays.progress,
+                servers,
             ),
             StatisticsRequests(statistics),
             MaintenanceRequests(store, topics, offsets, statistics),

@@ -186,6 +186,10 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> int:
         return len(self._deferred)
 
+    @property
+    def waits_s(self) -> float:
+        return self._loop.time() - self._waits_since if self._deferred else 0.0
+
     def begin(self, size: int) -> None:
         """A request with a body of `size` bytes is answered later: it counts, and a draining connection
         waits for it, until `end` is called."""

@@ -49,6 +49,11 @@ class Server:
         """Requests that were read and not begun, because too many of the same peer are under way."""
         return sum(connection.waiting for connection in self.connections)
 
+    @property
+    def waits_s(self) -> float:
+        """How long the first of them has been waiting."""
+        return max((connection.waits_s for connection in self.connections), default=0.0)
+
     async def start(self, host: str, port: int) -> int:
         """Listens and returns the port. May be called again, for a second port served alike."""
         self._is_stopping = False

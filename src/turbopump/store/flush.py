@@ -146,6 +146,11 @@ class Flusher:
         """How many wait to hear that something is on the medium."""
         return len(self._waiters)
 
+    @property
+    def waits_s(self) -> float:
+        """How long the first of them has been waiting."""
+        return self._clock.monotonic() - self._waiters[0][1] if self._waiters else 0.0
+
     def want(self, offset: int) -> None:
         """Sync up to here soon; nobody waits for it."""
         self._wanted = max(self._wanted, offset)

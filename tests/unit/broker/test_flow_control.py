@@ -7,6 +7,7 @@ from tests.unit.broker.desk import Desk, letters, running
 
 from turbopump.broker.config import Waits
 from turbopump.broker.flow import LIMITS, PATIENT, FlowControl
+from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode
 from turbopump.remoting.limits import Limits
@@ -163,6 +164,9 @@ def test_a_disk_that_stalls_turns_sends_away_and_takes_them_again_when_it_is_bac
             assert third.code == BUSY
             assert third.remark == "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
             assert desk.broker.trouble == third.remark
+            state = KVTable.decode((await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+            assert (state["brokerActive"], state["storeTrouble"]) == ("false", third.remark)
+            assert 1290 <= int(state["pageCacheLockTimeMills"]) < 1400
             assert (await desk.pull("T", 0)).code == 0  # reading goes on
             assert [answer.code for answer in await asyncio.gather(first, second)] == [0, 0]
             assert desk.broker.trouble is None
@@ -191,7 +195,13 @@ def test_requests_behind_too_many_of_the_same_client_are_answered_too() -> None:
 
             in_flight = [send() for _ in range(IN_FLIGHT)]
             await asyncio.sleep(0.01)
-            late = await send()
+            waiting = send()
+            await asyncio.sleep(0.1)
+            answer = await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO, port=10909)
+            table = KVTable.decode(answer.body).table
+            assert table["sendThreadPoolQueueSize"] == "1"
+            assert 90 <= int(table["sendThreadPoolQueueHeadWaitTimeMills"]) <= 110
+            late = await waiting
             assert (late.code, (late.remark or "")[:21]) == (BUSY, "[TIMEOUT_CLEAN_QUEUE]")
             assert "period in queue: 200ms" in (late.remark or "")
             again = (

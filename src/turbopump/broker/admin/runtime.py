@@ -1,16 +1,18 @@
 """The state of the broker as a table of texts (28), with every key that Apache's tools read.
 
-Values are measured or zero, never invented: there are no queues between threads here, so their sizes and
-waits are 0. One key is ours: `storeTrouble` says why no message is taken, and is there only then.
+Values are measured or zero, never invented. There are no queues between threads here; what waits to be begun
+is shown as the queue of sends, and how long the disk has been awaited as the time that the log is locked. One
+key is ours: `storeTrouble` says why no message is taken, and is there only then.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.traffic import BUCKETS, Traffic
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.remoting.server import Server
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
 from turbopump.store.store import Store
@@ -41,6 +43,7 @@ class RuntimeRequests:
         usage: Callable[[str], Usage],
         accept_from_ms: int = 0,
         delayed: Callable[[], Mapping[int, tuple[int, int]]] = dict,
+        servers: Sequence[Server] = (),
     ) -> None:
         """`delayed`: delay level -> the first offset that waits, the end of its queue."""
         self._store = store
@@ -50,6 +53,7 @@ class RuntimeRequests:
         self._usage = usage
         self._accept_from_ms = accept_from_ms
         self._delayed = delayed
+        self._servers = servers
 
     def routes(self) -> Routes:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
@@ -64,6 +68,7 @@ class RuntimeRequests:
             table[f"{queue}ThreadPoolQueueSize"] = "0"
             table[f"{queue}ThreadPoolQueueCapacity"] = "0"
             table[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        table |= self._waits()
         for level, (first, end) in self._delayed().items():
             table[f"scheduleMessageOffset_{level}"] = f"{first},{end}"
         return dict(sorted(table.items()))
@@ -79,6 +84,14 @@ class RuntimeRequests:
             "startAcceptSendRequestTimeStamp": str(self._accept_from_ms),
         }
         return life if trouble is None else life | {"storeTrouble": trouble}
+
+    def _waits(self) -> dict[str, str]:
+        longest_s = max((server.waits_s for server in self._servers), default=0.0)
+        return {
+            "sendThreadPoolQueueSize": str(sum(server.waiting for server in self._servers)),
+            "sendThreadPoolQueueHeadWaitTimeMills": str(int(longest_s * 1000)),
+            "pageCacheLockTimeMills": str(int(self._store.flusher.waits_s * 1000)),
+        }
 
     def _puts(self) -> dict[str, str]:
         traffic, store = self._traffic, self._store
