@@ -102,7 +102,7 @@ class BrokerFigures:
 
 
 class RequestFigures:
-    """Messages in and out. `sizes` counts beside the way of the messages, so it may be a second behind."""
+    """Messages in and out. Sizes are counted beside the way of the messages, from the entries of queues."""
 
     subject = "requests"
 
@@ -116,6 +116,7 @@ class RequestFigures:
 
     async def families(self) -> list[Family]:
         await self._statistics.fold()
+        await self._count_pending()
         totals = self._statistics.totals
         sizes = [(self._of_topic(topic), histogram) for topic, histogram in self._sizes.items()]
         return [
@@ -138,13 +139,18 @@ class RequestFigures:
         """Runs until cancelled."""
         while True:
             await self._clock.sleep(COUNT_SIZES_S)
-            for _ in range(len(self._pending)):
-                queue, first, messages = self._pending.popleft()
-                try:
-                    await self._count_sizes(queue, first, messages)
-                except OSError as error:
-                    words = "Sizes of %d messages of %s queue %d are not counted: %s"
-                    log.warning(words, messages, queue.topic, queue.queue_id, error)
+            await self._count_pending()
+
+    async def _count_pending(self) -> None:
+        for _ in range(len(self._pending)):
+            if not self._pending:
+                break  # somebody else counts too
+            queue, first, messages = self._pending.popleft()
+            try:
+                await self._count_sizes(queue, first, messages)
+            except OSError as error:
+                words = "Sizes of %d messages of %s queue %d are not counted: %s"
+                log.warning(words, messages, queue.topic, queue.queue_id, error)
 
     async def _count_sizes(self, queue: ConsumeQueue, first: int, messages: int) -> None:
         end = first + messages
