@@ -243,6 +243,26 @@ def test_a_pull_that_waited_and_an_answer_that_refused_are_counted_as_such() -> 
     run_virtual(main())
 
 
+def test_the_type_of_messages_is_that_of_their_topic() -> None:
+    """Apache looks at each message's properties, and so at the sharding key of every one."""
+
+    async def main() -> None:
+        async with running(ON) as desk:
+            create = {"defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+            create |= {"topicFilterType": "SINGLE_TAG", "order": "false"}
+            for topic, kind in (("F", "FIFO"), ("U", "UNSPECIFIED")):
+                ext = {"topic": topic, "attributes": f"+message.type={kind}"} | create
+                assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
+            for topic in ("F", "U", "T"):
+                await desk.send(topic)
+            await desk.send("T", pairs={"DELAY": "1"})
+            in_total = (await scrape(desk))["rocketmq_messages_in_total"]
+            types = {dict(labels)["topic"]: dict(labels)["message_type"] for _, labels in in_total.samples}
+            assert types == {"F": "fifo", "U": "normal", "T": "normal", "SCHEDULE_TOPIC_XXXX": "delay"}
+
+    run_virtual(main())
+
+
 def test_sizes_of_messages_that_wait_for_the_disk_are_counted_once_they_can_be_read() -> None:
     async def main() -> None:
         async with running(ON, flush_disk_type="SYNC_FLUSH") as desk:
