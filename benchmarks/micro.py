@@ -35,6 +35,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.store import Draft, Store
 
 from .generator import CACHE
+from .report import sends as sends_by
 
 BATCH = 64  # frames of a read event, as with 64 requests in flight
 PULL = 32
@@ -83,7 +84,7 @@ async def measure(names: list[str], rounds: int) -> None:
                     await asyncio.sleep(0)  # the store's own work
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    print(f"{'step':44} {'median ns':>10} {'least ns':>10}")
+    print(f"sends: {sends_by()}\n{'step':44} {'median ns':>10} {'least ns':>10}")
     for name, found in costs.items():
         print(f"{name:44} {statistics.median(found):10,.0f} {min(found):10,.0f}")
 

@@ -8,6 +8,8 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+from turbopump.compiled import twins
+
 from . import compare
 from .servers import BASELINE, OURS
 
@@ -27,15 +29,22 @@ def machine() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "sends": sends(),
         "load_average_at_start": os.getloadavg()[0],
     }
+
+
+def sends() -> str:
+    """Which of the twins serves them: that decides more than anything else."""
+    return "compiled" if twins() is not None else "pure Python"
 
 
 def markdown(result: dict[str, Any]) -> str:
     parts = [loads(result), footprint(result), targets(result)]
     about = result["machine"]
     head = (
-        f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, Python {about['python']}; "
+        f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, Python {about['python']}, "
+        f"sends {about.get('sends', 'pure Python')}; "
         f"{result['plan']['rounds']} rounds of {result['plan']['duration_s']} s windows, "
         f"load average at the start {about['load_average_at_start']:.1f}."
     )

@@ -25,6 +25,9 @@ static PyMethodDef functions[] = {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, fill},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED}, /* the names are interned once */
+#endif
     {0, NULL},
 };
 
