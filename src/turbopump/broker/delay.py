@@ -47,7 +47,7 @@ LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep
 FETCHED_AFTER_MS = 10  # messages that are not in memory
 AGAIN_AFTER_MS = 10_000  # a run that cannot be worked off
 
-BATCH = 256  # messages of one append ...
+BATCH = 128  # messages of one append ...
 BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
 TURN_S = 0.005  # then others have their turn
 TURN_BATCHES = 4

@@ -22,12 +22,23 @@ from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
+from turbopump.store.dispatch import find
 from turbopump.store.store import Draft, Store
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-_DELIVER_AT = f"{DELIVER_AT}\x01".encode()
+_REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
+    name.encode() + b"\x01"
+    for name in (
+        properties.REAL_TOPIC,
+        properties.REAL_QUEUE_ID,
+        properties.TAGS,
+        properties.UNIQUE_KEY,
+        properties.KEYS,
+        DELIVER_AT,
+    )
+)
 
 
 class Schedule:
@@ -64,22 +75,26 @@ def delay_level(pairs: dict[str, str]) -> int:
 
 def destination(record: Record) -> tuple[str, int] | None:
     """Topic and queue to which a delayed message belongs; None when it does not say, or in a wrong way."""
-    topic = properties.find(record.properties, properties.REAL_TOPIC)
-    queue_id = properties.find(record.properties, properties.REAL_QUEUE_ID)
-    if not topic or not queue_id or not _INTEGER.fullmatch(queue_id) or int(queue_id) < 0:
+    packed = record.properties
+    return _place(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID))
+
+
+@lru_cache(maxsize=4096)
+def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
+    number = queue_id.decode("ascii", "replace")
+    if not topic or not _INTEGER.fullmatch(number) or int(number) < 0:
         return None
-    return topic, int(queue_id)
+    return topic.decode("utf-8", "replace"), int(number)
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
     """The message, for those who consume it."""
     packed = record.properties
-    if properties.find(packed, DELIVER_AT) is not None:
+    if _DELIVER_AT in packed and find(packed, _DELIVER_AT):
         packed = properties.without(packed.decode("utf-8", "surrogateescape"), DELIVER_AT).encode(
             "utf-8", "surrogateescape"
         )
-    tag = properties.find(packed, properties.TAGS)
-    return _copy(record, queue, packed, _tags_code(tag) if tag else 0)
+    return _copy(record, queue, packed, _tags_code(find(packed, _TAGS)))
 
 
 def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
@@ -89,7 +104,7 @@ def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
     no room for that, such a day would make the message late.
     """
     packed = record.properties
-    if properties.find(packed, DELIVER_AT) is None:
+    if not find(packed, _DELIVER_AT):
         end = b"" if packed.endswith(b"\x02") else b"\x02"
         timed = packed + end + _DELIVER_AT + b"%d\x02" % due_ms
         packed = timed if len(timed) <= properties.MAX_BYTES else packed
@@ -111,12 +126,14 @@ def _copy(record: Record, queue: ConsumeQueue, packed: bytes, tags_code: int) ->
         born_timestamp=record.born_timestamp,
         born_host=record.born_host,
         tags_code=tags_code,
-        unique_key=properties.find(packed, properties.UNIQUE_KEY) or "",
-        keys=properties.find(packed, properties.KEYS) or "",
+        unique_key=find(packed, _UNIQUE_KEY).decode("utf-8", "replace"),
+        keys=find(packed, _KEYS).decode("utf-8", "replace"),
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=~record.physical_offset,
         store_host=record.store_host,
     )
 
 
-_tags_code = lru_cache(maxsize=4096)(java_hash)
+@lru_cache(maxsize=4096)
+def _tags_code(tag: bytes) -> int:
+    return java_hash(tag.decode("utf-8", "replace")) if tag else 0

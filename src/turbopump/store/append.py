@@ -149,7 +149,13 @@ class Appender:
                 queue = draft.queue
                 sys_flag = draft.sys_flag
                 born_host = draft.born_host
-                if sys_flag & RARE or len(born_host) != usual_host or not queue.is_plain or draft.store_host:
+                host = draft.store_host or store_host
+                if (
+                    sys_flag & RARE
+                    or len(born_host) != usual_host
+                    or len(host) != usual_host
+                    or not queue.is_plain
+                ):
                     log.position = position
                     add(self._unusual(draft, now))
                     position = log.position
@@ -164,7 +170,7 @@ class Appender:
                         pack_head(
                             size, MAGIC_V1, crc32(body) & 0x7FFFFFFF, queue.queue_id, draft.flag,
                             queue_offset, physical, sys_flag, draft.born_timestamp, born_host, now,
-                            store_host, draft.reconsume_times, draft.prepared_transaction_offset, len(body),
+                            host, draft.reconsume_times, draft.prepared_transaction_offset, len(body),
                         ),
                         body,
                         queue.topic_field,
