@@ -51,6 +51,7 @@ class Running:
     kind: str
     place: peers.Place
     processes: dict[str, Process] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict)  # keys of broker.conf
 
     @property
     def pids(self) -> list[int]:
@@ -76,13 +77,15 @@ class Running:
             process.kill()
 
 
-def start(kind: str, home: Path, prefix: tuple[str, ...] = ()) -> tuple[Running, float]:
+def start(
+    kind: str, home: Path, prefix: tuple[str, ...] = (), extra: dict[str, str] | None = None
+) -> tuple[Running, float]:
     """A server with an empty store, and the seconds from its start to its first acknowledgement.
 
-    `prefix` replaces the program that runs ours: the profiler's.
+    `prefix` replaces the program that runs ours: the profiler's. `extra` are keys of broker.conf.
     """
     shutil.rmtree(home, ignore_errors=True)
-    return restart(Running(kind, peers.place(home)), prefix)
+    return restart(Running(kind, peers.place(home), extra=extra or {}), prefix)
 
 
 def restart(running: Running, prefix: tuple[str, ...] = ()) -> tuple[Running, float]:
@@ -102,12 +105,12 @@ def restart(running: Running, prefix: tuple[str, ...] = ()) -> tuple[Running, fl
 def _start_processes(running: Running, prefix: tuple[str, ...]) -> None:
     place = running.place
     if running.kind == OURS:
-        running.processes["broker"] = _process(
-            place, "up", [*(prefix or our_program()), *our_arguments(place)]
-        )
+        given = {settings.variable(key): value for key, value in running.extra.items()}
+        command = [*(prefix or our_program()), *our_arguments(place)]
+        running.processes["broker"] = _process(place, "up", command, given)
         running.processes["broker"].wait_ready("is ready")
         return
-    _configure_apache(place)
+    _configure_apache(place, running.extra)
     for name, command in _apache_commands(running.kind, place).items():
         running.processes[name] = _process(place, name, command)
         running.processes[name].wait_ready()
@@ -122,8 +125,10 @@ def our_arguments(place: peers.Place) -> list[str]:
     return ["up", "--data", str(place.store_dir), *ports, "--host", peers.HOST]
 
 
-def _process(place: peers.Place, name: str, command: list[str]) -> Process:
-    environment = {"HOME": str(place.home), "NAMESRV_ADDR": "", **OUR_PATIENCE}
+def _process(
+    place: peers.Place, name: str, command: list[str], given: dict[str, str] | None = None
+) -> Process:
+    environment = {"HOME": str(place.home), "NAMESRV_ADDR": "", **OUR_PATIENCE, **(given or {})}
     return Process(command, place.home / f"{name}.log", environment)
 
 
@@ -140,7 +145,7 @@ def _apache_commands(version: str, place: peers.Place) -> dict[str, list[str]]:
     return {"namesrv": command("namesrv", NAMESRV_HEAP), "broker": command("broker", BROKER_HEAP)}
 
 
-def _configure_apache(place: peers.Place) -> None:
+def _configure_apache(place: peers.Place, extra: dict[str, str]) -> None:
     broker = {
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",
@@ -152,6 +157,7 @@ def _configure_apache(place: peers.Place) -> None:
         "storePathRootDir": str(place.store_dir),
         "storePathCommitLog": str(place.store_dir / "commitlog"),
         **PATIENCE,
+        **extra,
     }
     (place.home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in broker.items()))
     (place.home / "namesrv.conf").write_text(f"listenPort={place.namesrv_port}\nbindAddress={peers.HOST}\n")

@@ -19,7 +19,7 @@ func headerOf(t *testing.T, request []byte) map[string]any {
 }
 
 func TestASendCarriesWhatWasPatchedIn(t *testing.T) {
-	template := newSendTemplate("bench_", "broker-a", payload(3), true)
+	template := newSendTemplate("bench_", "broker-a", payload(3), true, 0)
 	request := template.put(nil, 1_000_000_042, 7, 3, 1_731_000_000_123, 0xABC)
 	header := headerOf(t, request)
 	fields := header["extFields"].(map[string]any)

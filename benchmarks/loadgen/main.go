@@ -27,6 +27,7 @@ type options struct {
 	size    int
 	batch   int
 	keys    bool
+	delay   int
 	broker  string
 	timeout time.Duration
 }
@@ -115,7 +116,7 @@ func run(mode string, arguments []string) (any, error) {
 }
 
 func sendTo(o options) *sendTemplate {
-	return newSendTemplate(o.topic, o.broker, payload(o.size), o.keys)
+	return newSendTemplate(o.topic, o.broker, payload(o.size), o.keys, o.delay)
 }
 
 func parseOptions(mode string, arguments []string) (options, error) {
@@ -128,6 +129,7 @@ func parseOptions(mode string, arguments []string) (options, error) {
 	flags.IntVar(&o.size, "size", 1024, "message body in bytes (send)")
 	flags.IntVar(&o.batch, "batch", 32, "messages asked for by a pull")
 	flags.BoolVar(&o.keys, "keys", false, "give every message a key of its own (send)")
+	flags.IntVar(&o.delay, "delay-level", 0, "delay level of the messages (send)")
 	flags.StringVar(&o.topic, "topic", "bench_", "prefix of the topic names; five digits follow")
 	flags.IntVar(&o.topics, "topics", 1, "topics, used in turn")
 	flags.IntVar(&o.queues, "queues", 4, "queues of a topic, used in turn")

@@ -23,7 +23,7 @@ const (
 )
 
 const sendHeader = `{"code":310,"extFields":{"a":"BENCH_PRODUCER","b":"@topic","c":"TBW102","d":"4","e":"0",` +
-	`"f":"0","g":"1700000000000","h":"0","i":"@keysUNIQ_KEY\u0001@unique\u0002WAIT\u0001true\u0002TAGS\u0001TagA\u0002",` +
+	`"f":"0","g":"1700000000000","h":"0","i":"@delay@keysUNIQ_KEY\u0001@unique\u0002WAIT\u0001true\u0002TAGS\u0001TagA\u0002",` +
 	`"j":"0","k":"false","m":"false","n":"@broker"},"flag":0,"language":"JAVA","opaque":1000000000,` +
 	`"serializeTypeCurrentRPC":"JSON","version":513}`
 
@@ -42,12 +42,17 @@ type sendTemplate struct {
 	tag, keys                          int // keys 0: the messages have none
 }
 
-func newSendTemplate(topic, broker string, body []byte, keys bool) *sendTemplate {
+func newSendTemplate(topic, broker string, body []byte, keys bool, delayLevel int) *sendTemplate {
+	delayProperty := ""
+	if delayLevel > 0 {
+		delayProperty = `DELAY\u0001` + strconv.Itoa(delayLevel) + `\u0002`
+	}
 	keysProperty := ""
 	if keys {
 		keysProperty = `KEYS\u0001order_` + strings.Repeat("0", serialDigits) + `\u0002`
 	}
 	header := strings.NewReplacer(
+		"@delay", delayProperty,
 		"@keys", keysProperty,
 		"@topic", topicName(topic, 0),
 		"@unique", "7F000001"+"2B67"+"4E0E2F2A"+strings.Repeat("0", serialDigits),
