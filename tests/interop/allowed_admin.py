@@ -71,6 +71,7 @@ NOTHING_SAID = "Apache prints nothing, or goes on; ours says what is not there a
 OWN_WORDS = "the words of Apache's client; ours has those of the name server"
 
 ALLOWED_OUR_MQADMIN = (
+    Allowed("frame / the commands that there are", "ours has those of 4.9, and of 5.x what it can do"),
     Allowed("frame / topicStatus -h", "Apache misses an option before it can help"),
     Allowed("topics / updateTopic * -t ordered * -o true", "Apache prints a stack on its way to success"),
     Allowed("topics / allocateMQ *", ANY_ORDER),

@@ -11,9 +11,11 @@ from .mqadmin_session import Session
 from .printed import counted
 
 SAMPLES_S = 25.0
+OVERVIEW = "the commands that there are"
 
 
 def frame(at: Session) -> None:
+    at.keep(OVERVIEW, sorted(re.findall(r"^ {3}(\w+) ", at.tool.mqadmin().text, re.MULTILINE)))
     at("nosuchcommand")
     at("updateTopic -t plain")
     at("updateTopic -b {broker}")

@@ -66,18 +66,18 @@ def topics(at: Session) -> None:
 
 
 def order(at: Session) -> None:
+    """Of a topic that is not there: a broker that registers meanwhile would change one of its own."""
     at("updateOrderConf -t ordered -m get")
     at("updateOrderConf -t ordered2 -m get")
-    at("updateOrderConf -t plain -m get")
-    at("updateOrderConf -t plain -m put -v broker-a:3")
-    at("updateOrderConf -t plain -m get")
-    at("topicRoute -t plain")
-    at("updateOrderConf -t plain -m put")
-    at("updateOrderConf -t plain -m delete")
-    at("updateOrderConf -t plain -m delete")
-    at("updateOrderConf -t plain -m get")
-    at("updateOrderConf -t plain -m nosuchmethod")
-    at("updateOrderConf -t plain")
+    at("updateOrderConf -t elsewhere -m get")
+    at("updateOrderConf -t elsewhere -m put -v broker-a:3")
+    at("updateOrderConf -t elsewhere -m get")
+    at("updateOrderConf -t elsewhere -m put")
+    at("updateOrderConf -t elsewhere -m delete")
+    at("updateOrderConf -t elsewhere -m delete")
+    at("updateOrderConf -t elsewhere -m get")
+    at("updateOrderConf -t elsewhere -m nosuchmethod")
+    at("updateOrderConf -t elsewhere")
 
 
 def permissions(at: Session) -> None:

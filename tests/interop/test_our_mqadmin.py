@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from turbopump.admin.commands import BY_NAME
+
 from . import artifacts, mqadmin, mqadmin_facts, peers, recordings
 from .allowed import Allowed
 from .allowed_admin import (
@@ -21,7 +23,8 @@ from .allowed_admin import (
 )
 from .clients import Answers
 from .compare import ABSENT, Difference, listing
-from .test_mqadmin import COMMANDS_OF_5
+from .mqadmin_operators import OVERVIEW
+from .test_mqadmin import ACCESS_OF_4_9, COMMANDS_OF_5
 
 SERVERS = (peers.OURS, *artifacts.SERVERS)
 OLD = artifacts.SERVERS[0]
@@ -65,6 +68,11 @@ def _differences(server: str, seen: Answers) -> Iterator[Difference]:
 
 def _overlap(one: Difference, other: Difference) -> bool:
     return one.path.startswith(other.path) or other.path.startswith(one.path)
+
+
+def test_our_mqadmin_has_every_command_of_4_9() -> None:
+    recorded = recordings.load(mqadmin.APACHES[0], recordings.REFERENCE)
+    assert set(recorded["frame"][OVERVIEW]) - ACCESS_OF_4_9 <= {command.name for command in BY_NAME.values()}
 
 
 def test_every_allowed_difference_of_our_mqadmin_is_still_needed() -> None:
