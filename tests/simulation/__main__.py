@@ -8,7 +8,11 @@ from collections.abc import Callable
 
 import tests.simulation
 
-WORLDS = {"store": "tests.simulation.world", "delays": "tests.simulation.delays"}
+WORLDS = {
+    "store": "tests.simulation.world",
+    "delays": "tests.simulation.delays",
+    "groups": "tests.simulation.groups",
+}
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 
 

@@ -18,6 +18,7 @@ from turbopump.broker.fence import Fence
 from turbopump.protocol import dialect
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
@@ -348,9 +349,13 @@ class OffsetRequests:
     def query(self, request: Request[QueryConsumerOffsetRequest]) -> Answer:
         """Without a commit, a group starts at 0 on a young queue; otherwise its consumer decides where."""
         header = request.header
-        offset = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
-        if self._fence.is_up and self._is_there(header.consumerGroup, header.topic, header.queueId):
-            self._fence.trust(header.consumerGroup, header.topic, header.queueId)
+        where = header.consumerGroup, header.topic, header.queueId
+        offset = self._offsets.query(*where)
+        if self._fence.is_up and self._is_there(*where):
+            if offset >= 0:
+                self._fence.handed(*where, offset)
+            else:
+                self._fence.begins_freely(request.connection.attributes, *where)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
@@ -376,8 +381,13 @@ class OffsetRequests:
             # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
             remark = f"QueueId {queue_id} is illegal, topic is {topic}"
             return _refused(ResponseCode.INVALID_PARAMETER, remark)
-        if request.command.is_oneway and self._is_void(group, topic, queue_id, header.commitOffset):
-            return Answer({})
+        if self._fence.is_up:
+            if not _is_consumer(request.command):  # tools know what they do
+                self._fence.handed(group, topic, queue_id, header.commitOffset)
+            elif self._fence.is_void(
+                request.connection.attributes, group, topic, queue_id, header.commitOffset
+            ):
+                return Answer({})
         if not self._offsets.commit(group, topic, queue_id, header.commitOffset):
             return Answer({}, remark="Offset has been previously reset")
         return Answer({})
@@ -388,9 +398,10 @@ class OffsetRequests:
         queues = max(found.read_queues, found.write_queues) if found is not None else 0
         return 0 <= queue_id < queues and self._groups.find(group) is not None
 
-    def _is_void(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Whether a crash made the offset of a consumer void. Tools, who wait for an answer, know better."""
-        return self._fence.back_to(group, topic, queue_id, offset) is not None
+
+def _is_consumer(command: Command) -> bool:
+    """Whether a commit comes from a consumer: those of Java want no answer, those of Go cannot say so."""
+    return command.is_oneway or command.language == "GO"
 
 
 def _refused(code: ResponseCode, remark: str) -> Answer:

@@ -134,7 +134,7 @@ class Pulling:
             except NotInMemory as missing:
                 self._fetch(pull, missing)
                 return None
-            self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
+            self._handed(pull, result)
         code = _code(result, header.queueOffset)
         if code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & PULL_SUSPEND and self._park(pull):
             return None
@@ -243,19 +243,28 @@ class Pulling:
         header = pull.request.header
         group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
         if (offset := offsets.take_reset(group, topic, queue_id)) >= 0:
-            fence.trust(group, topic, queue_id)
+            fence.handed(group, topic, queue_id, offset)
             return GetResult(GetStatus.OFFSET_RESET, offset, queue.min_offset, queue.max_offset)
         if header.sysFlag & (PULL_SUBSCRIPTION | PULL_LITE) == PULL_SUBSCRIPTION:
             return None  # a reader that keeps its offsets itself: it may look where it likes
-        back = fence.back_to(group, topic, queue_id, pull.offset)
-        fence.trust(group, topic, queue_id)
-        if back is None:
+        peer = pull.request.connection.attributes
+        if not fence.is_void(peer, group, topic, queue_id, pull.offset):
             return None
-        words = "Group %s was beyond what the last crash left of %s queue %d: back from %d to %d"
+        back = self._last_safe(pull)
+        fence.handed(group, topic, queue_id, back)
+        words = "Group %s was beyond what there is now of %s queue %d: back from %d to %d"
         log.warning(words, group, topic, queue_id, pull.offset, back)
-        if offsets.query(group, topic, queue_id) > back:
-            offsets.commit(group, topic, queue_id, back)
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
+
+    def _last_safe(self, pull: Pull) -> int:
+        """All before it is handled: what the group has committed, or what this consumer says it has handled,
+        as far as that is not void; otherwise nothing."""
+        header, queue = pull.request.header, pull.queue
+        safe = self._offsets.query(header.consumerGroup, header.topic, header.queueId)
+        end = self._fence.end(header.topic, header.queueId)
+        if header.sysFlag & PULL_COMMIT_OFFSET and end is not None:
+            safe = max(safe, min(header.commitOffset, end))
+        return min(max(safe, queue.min_offset), queue.max_offset)
 
     def _read(self, pull: Pull) -> GetResult:
         header = pull.request.header
@@ -272,6 +281,14 @@ class Pulling:
         if took_ms:  # seldom: messages that had to come from the disk
             self._traffic.waited_to_get(pull.queue, header.consumerGroup, took_ms)
         return result
+
+    def _handed(self, pull: Pull, result: GetResult) -> None:
+        """What the group has got, and therefore may speak of."""
+        header = pull.request.header
+        where = header.consumerGroup, header.topic, header.queueId
+        self._offsets.pulled(*where, result.next_offset)
+        if self._fence.is_up:
+            self._fence.handed(*where, result.next_offset)
 
     def _park(self, pull: Pull) -> bool:
         connection = pull.request.connection
@@ -317,12 +334,11 @@ class Pulling:
             self._read_and_answer(pull)
 
     def _read_and_answer(self, pull: Pull) -> None:
-        header = pull.request.header
         try:
             if pull.rules != self._rules():  # topics or groups changed meanwhile: may it still read?
                 pull = self._checked(pull.request)
             result = self._elsewhere(pull) or self._read(pull)
-            self._offsets.pulled(header.consumerGroup, header.topic, header.queueId, result.next_offset)
+            self._handed(pull, result)
         except Refused as refused:
             pull.request.answer(_refusal(pull.request, refused))
         except NotInMemory as missing:

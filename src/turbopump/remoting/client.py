@@ -70,7 +70,7 @@ class Client:
         dial = self._dials.get(address)
         if dial is None:
             dial = self._dials[address] = asyncio.create_task(self._dial(address), name=f"dial {address}")
-            dial.add_done_callback(lambda _: self._dials.pop(address, None))
+            dial.add_done_callback(lambda ended: self._dialled(address, ended))
         return await asyncio.shield(dial)  # one impatient caller must not end the dial of the others
 
     async def close(self) -> None:
@@ -102,6 +102,11 @@ class Client:
         self._connections[address] = connection
         connection.on_closed.append(lambda closed: self._forget(address, closed))
         return connection
+
+    def _dialled(self, address: str, dial: asyncio.Task[Connection]) -> None:
+        self._dials.pop(address, None)
+        if not dial.cancelled():
+            dial.exception()  # looked at: whoever waited for it may have gone
 
     def _forget(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:
