@@ -107,6 +107,7 @@ $(VENV)/.python:
 # Builds the compiled send path too, where there is a compiler; TURBOPUMP_PURE=1 does without.
 $(VENV)/.run: $(VENV)/.python pyproject.toml hatch_build.py $(wildcard src/turbopump/compiled/*.[ch])
 	@$(PY) -m pip install -q --disable-pip-version-check -e .
+	@$(PY) -c 'from turbopump.compiled import twins; twins() or print("No compiled send path: Python serves alone.")'
 	@touch $@
 
 # `pip install --group` came with pip 25.1.
