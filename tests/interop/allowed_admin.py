@@ -33,7 +33,6 @@ TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a figure has another na
 
 # Not yet as Apache.
 ATTRIBUTES = "attributes of groups are kept as they come"
-RESERVED_TIME = "fileReservedTime cannot change while the broker runs"
 MORE_SETTINGS = "settings that tools export are not shown"
 
 ALLOWED_MQADMIN = (
@@ -59,9 +58,6 @@ ALLOWED_MQADMIN = (
     Allowed("endless / clusterList -i 60 / printed", TOOLS_OF_4_9),
     Allowed("groups / updateSubGroup * +nosuch=1*", ATTRIBUTES),
     Allowed("export / file * / subscriptionGroupTable / tidy / *", ATTRIBUTES),
-    Allowed("settings / updateBrokerConfig * -k fileReservedTime -v 7*", RESERVED_TIME),
-    Allowed("settings / getBrokerConfig -b {broker} (2) / fileReservedTime", RESERVED_TIME),
-    Allowed("export / file configs.json / * / fileReservedTime", RESERVED_TIME),
     Allowed("export / file configs.json / * / slaveReadEnable", MORE_SETTINGS),
     Allowed("export / file configs.json / * / useTLS", MORE_SETTINGS),
     Allowed("statistics / file metrics.json / * / cpuNum", MORE_SETTINGS),
