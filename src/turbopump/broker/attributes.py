@@ -1,4 +1,4 @@
-"""Attributes of a topic: which there are, and what `+message.type=FIFO,-reserve.time` makes of them.
+"""Attributes of topics and groups: which there are, and what `+message.type=FIFO,-reserve.time` does to them.
 
 Pure; refusals carry Apache's words and code.
 """
@@ -20,7 +20,7 @@ class Kind:
     not_yet: tuple[str, ...] = ()  # values of Apache's that this broker could not keep its word on
 
 
-KINDS: dict[str, Kind] = {
+OF_TOPICS: dict[str, Kind] = {
     "queue.type": Kind(("SimpleCQ", "BatchCQ"), changeable=False, not_yet=("BatchCQ",)),
     "cleanup.policy": Kind(("DELETE", "COMPACTION"), changeable=False, not_yet=("COMPACTION",)),
     MESSAGE_TYPE: Kind(
@@ -30,6 +30,7 @@ KINDS: dict[str, Kind] = {
     "reserve.time": Kind(low=-1, high=2**63 - 1),
     "lite.topic.expiration": Kind(low=-1, high=43_200),
 }
+OF_GROUPS: dict[str, Kind] = {"priority.factor": Kind(low=0, high=100)}
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
@@ -49,8 +50,12 @@ def parse_changes(text: str | None) -> dict[str, str]:
     return changes
 
 
-def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """The attributes after the changes; `current` is None while the topic is being created."""
+def altered(
+    current: Mapping[str, str] | None,
+    changes: Mapping[str, str],
+    kinds: Mapping[str, Kind] = OF_TOPICS,
+) -> dict[str, str]:
+    """The attributes after the changes; `current` is None while the topic or group is being created."""
     after = dict(current or {})
     seen: set[str] = set()
     for signed, value in changes.items():
@@ -61,7 +66,7 @@ def altered(current: Mapping[str, str] | None, changes: Mapping[str, str]) -> di
             raise SystemFailure(f"alter duplication key. key: {key}")
         seen.add(key)
         _check_sign(sign, key, current)
-        _check_kind(sign, key, value, creating=current is None)
+        _check_kind(kinds, sign, key, value, creating=current is None)
         if sign == "+":
             after[key] = value
         else:
@@ -79,8 +84,8 @@ def _check_sign(sign: str, key: str, current: Mapping[str, str] | None) -> None:
         raise SystemFailure(f"attempt to delete a nonexistent key: {key}")
 
 
-def _check_kind(sign: str, key: str, value: str, creating: bool) -> None:
-    kind = KINDS.get(key)
+def _check_kind(kinds: Mapping[str, Kind], sign: str, key: str, value: str, creating: bool) -> None:
+    kind = kinds.get(key)
     if kind is None:
         raise SystemFailure(f"unsupported key: {key}")
     if not creating and not kind.changeable:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from turbopump.broker import attributes
 from turbopump.broker.config import GroupRules
 from turbopump.broker.topics import FAQ, MAX_QUEUES, READ
 from turbopump.protocol import names
@@ -95,17 +96,23 @@ class Groups:
         return group
 
     def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
-        """Creates or replaces groups; a bad name or number refuses all of them."""
-        configs = list(configs)
-        for config in configs:
-            names.check_group(config.groupName)
-            if config.retryQueueNums > MAX_QUEUES:  # Apache takes any number
-                raise InvalidParameter(f"a group has at most {MAX_QUEUES} retry queues")
-        for config in configs:
+        """Creates or replaces groups, with changes to their attributes; a bad one refuses all of them."""
+        after = [self._accepted(config) for config in configs]
+        for config in after:
             log.info("Consumer group %s is set", config.groupName)
             self._table[config.groupName] = Group(config)
-        if configs:
+        if after:
             self._changed()
+
+    def _accepted(self, config: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        names.check_group(config.groupName)
+        if config.retryQueueNums > MAX_QUEUES:  # Apache takes any number
+            raise InvalidParameter(f"a group has at most {MAX_QUEUES} retry queues")
+        known = self._table.get(config.groupName)
+        after = attributes.altered(
+            known.config.attributes if known else None, config.attributes, attributes.OF_GROUPS
+        )
+        return msgspec.structs.replace(config, attributes=after)
 
     def is_forbidden(self, name: str, topic: str) -> bool:
         """Whether an operator has shut the group out of this one topic."""

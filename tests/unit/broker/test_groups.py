@@ -6,9 +6,9 @@ from tests.unit.broker.kit import HandClock
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.groups import Groups
+from turbopump.broker.groups import Group, Groups
 from turbopump.protocol.bodies import SubscriptionGroupConfig
-from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, SystemFailure
 from turbopump.protocol.names import SYSTEM_GROUPS
 
 
@@ -77,6 +77,26 @@ def test_an_update_replaces_the_group_and_a_bad_name_replaces_none() -> None:
     assert found is not None
     assert not found.consume_enable
     assert found.retry_queues == 3
+
+
+def test_an_update_changes_the_attributes_of_a_group_and_refuses_those_that_there_are_not() -> None:
+    groups = table()
+
+    def change(**attributes: str) -> None:
+        changes = {name.replace("_", "."): value for name, value in attributes.items()}
+        groups.update_all([SubscriptionGroupConfig(groupName="G", attributes=changes)])
+
+    change(**{"+priority_factor": "7"})
+    change()
+    found = groups.find("G")
+    assert found is not None
+    assert found.config.attributes == {"priority.factor": "7"}
+    with pytest.raises(SystemFailure, match="unsupported key: nosuch"):
+        change(**{"+nosuch": "1"})
+    with pytest.raises(SystemFailure, match=r"value is not in range\(0, 100\)"):
+        change(**{"+priority_factor": "101"})
+    change(**{"-priority_factor": ""})
+    assert groups.find("G") == Group(SubscriptionGroupConfig(groupName="G"))
 
 
 def test_a_deleted_group_is_gone() -> None:
