@@ -390,3 +390,12 @@ def test_a_change_is_gone_after_a_restart() -> None:
             assert b"brokerPermission=6\n" in (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
 
     run_virtual(main())
+
+
+def test_what_an_old_mqadmin_exports_is_shown_too() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            shown = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body.decode().splitlines()
+            assert {"useTLS=false", "slaveReadEnable=false", "filterServerNums=0"} <= set(shown)
+
+    run_virtual(main())

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 NEVER = re.compile("path|home|plugin|provider|command|(?<!sub)script|filterserver|blacklist", re.IGNORECASE)
 """Beside the operator's own list."""
 
+EXPORTED = {"useTLS": "false", "slaveReadEnable": "false", "filterServerNums": "0"}
+"""`exportConfigs` of mqadmin 4.9 breaks off where one of these is missing."""
+
 
 class ConfigurationRequests:
     """`apply` gets the whole configuration after a change."""
@@ -43,7 +46,7 @@ class ConfigurationRequests:
 
     def show(self, request: Request[None]) -> Answer:
         version = self._version.encode().decode()
-        return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config)))
+        return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
 
     def update(self, request: Request[None]) -> Answer:
         """All or nothing. Keys that nobody knows are skipped, as Apache does."""
