@@ -41,6 +41,13 @@ ALLOWED_MQADMIN = (
         "* / getBrokerConfig* / rocketmq.broker.rebalance.lockMaxLiveTime", OTHER_SETTING, recorded=ABSENT
     ),
     Allowed("* / getBrokerConfig* / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
+    Allowed("export / file configs.json / * / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
+    Allowed(
+        "groups / updateSubGroup * --attributes +nosuch=1*",
+        "Apache's words with the place in its code",
+        recorded="*unsupported key: nosuch, org.apache*",
+        seen="*unsupported key: nosuch*",
+    ),
     Allowed("* / getNamesrvConfig* / configStorePath", OTHER_SETTING),
     Allowed("* / getNamesrvConfig* / httpPort", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getNamesrvConfig* / namesrvAddr", OTHER_SETTING, recorded=ABSENT),
