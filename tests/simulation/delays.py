@@ -16,7 +16,7 @@ import contextlib
 import logging
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -46,6 +46,7 @@ from turbopump.testing.medium import Survival
 LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2s 5s")
 GROUP, MOST_RETRIES = "G", 4
 SAVE_S = 2.0
+ACTION_S = 60.0
 START_S = 1.5  # after a start, what is overdue is delivered within this
 LATE_MS = round(1000 * TICK_S)
 
@@ -109,8 +110,7 @@ class World:
             if self.chance.random() < 0.4:
                 self.disk.cut_power_after(self.chance.randint(0, 800))
         for _ in range(self.chance.choice([1, 20, 50])):
-            with contextlib.suppress(PowerCut):
-                await self.chance.choice(actions)()
+            await self._do(self.chance.choice(actions))
             if self.disk.is_off:
                 break
         if is_calm:
@@ -119,6 +119,16 @@ class World:
             await self._crash()
         else:
             await self._stop()
+
+    async def _do(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What waits for the disk when the power fails, waits in vain."""
+        task = asyncio.create_task(action())
+        await asyncio.wait({task}, timeout=ACTION_S)
+        if not task.done():
+            assert self.disk.is_off, f"{action.__name__} does not come to an end"
+            task.cancel()
+        with contextlib.suppress(PowerCut, asyncio.CancelledError):
+            await task
 
     async def _last_life(self) -> None:
         """No misfortune: everything that waits gets its time."""

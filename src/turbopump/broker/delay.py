@@ -128,7 +128,7 @@ class Delays:
     def open(self) -> None:
         """The queues that are there. Others come by `postponed`."""
         for queue in self._store.queues_of(names.SCHEDULE_TOPIC):
-            self._add(queue, self._file.position(queue.queue_id + 1) if self._file else Position(0))
+            self._add(queue, self._written_down(queue))
 
     async def run(self) -> None:
         """Delivers until it is cancelled."""
@@ -449,6 +449,19 @@ class Delays:
             return self._store.max_offset if self._file.logOffset is None else self._file.logOffset
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
         return min((first[0] for first in firsts if first is not None), default=self._store.max_offset)
+
+    def _written_down(self, queue: ConsumeQueue) -> Position:
+        """What the file says of a queue. It knows nothing of messages that were stored after it was written,
+        whatever their number: a queue whose messages all had been deleted may have begun anew in a crash.
+        """
+        if self._file is None:
+            return Position(0)
+        position = self._file.position(queue.queue_id + 1)
+        if self._file.logOffset is None:
+            return position
+        new = queue.first_at_or_after(self._file.logOffset)
+        ranges = tuple((begin, min(end, new)) for begin, end in position.ranges if begin < new)
+        return Position(min(position.rest, new), ranges)
 
     def _add(self, queue: ConsumeQueue, position: Position) -> None:
         self._queues[queue.queue_id] = queue

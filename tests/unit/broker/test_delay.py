@@ -627,3 +627,21 @@ async def bodies_in_memory(desk: Desk) -> list[bytes]:
     queue = desk.store.queue("T", 0)
     entries = [queue.entry(offset) or (0, 0, 0) for offset in range(queue.max_offset)]
     return [record.body for at, _, _ in entries if (record := desk.store.look_up(at)) is not None]
+
+
+@pytest.mark.parametrize(("first", "waiting"), [(51, "[]"), (0, "[0,30,51]"), (0, "[]")])
+def test_what_is_written_down_says_nothing_about_later_messages(first: int, waiting: str) -> None:
+    """A crash may cost the empty queue of messages that retention deleted: the next ones begin at 0 again."""
+
+    async def scenario(desk: Desk) -> None:
+        await desk.send("T")
+        log_end = desk.store.max_offset
+        for _ in range(3):
+            await send(desk, level=3)
+        delays = Delays(desk.store, *[None] * 5)  # type: ignore[arg-type]
+        text = f'{{"offsetTable":{{"3":{first}}},"logOffset":{log_end},"waiting":{{"3":{waiting}}}}}'
+        delays.load(text.encode())
+        delays.open()
+        assert delays.progress() == {3: (0, 3)}
+
+    with_broker(scenario)
