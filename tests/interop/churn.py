@@ -14,7 +14,7 @@ import threading
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,11 +31,11 @@ MODES = ("ordered", "concurrent")
 
 CREATE_TOPIC, QUERY_OFFSET = 17, 14
 SAMPLE_S = 0.5
-SETTLE_S = 2.5  # an offset read by a consumer is at most this older than the first message it got
 SESSION_GAP_S = 3.0  # a member that got nothing for so long may have lost the queue and got it again
 DRAIN_S = 150.0
 
 Queue = tuple[str, int]  # group and queue
+NOTHING = 1 << 62  # beyond every offset
 
 
 class Offsets:
@@ -44,43 +44,57 @@ class Offsets:
     def __init__(self) -> None:
         self._times: dict[Queue, list[float]] = defaultdict(list)
         self._values: dict[Queue, list[int]] = defaultdict(list)
-        self._begun: list[float] = [0.0]  # the lives of the broker
 
     def note(self, queue: Queue, at: float, offset: int) -> None:
         self._times[queue].append(at)
         self._values[queue].append(offset)
 
     def killed(self, at: float, kept: dict[Queue, int]) -> None:
-        self._begun.append(at)
+        """From now on, committed is what was written down."""
         for queue in {*self._times, *kept}:
             self.note(queue, at, kept.get(queue, 0))
 
-    def least(self, queue: Queue, at: float) -> int:
-        """The lowest that a consumer which got its first message at that time may have been told."""
+    def least(self, queue: Queue, since: float, until: float) -> int:
+        """The lowest that a consumer may have been told in that time."""
         times, values = self._times[queue], self._values[queue]
-        life = self._begun[bisect_right(self._begun, at) - 1]
-        first = max(0, bisect_right(times, max(life, at - SETTLE_S)) - 1)
-        if not times or times[first] > at:
-            return 0
-        return min(values[first : bisect_right(times, at)])
+        first = bisect_right(times, since - SAMPLE_S) - 1
+        return min(values[first : bisect_right(times, until)], default=0) if first >= 0 else 0
 
 
-def went_back(group: str, got: Iterable[Got], offsets: Offsets) -> list[str]:
-    """Deliveries from before the committed offset."""
-    last: dict[
-        tuple[str, int], tuple[float, int]
-    ] = {}  # of a member's session with a queue: last message, floor
+def went_back(
+    group: str, got: Iterable[Got], offsets: Offsets, began: Callable[[str, float], float]
+) -> list[str]:
+    """Deliveries from before the committed offset.
+
+    One that did not notice that it had lost a queue for a while, because it had no answers, goes on where it
+    was: that is no way back. `began` tells when the process of a member was started.
+    """
+    sessions: dict[tuple[str, float, int], Session] = defaultdict(Session)
     found = []
     for one in got:
         if one.times > 0:
             continue
-        before, floor = last.get((one.member, one.queue), (0.0, 0))
-        if one.at - before > SESSION_GAP_S:
-            floor = offsets.least((group, one.queue), one.at)
-        last[one.member, one.queue] = one.at, floor
-        if one.offset < floor:
-            found.append(f"{one.member} got {one.queue}/{one.offset} at {one.at:.3f}, committed was {floor}")
+        started = began(one.member, one.at)
+        session = sessions[one.member, started, one.queue]
+        if one.at - session.last_at > SESSION_GAP_S:
+            committed = offsets.least((group, one.queue), session.last_at or started, one.at)
+            session.floor = min(committed, session.reached + 1)
+        session.last_at = one.at
+        session.reached = one.offset if session.reached == NOTHING else max(session.reached, one.offset)
+        if one.offset < session.floor:
+            found.append(
+                f"{one.member} got {one.queue}/{one.offset} at {one.at:.3f}, committed was {session.floor}"
+            )
     return found
+
+
+@dataclass
+class Session:
+    """A process and a queue: until when it got something, up to where, and what it must not go below."""
+
+    last_at: float = 0.0
+    reached: int = NOTHING
+    floor: int = 0
 
 
 @dataclass

@@ -95,10 +95,11 @@ class Observed:
         """Not in a thread that ends: its children would end with it."""
         for what in TOPICS:
             self._update_topic(what, QUEUES if what != "scaled" else QUEUES // 2)
-        self._victim = self._crew.add(self._client, self._consume("killed", 2), self._consume("ordered", 2))
+        killed = [self._consume("killed", number) for number in (3, 4, 5)]
+        self._victim = self._crew.add(self._client, *killed, self._consume("ordered", 2))
         self._sleeper = self._crew.add(self._client, self._consume("silent", 2))
-        jobs = [*map(self._produce, TOPICS), *(self._consume(what, 1) for what in TOPICS)]
-        self._crew.add(self._client, *jobs)
+        surviving = [*(self._consume(what, 1) for what in TOPICS), self._consume("killed", 2)]
+        self._crew.add(self._client, *map(self._produce, TOPICS), *surviving)
 
     def while_the_broker_lives(self) -> Answers:
         self._crew.wait_ready()
@@ -127,15 +128,15 @@ class Observed:
     # --- the scenarios ---
 
     def _kill_member(self) -> Answers:
-        shared = {what: self._shared(what, 2) for what in ("killed", "ordered")}
+        shared = {what: self._shared(what, members) for what, members in (("killed", 5), ("ordered", 2))}
         now = time.time()
         self._victim.kill()
         with ThreadPoolExecutor(2) as pool:
-            soon = pool.submit(self._taken_over, "killed", now, PATIENCE_S)
+            soon = pool.submit(self._taken_over, "killed", now, PATIENCE_S, survivors=2)
             late = pool.submit(self._taken_over, "ordered", now, PATIENCE_S)
         return {
-            "killed member": {
-                "two share": shared["killed"],
+            "three of five members killed": {
+                "five share": shared["killed"],
                 "taken over": _within(soon.result(), 0, 25, "soon"),
             },
             "killed member, ordered": {
@@ -181,13 +182,14 @@ class Observed:
 
         return eventually(shared, PATIENCE_S)
 
-    def _taken_over(self, what: str, since: float, patience_s: float) -> float:
-        """Seconds until the survivor got new messages from every queue."""
-        survivor = self._member(what, 1)
+    def _taken_over(self, what: str, since: float, patience_s: float, survivors: int = 1) -> float:
+        """Seconds until the survivors together got new messages from every queue."""
+        names = {self._member(what, number + 1) for number in range(survivors)}
 
         def taken() -> bool:
-            lately = (one for one in self._got(what) if one.sequence > since * 1e6)
-            return len(workers.owners(lately, since).get(survivor, ())) == QUEUES
+            new = (one for one in self._got(what) if one.member in names and one.sequence > since * 1e6)
+            owners = workers.owners(new, since)
+            return len(owners) == survivors and len(set().union(*owners.values())) == QUEUES
 
         eventually(taken, patience_s + 5)
         return time.time() - since

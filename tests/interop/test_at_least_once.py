@@ -52,7 +52,7 @@ def check(work: Path, capsys: pytest.CaptureFixture[str], java: str, seconds: fl
         got = crew.got(group)
         lines.append(f"{group}: {workers.tally(got)}")
         problems += [f"{group} lost {one}" for one in workers.lost(sent, got)]
-        problems += churn.went_back(group, got, run.offsets)
+        problems += churn.went_back(group, got, run.offsets, crew.began)
         if mode == "ordered":
             problems += workers.disorder(got)
     with capsys.disabled():

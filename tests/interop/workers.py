@@ -52,19 +52,21 @@ class Worker:
     def __init__(self, client: str, namesrv: str, work: Path, *jobs: str) -> None:
         self.client = client
         self.jobs = [job.split(":") for job in jobs]
-        self._name = "+".join(words[1] for words in self.jobs)
+        self._name = f"{self.jobs[0][1]}+{len(jobs) - 1}"
         home = work / self._name
         home.mkdir(parents=True)
         self._command = [*clients.program_of(client, "Worker", home), namesrv, str(work), *jobs]
         self._log = home / "log"
         self._process: processes.Server | None = None
         self._home = home
+        self.started: list[float] = []
 
     def __str__(self) -> str:
         return f"{self.client} {self._name}"
 
     def start(self) -> None:
         """Ready after a while: `wait_ready` waits for that."""
+        self.started.append(time.time())
         self._process = processes.Server(self._command, self._log, {"HOME": str(self._home)})
 
     def wait_ready(self) -> None:
@@ -144,6 +146,13 @@ class Crew:
             for line in self._lines(name)
         ]
         return sorted(lines)
+
+    def began(self, member: str, at: float) -> float:
+        """When the process was started in which this member was at that time."""
+        for worker in self.workers:
+            if any(job[1] == member for job in worker.jobs):
+                return max(start for start in worker.started if start <= at)
+        raise KeyError(member)
 
     def _sends(self, topic: str, verb: str) -> Iterator[Sent]:
         for name in self._names("produce", 2, topic):
