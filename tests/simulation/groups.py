@@ -6,7 +6,8 @@ A real broker on a disk that forgets, a network that delays, breaks and cuts, an
 - at least once: whatever the log holds at the end was handled by every group, unless a reset passed over it;
 - in order: an ordered group begins a message when all before it in its queue are handled, and no queue is
   handled by two ordered consumers at once (but for locks that a dead broker took along);
-- no offset beyond the log.
+- no offset beyond the log;
+- a group that was reset to the beginning, and had a quiet minute to hear of it, handles everything again.
 """
 
 import asyncio
@@ -65,6 +66,8 @@ class Progress:
     """Queue -> who handles it, with a lock from which life of the broker."""
     being_reset: int = 0
     repeats: int = 0
+    begun: dict[bytes, float] = field(default_factory=dict)  # when it was last begun
+    due_again: dict[bytes, float] = field(default_factory=dict)  # since when, because of a reset
 
 
 class World:
@@ -77,6 +80,7 @@ class World:
         self.promised: set[bytes] = set()  # answered as being on disk
         self.serial = self.life = 0
         self.is_up = False
+        self.disturbed = 0.0  # when something happened last that a reset may be lost by
         self.surprises: list[BaseException] = []
         self.broken: list[str] = []
         self._broker_tasks: list[asyncio.Task[Any]] = []
@@ -138,7 +142,7 @@ class World:
         while self.clock.monotonic() - began < DRAINED_WITHIN_S:
             await asyncio.sleep(5)
             self._check_offsets()
-            if not any(self._unhandled(progress) for progress in self.groups):
+            if not any(self._unhandled(one) or self._missed_repeats(one) for one in self.groups):
                 return
 
     async def _end(self) -> None:
@@ -182,12 +186,16 @@ class World:
         consumer.start()
 
     async def leave(self) -> None:
+        """Its last commit may be of before a reset. While that was on its way to it, this undoes the reset."""
         if consumer := self._any_consumer():
+            if self.network.weather.max_delay_s or not consumer.plan.is_5x:
+                self._disturb()
             await consumer.leave()
 
     async def kill_consumer(self) -> None:
         """Its machine may vanish without a word: the broker learns of it by silence."""
         if consumer := self._any_consumer():
+            self._disturb()
             await consumer.die()
             if self.chance.random() < 0.5:
                 self.network.cut(BROKER_IP, _ip(consumer))
@@ -195,10 +203,12 @@ class World:
                 self.network.unplug(_ip(consumer))
 
     async def break_connections(self) -> None:
+        self._disturb()
         if self.consumers:
             self.network.break_connections(_ip(self.chance.choice(self.consumers)))
 
     async def cut_off(self) -> None:
+        self._disturb(for_s=150)
         if self.consumers:
             ip = _ip(self.chance.choice(self.consumers))
             self.network.cut(BROKER_IP, ip)
@@ -212,8 +222,12 @@ class World:
         fields = {"topic": TOPIC, "group": progress.plan.name, "timestamp": str(timestamp), "isForce": "true"}
         log.info("%s is reset to %d", progress.plan.name, timestamp)
         progress.being_reset += 1
+        progress.due_again.clear()
+        request = Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext=fields)
         try:
-            await self.tool.call(ADDRESS, Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext=fields), 5)
+            answer = await self.tool.call(ADDRESS, request, 5)
+            if not timestamp and answer.code == ResponseCode.SUCCESS and self.config.offsets.reset_here:
+                self._expect_repeats(progress)
         except OSError as error:
             log.info("... perhaps: %s", error)
         finally:
@@ -221,8 +235,20 @@ class World:
             if timestamp:
                 self._excuse_all(progress)
 
+    def _expect_repeats(self, progress: Progress) -> None:
+        self._read_on()
+        now = self.clock.monotonic()
+        due = {body: now for bodies in self.bodies.values() for body in bodies}
+
+        def quiet_minute_is_over() -> None:
+            if self.disturbed < now and not self.network.weather.loss:
+                progress.due_again.update(due)
+
+        asyncio.get_running_loop().call_later(60, quiet_minute_is_over)
+
     async def stop_broker(self) -> None:
         log.info("the broker stops")
+        self._disturb()
         self.is_up = False
         await self.broker.stop()
         await asyncio.sleep(self.chance.choice([0.1, 5, 40]))
@@ -262,6 +288,7 @@ class World:
 
     async def _crash(self, survival: Survival) -> None:
         log.info("the broker dies: %s", survival.name)
+        self._disturb()
         self.is_up = False
         self.network.unplug(BROKER_IP)
         self.disk = self.disk.crash(survival)
@@ -306,6 +333,7 @@ class World:
 
     def begins(self, consumer: Consumer, taken: Taken, offset: int, body: bytes) -> None:
         progress = self._progress(consumer)
+        progress.begun[body] = self.clock.monotonic()
         if body in progress.done:
             progress.repeats += 1
         if not consumer.plan.orderly:
@@ -367,6 +395,13 @@ class World:
         for progress in self.groups:
             left = self._unhandled(progress)
             assert not left, f"{progress.plan.name} never handled (queue, offset): {left[:5]}"
+            missed = self._missed_repeats(progress)
+            assert not missed, f"{progress.plan.name} was reset, and did not handle again: {missed[:5]}"
+
+    def _missed_repeats(self, progress: Progress) -> list[bytes]:
+        held = {body for bodies in self.bodies.values() for body in bodies}
+        begun, due = progress.begun, progress.due_again
+        return sorted(body for body, since in due.items() if body in held and begun.get(body, 0) < since)
 
     def _unhandled(self, progress: Progress) -> list[tuple[int, int]]:
         self._read_on()
@@ -448,6 +483,9 @@ class World:
 
     def _progress(self, consumer: Consumer) -> Progress:
         return next(progress for progress in self.groups if progress.plan is consumer.plan)
+
+    def _disturb(self, for_s: float = 0) -> None:
+        self.disturbed = max(self.disturbed, self.clock.monotonic() + for_s)
 
     def _break(self, text: str) -> None:
         log.info("BROKEN: %s", text)
