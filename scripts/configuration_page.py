@@ -40,9 +40,9 @@ EFFECTIVE = """
 
 HOT = """
 While the broker runs, `mqadmin updateBrokerConfig` can change {keys}. Such a change takes effect at once and
-lasts until the broker stops: it is not written to `broker.conf`, which is the operator's. Other keys are refused:
-change the file and restart. Keys on `configBlackList`, and all that name a path, a class or a command, are refused
-with NO_PERMISSION whatever their value.
+lasts until the broker stops: it is not written to `broker.conf`, which is the operator's. Other keys are
+refused: change the file and restart. Keys on `configBlackList`, and all that name a path, a class or a
+command, are refused with NO_PERMISSION whatever their value.
 """
 
 OURS = """
