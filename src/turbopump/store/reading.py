@@ -9,6 +9,7 @@ has answered. A reader that may not wait is told what is missing instead; it has
 """
 
 import os
+import struct
 from collections.abc import Callable, Iterable
 from enum import Enum
 
@@ -27,6 +28,7 @@ LEAST_MAX_BYTES = 100
 READ_AHEAD = 1 << 20
 RECENT_ENTRIES = 300_000  # of a queue are taken to be in memory, unless a process before this one wrote them
 NOTHING = bytearray()
+LOG_OFFSET = struct.Struct(">q")  # the beginning of an entry
 
 
 class GetStatus(Enum):
@@ -91,7 +93,7 @@ class Reader:
         units = queue.units(offset, count)
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-        if not may_wait:
+        if not may_wait and LOG_OFFSET.unpack_from(units)[0] < self._in_memory_from:
             self._look_for_records(units, max_count, accepts)
         return self._scan(queue, units, offset, max_count, _byte_limit(max_bytes), accepts, (low, high))
 
