@@ -186,7 +186,7 @@ class World:
         consumer.start()
 
     async def leave(self) -> None:
-        """Its last commit may be of before a reset. While that was on its way to it, this undoes the reset."""
+        """Its last commit may be of before a reset, which was on its way to it: this undoes the reset."""
         if consumer := self._any_consumer():
             if self.network.weather.max_delay_s or not consumer.plan.is_5x:
                 self._disturb()
