@@ -70,4 +70,12 @@ ALLOWED = (
 )
 
 # The same for push consumers: see test_push.
-ALLOWED_PUSH: tuple[Allowed, ...] = ()
+MARKED = "a message that was delayed says which one it was, so that a crash delivers it once"
+ALLOWED_PUSH = (
+    Allowed("retry* / preparedTransactionOffset", MARKED),
+    Allowed("send back, raw / retries / * / preparedTransactionOffset", MARKED),
+    Allowed("delay levels / * / preparedTransactionOffset", MARKED),
+    Allowed("reset, raw / no time / *", "ours wants a time, and says so"),
+    Allowed("request and reply / * / ext / durability", RECEIPT),
+    Allowed("request and reply / * / ext / replicas", RECEIPT),
+)

@@ -61,7 +61,7 @@ def observe_all(names: Iterable[str], kind: str, home: Path) -> dict[str, Future
     finally:
         for crew in crews.values():
             crew.kill()
-        cluster.kill()
+        cluster.discard()
 
 
 Facts = dict[str, Any]

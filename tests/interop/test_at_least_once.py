@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -40,8 +39,7 @@ def check(work: Path, capsys: pytest.CaptureFixture[str], java: str, seconds: fl
         (work / "logs").mkdir()
         crew = run.run()
     finally:
-        cluster.kill()
-        shutil.rmtree(cluster.store_dir)
+        cluster.discard()
     sent = crew.acknowledged(TOPIC)
     problems = []
     lines = [

@@ -57,8 +57,8 @@ def observe(client: str, kind: str, home: Path) -> Observed:
             return scene.play(b)
         finally:
             if b is not None:
-                b.kill()
-            a.kill()
+                b.discard()
+            a.discard()
 
 
 class Scene:

@@ -238,9 +238,9 @@ func delayLevels(p *peer, s *steps) {
 func (p *peer) filledInHalves(name string) (topic string, middle int64) {
 	topic = p.createTopic(name, 2, 2)
 	p.fill(topic, 2, "early", 10)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(600 * time.Millisecond) // 4.9.7 goes to the nearest message
 	middle = time.Now().UnixMilli()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
 	p.fill(topic, 2, "late", 10)
 	return topic, middle
 }

@@ -110,7 +110,7 @@ func (m *member) awaited(count int) []string {
 
 // settled is for when it is not sure that so many will come: it waits until nothing has come for a while.
 func (m *member) settled(count int) []delivery {
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(veryPatient)
 	for len(m.got()) < count && time.Now().Before(deadline) {
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -19,7 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** One push consumer of a group, a client instance of its own, and all that its listener got. */
 final class Member {
-    private static final long SETTLE_MS = 40_000;
+    private static final long SETTLE_MS = Crew.PATIENT_MS;
     private static final long SETTLED_MS = 1500;
 
     final DefaultMQPushConsumer consumer;

@@ -13,7 +13,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** A producer that waits for the answer of a consumer. */
 final class Requesting {
     private static final int SEND_REPLY = 325;
-    private static final long WAIT_MS = 20_000;
+    private static final long WAIT_MS = 60_000;
 
     private final Crew crew;
 
@@ -27,7 +27,7 @@ final class Requesting {
 
     private void requestAndReply(Answers.Steps steps) throws Exception {
         String topic = crew.client.createTopic("request");
-        DefaultMQProducer requester = crew.client.producer("requester", 1);
+        DefaultMQProducer requester = requester();
         Member responder = crew.member("request", "one");
         Map<String, Object> asked = new HashMap<>();
         responder.consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
@@ -61,6 +61,16 @@ final class Requesting {
         steps.step("nobody replies", () -> requester.request(crew.message(topic, "silent", "question 3"), 2000));
         responder.stop();
         replies(steps);
+    }
+
+    /** Replies find their way by the client's id, so no other client on this machine may have it. */
+    private DefaultMQProducer requester() throws Exception {
+        DefaultMQProducer requester = new DefaultMQProducer(crew.client.topic("requester"));
+        requester.setNamesrvAddr(crew.client.namesrv);
+        requester.setInstanceName(crew.client.topic("requester"));
+        Client.patient(requester);
+        requester.start();
+        return requester;
     }
 
     private void reply(Answers.Steps steps, MessageExt message) {

@@ -128,6 +128,7 @@ final class Resetting {
         fields.addAll(Arrays.asList(more));
         RemotingCommand answer = crew.client.raw(RESET, fields.toArray());
         Map<String, Object> view = crew.views.answerHead(answer);
+        view.computeIfPresent("remark", (name, remark) -> ((String) remark).replaceAll("\\d{13}", "<time>"));
         if (answer.getBody() != null) {
             view.put("offsets", offsets(new String(answer.getBody(), StandardCharsets.UTF_8)));
         }

@@ -1,6 +1,7 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -40,7 +41,9 @@ final class SendingBack {
         steps.step("topic of the retries", () -> crew.route(crew.retry("back")));
         steps.step("retries", () -> {
             Client.eventually(() -> crew.stored(crew.retry("back"), 0, "m").size() >= 3, 20_000);
-            return crew.stored(crew.retry("back"), 0, "m");
+            List<Map<String, Object>> retries = crew.stored(crew.retry("back"), 0, "m");
+            retries.sort(Comparator.comparing(view -> (String) ((Map<?, ?>) view.get("properties")).get("DELAY")));
+            return retries;
         });
         steps.step("dead letters", () -> crew.stored(crew.deadLetters("back"), 0, "m"));
         steps.step("topic of the dead letters", () -> crew.route(crew.deadLetters("back")));
