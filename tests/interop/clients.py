@@ -25,6 +25,8 @@ CLIENTS = (
 
 # The 4.5.1 client is the one whose users still send through the VIP channel, two ports below.
 VIP_CHANNEL = {"4.5.1": ("-Dcom.rocketmq.sendMessageWithVIPChannel=true",)}
+# Of those that live for minutes, the newest spares the broker its subscriptions in most heartbeats.
+SHORT_HEARTBEATS = {"5.5.0": ("-Dcom.rocketmq.heartbeat.v2=true",)}
 
 
 def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str] = ()) -> Answers:
@@ -67,8 +69,9 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
     programs = artifacts.client_programs if kind == "java" else artifacts.tools_programs
     if program in PUSH_PROGRAMS:
         programs = artifacts.push_programs
+    long_lived = SHORT_HEARTBEATS if program == "Worker" else {}
     java = artifacts.tool("java", f"Java client {version}")
-    options = ["-Xmx512m", *VIP_CHANNEL.get(version, ())]
+    options = ["-Xmx512m", *VIP_CHANNEL.get(version, ()), *long_lived.get(version, ())]
     homes = [f"-D{name}={work}" for name in ("user.home", "rocketmq.home.dir", "rocketmq.client.logRoot")]
     write_logback(work)
     return [java, *artifacts.JAVA_OPTIONS, *options, *homes, "-cp", programs(version), program]
