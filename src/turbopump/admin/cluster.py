@@ -13,7 +13,7 @@ from turbopump.admin.sending import GROUP, timed
 from turbopump.client.admin import Unreachable
 from turbopump.client.admin.clusters import BrokerAt, Layout
 from turbopump.client.message import Message
-from turbopump.client.producer import Producer
+from turbopump.client.sender import Sender
 from turbopump.protocol.errors import Refused
 
 # --- clusterList -----------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ async def cluster_rt(call: Call) -> None:
             await call.admin.clock.sleep(call.given[PAUSE])
 
 
-async def send_time(call: Call, producer: Producer, cluster: str, broker: str) -> SendTime:
+async def send_time(call: Call, producer: Sender, cluster: str, broker: str) -> SendTime:
     """Messages to the topic that is named after the broker; the first send, which dials, is not counted."""
     message = Message(broker, b"a" * call.given[SIZE])
     amount = call.given[AMOUNT]

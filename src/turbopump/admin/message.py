@@ -214,9 +214,7 @@ async def query_by_key(call: Call) -> None:
     topic, key, most = call.given[TOPIC_NAME], call.given[KEY], call.given[MAX_COUNT]
     found = await call.admin.messages.by_key(topic, key, most, call.given[BEGIN], call.given[END])
     cut = f"{most} messages are shown, there may be more: -m asks for more" if len(found) >= most else None
-    rows = [
-        (one.message_id, one.record.queue_id, one.queue_offset, index_key(one, topic, key)) for one in found
-    ]
+    rows = [(one.message_id, one.record.queue_id, one.offset, index_key(one, topic, key)) for one in found]
     lines = [*BY_KEY.lines(rows), *([cut_line(cut)] if cut else [])]
     documents = [document(one) | {"indexKey": index_key(one, topic, key)} for one in found]
     call.out.show({"messages": documents} | ({"cut": cut} if cut else {}), (line.rstrip() for line in lines))

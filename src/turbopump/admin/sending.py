@@ -86,7 +86,7 @@ def result_fields(result: SendResult) -> dict[str, object]:
         "topic": result.queue.topic,
         "brokerName": result.queue.broker,
         "queueId": result.queue.id,
-        "queueOffset": result.queue_offset,
+        "queueOffset": result.offset,
     }
 
 
@@ -97,7 +97,7 @@ def result_text(result: SendResult) -> str:
         f"SendResult [sendStatus={result.status.name}, msgId={result.message_id}, "
         f"offsetMsgId={result.offset_message_id}, messageQueue=MessageQueue [topic={queue.topic}, "
         f"brokerName={queue.broker}, queueId={queue.id}], "
-        f"queueOffset={result.queue_offset}, recallHandle=null]"
+        f"queueOffset={result.offset}, recallHandle=null]"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.client.admin import Admin
+from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import Routes
 from turbopump.remoting.client import Client, split_address
 from turbopump.runtime.chance import Chance
@@ -53,7 +54,7 @@ async def connected(flag: str | None) -> AsyncIterator[Connected]:
     client = Client(SystemNetwork(), clock)
     with advised(addresses):
         try:
-            yield Connected(client, Routes(client, addresses, chance), clock, chance)
+            yield Connected(client, Routes(NameServers(client, addresses, chance)), clock, chance)
         finally:
             await client.close()
 

@@ -11,9 +11,10 @@ from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
 from turbopump.client.admin import Admin
-from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consumer import ConsumerConfig, PushConsumer
 from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.message import Message, MessageExt
+from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.errors import Refused
 
 TOPIC = "TopicTest"

@@ -8,8 +8,8 @@ import sys
 
 from turbopump.cli import connect
 from turbopump.client.message import Message, SendResult, SendStatus
-from turbopump.client.producer import Producer
 from turbopump.client.routes import QueueChoice
+from turbopump.client.sender import Sender
 from turbopump.protocol.ids import UniqueIds
 
 
@@ -36,7 +36,7 @@ async def _send(message: Message, namesrv: str | None) -> SendResult:
     async with connect.connected(namesrv) as here:
         # Every run is a process of its own, so address and pid are told apart by the random salt.
         ids = UniqueIds("127.0.0.1", os.getpid(), here.clock.now_ms, here.chance.getrandbits(32))
-        producer = Producer(here.client, here.routes, here.clock, ids, QueueChoice(here.chance))
+        producer = Sender(here.client, here.routes, here.clock, ids, QueueChoice(here.chance))
         return await producer.send(message)
 
 
@@ -48,7 +48,7 @@ def fields(result: SendResult) -> dict[str, str | int]:
         "offsetMsgId": result.offset_message_id,
         "broker": result.queue.broker,
         "queue": result.queue.id,
-        "offset": result.queue_offset,
+        "offset": result.offset,
         "durability": result.durability,
         "replicas": result.replicas,
     }

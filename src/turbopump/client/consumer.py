@@ -9,27 +9,27 @@ what brokers ask of a consumer.
 import asyncio
 import contextlib
 import logging
-import os
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Self
 
 from turbopump.client.consuming import Consuming, Listener
 from turbopump.client.figures import TopicFigures
-from turbopump.client.membership import Membership
+from turbopump.client.instance import Instance, complain, end, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.process_queue import CacheLimits, ProcessQueue
-from turbopump.client.producer import Producer
 from turbopump.client.pull import BATCH, Puller, PullResult, PullStatus
 from turbopump.client.rebalance import Strategy, averagely, share, shift
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import QueueChoice
 from turbopump.client.running_info import running_info
 from turbopump.client.send_back import MAX_RECONSUME_TIMES, SendBack
+from turbopump.client.sender import Sender
+from turbopump.client.settings import ClientSettings, ConsumeFromWhere
 from turbopump.client.subscription import Subscription
-from turbopump.protocol import bodies, record
-from turbopump.protocol.codes import VERSION, RequestCode, version_name
+from turbopump.client.world import World
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import (
     BrokenBody,
     BrokenRecord,
@@ -37,20 +37,9 @@ from turbopump.protocol.errors import (
     Refused,
     SubscriptionNotFound,
     SubscriptionNotLatest,
-    SystemFailure,
     TopicNotFound,
 )
-from turbopump.protocol.headers.client import (
-    ConsumeMessageDirectlyRequest,
-    GetConsumerRunningInfoRequest,
-    GetConsumerStatusRequest,
-    NotifyConsumerIdsChangedRequest,
-    ResetOffsetRequest,
-)
-from turbopump.protocol.ids import UniqueIds
 from turbopump.protocol.names import retry_topic
-from turbopump.remoting.client import Client
-from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
@@ -66,14 +55,6 @@ FAILED_PULL_S = 1.0
 
 FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
 """What a broker or the way to it may cause. It is told, and tried again."""
-
-
-class ConsumeFromWhere(Enum):
-    """Where a group begins that has never committed an offset."""
-
-    CONSUME_FROM_LAST_OFFSET = "last"
-    CONSUME_FROM_FIRST_OFFSET = "first"
-    CONSUME_FROM_TIMESTAMP = "timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +105,8 @@ class PushConsumer:
     ) -> None:
         self.config = config
         self._name_servers = tuple(name_servers)
+        self._world = World(network, clock, chance or Chance())
         self._clock = clock
-        self._chance = chance or Chance()
-        self._client = Client(network, clock, Router(self._routes_of_requests()))
-        self._routes = Routes(self._client, name_servers, self._chance)
-        self._puller = Puller(self._client, self._routes, config.group)
-        self._offsets = GroupOffsets(self._client, self._routes, config.group)
         self._listener = listener
         self._figures: dict[str, TopicFigures] = {}
         self._held: dict[MessageQueue, ProcessQueue] = {}
@@ -141,26 +118,21 @@ class PushConsumer:
         self._subscriptions = {
             topic: Subscription(topic, expression, self._started_ms) for topic, expression in wanted.items()
         }
-        self._membership = Membership(
-            self._client, self._routes, clock, config.group, self._subscriptions, self._describe
-        )
-        self.client_id = ""
 
     # Life
 
     async def start(self) -> None:
-        """Returns when the brokers know us. Raises OSError when no name server can be reached."""
-        self._stack.push_async_callback(self._client.close)
-        try:
-            ip = await self._local_address()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        self.client_id = f"{ip}@{os.getpid()}#{self._chance.getrandbits(53)}"
-        self._consuming = self._make_consuming(ip)
-        await self._membership.announce()
-        self._stack.push_async_callback(self._membership.leave)
-        self._keep_running(self._membership.keep())
+        """Returns when the brokers know us. Raises NoNameServer when none can be reached."""
+        shared = instances()
+        self._instance = instance = await shared.take(ClientSettings(), self._name_servers, self._world)
+        self._stack.push_async_callback(shared.give_back, instance)
+        self.client_id = instance.client_id
+        self._routes = instance.routes
+        self._puller = Puller(instance.client, instance.routes, self.config.group)
+        self._offsets = GroupOffsets(instance.client, instance.routes, self.config.group)
+        self._consuming = self._make_consuming(instance)
+        await instance.join_consumer(self)
+        self._stack.push_async_callback(instance.leave_consumer, self.config.group)
         self._stack.push_async_callback(self._commit)
         self._keep_running(self._commit_regularly())
         self._stack.push_async_callback(self._consuming.stop, self.config.stop_patience_s)
@@ -180,46 +152,67 @@ class PushConsumer:
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(_complain)
-        self._stack.push_async_callback(_end, task)
+        task.add_done_callback(complain)
+        self._stack.push_async_callback(end, task)
 
-    async def _local_address(self) -> str:
-        """The address that brokers and tools see us under: where the way to a name server begins."""
-        failure: OSError | None = None
-        for address in self._name_servers:
-            try:
-                return (await self._client.connect(address)).local[0]
-            except OSError as error:
-                failure = error
-        raise failure or ValueError("a consumer needs the address of a name server")
-
-    def _make_consuming(self, ip: str) -> Consuming:
-        ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
-        producer = Producer(self._client, self._routes, self._clock, ids, QueueChoice(self._chance))
+    def _make_consuming(self, instance: Instance) -> Consuming:
+        sender = Sender(
+            instance.client,
+            instance.routes,
+            self._clock,
+            instance.unique_ids,
+            QueueChoice(self._world.chance),
+        )
         config = self.config
         return Consuming(
             self._listener,
-            SendBack(producer, config.group, config.max_reconsume_times),
+            SendBack(sender, config.group, config.max_reconsume_times),
             self._clock,
             self._figures_of,
             config.consume_concurrency,
             config.consume_message_batch_max_size,
         )
 
-    def _describe(self) -> bodies.HeartbeatData:
-        config = self.config
-        return bodies.HeartbeatData(
-            clientID=self.client_id,
-            consumerDataSet=[
-                bodies.ConsumerData(
-                    groupName=config.group,
-                    consumeType="CONSUME_PASSIVELY",
-                    messageModel="CLUSTERING",
-                    consumeFromWhere=config.consume_from_where.name,
-                    subscriptionDataSet=[one.to_wire() for one in self._subscriptions.values()],
-                )
-            ],
+    # What brokers and tools ask
+
+    @property
+    def group(self) -> str:
+        return self.config.group
+
+    def topics(self) -> Iterable[str]:
+        return self._subscriptions
+
+    def describe(self) -> bodies.ConsumerData:
+        return bodies.ConsumerData(
+            groupName=self.config.group,
+            consumeType="CONSUME_PASSIVELY",
+            messageModel="CLUSTERING",
+            consumeFromWhere=self.config.consume_from_where.name,
+            subscriptionDataSet=[one.to_wire() for one in self._subscriptions.values()],
         )
+
+    def members_changed(self) -> None:
+        self._due.set()
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
+            if queue in self._held:
+                await self._move(queue, offset)
+
+    def positions(self, topic: str) -> Mapping[MessageQueue, int]:
+        return {queue: held.committable for queue, held in self._held.items() if queue.topic == topic}
+
+    def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo:
+        return running_info(
+            self._properties(),
+            self._subscriptions.values(),
+            self._held,
+            self._figures,
+            self._clock.monotonic(),
+        )
+
+    async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
+        return await self._consuming.directly(message)
 
     # Which queues are ours
 
@@ -238,12 +231,12 @@ class PushConsumer:
     async def _balance_topic(self, topic: str) -> bool:
         try:
             queues = await self._queues(topic)
-            members = await self._membership.members(topic)
+            members = await self._instance.heartbeats.members(self.config.group, topic)
         except FAILURES as error:
             log.info("Queues of %s cannot be divided now: %s", topic, error)
             return False
         if self.client_id not in members:  # then our queues are others' by now, until we are back
-            self._membership.renew()
+            self._instance.heartbeats.renew()
         mine = share(queues, members, self.client_id, self.config.allocate)
         change = shift([queue for queue in self._held if queue.topic == topic], mine)
         await asyncio.gather(*(self._drop(queue) for queue in change.dropped))
@@ -305,7 +298,7 @@ class PushConsumer:
 
     def _pull_ended(self, queue: MessageQueue, held: ProcessQueue, task: asyncio.Task[None]) -> None:
         """A loop that died by a fault of ours is begun anew, from what was committed."""
-        _complain(task)
+        complain(task)
         if not task.cancelled() and task.exception() is not None and self._held.get(queue) is held:
             self._give_up(queue)
 
@@ -327,7 +320,7 @@ class PushConsumer:
             except FlowControl:
                 await self._clock.sleep(FLOW_CONTROL_S)
             except (SubscriptionNotFound, SubscriptionNotLatest):
-                self._membership.renew()
+                self._instance.heartbeats.renew()
                 await self._clock.sleep(FAILED_PULL_S)
             except FAILURES as error:
                 log.info("Pulling %s failed, trying again: %s", queue, error)
@@ -380,61 +373,10 @@ class PushConsumer:
         except (OSError, Refused) as error:
             log.warning("Offset %d of %s is not committed: %s", offset, queue, error)
 
-    # What brokers ask
-
-    def _routes_of_requests(self) -> dict[int, Route[Any]]:
-        return {
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: Route(
-                NotifyConsumerIdsChangedRequest, self._members_changed
-            ),
-            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: Route(ResetOffsetRequest, self._reset),
-            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: Route(GetConsumerStatusRequest, self._status),
-            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self._running_info),
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(
-                ConsumeMessageDirectlyRequest, self._consume_directly
-            ),
-        }
-
-    def _members_changed(self, request: Request[NotifyConsumerIdsChangedRequest]) -> None:
-        self._due.set()
-
-    async def _reset(self, request: Request[ResetOffsetRequest]) -> None:
-        for queue, offset in bodies.ResetOffsetBody.decode(request.body).offsetTable.items():
-            ours = MessageQueue.of_wire(queue)
-            if request.header.group == self.config.group and ours in self._held:
-                await self._move(ours, offset)
-
-    def _status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
-        self._check(request.header.group)
-        table = {
-            queue.to_wire(): held.committable
-            for queue, held in self._held.items()
-            if queue.topic == request.header.topic
-        }
-        return Answer(body=bodies.GetConsumerStatusBody(messageQueueTable=table).encode())
-
-    def _running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Answer:
-        self._check(request.header.consumerGroup)
-        now_s = self._clock.monotonic()
-        told = running_info(
-            self._properties(), self._subscriptions.values(), self._held, self._figures, now_s
-        )
-        return Answer(body=told.encode())
-
-    async def _consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Answer:
-        self._check(request.header.consumerGroup)
-        one = record.decode(request.body)
-        queue = MessageQueue(one.topic, request.header.brokerName or "", one.queue_id)
-        return Answer(body=(await self._consuming.directly(MessageExt(one, queue))).encode())
-
-    def _check(self, group: str) -> None:
-        if group != self.config.group:
-            raise SystemFailure(f"The Consumer Group <{group}> not exist in this consumer")
-
     def _properties(self) -> dict[str, str]:
         config = self.config
         return {
-            "PROP_NAMESERVER_ADDR": ";".join(self._name_servers),
+            "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_CLIENT_VERSION": version_name(VERSION),
             "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
@@ -447,13 +389,3 @@ class PushConsumer:
             "pullBatchSize": str(config.pull_batch_size),
             "maxReconsumeTimes": str(config.max_reconsume_times),
         }
-
-
-def _complain(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("A part of the consumer has ended", exc_info=error)
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

@@ -108,8 +108,8 @@ class Consuming:
         if held.dropped:  # whoever has the queue now will see these messages
             return
         left = [] if is_consumed else [one for one in batch.messages if not await self._send_back.send(one)]
-        kept = {message.queue_offset for message in left}
-        held.finish(one.queue_offset for one in batch.messages if one.queue_offset not in kept)
+        kept = {message.offset for message in left}
+        held.finish(one.offset for one in batch.messages if one.offset not in kept)
         if left:
             again = [replace(message, local_retries=message.local_retries + 1) for message in left]
             asyncio.get_running_loop().call_later(AGAIN_S, self.submit, held, again)

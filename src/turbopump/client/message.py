@@ -99,7 +99,7 @@ class MessageExt:
         return offset_id(self.record.store_host, self.record.physical_offset)
 
     @property
-    def queue_offset(self) -> int:
+    def offset(self) -> int:
         return self.record.queue_offset
 
     @property
@@ -133,6 +133,6 @@ class SendResult:
     message_id: str
     offset_message_id: str
     queue: MessageQueue
-    queue_offset: int
+    offset: int
     durability: str | None = None
     replicas: int | None = None

@@ -26,21 +26,32 @@ def successful(answer: Command, server: str = "") -> Command:
 
 
 class NameServers:
+    """Asks one of them, picked by chance, and the next when it does not answer."""
+
+    addresses: tuple[str, ...] = ()
+    _current = 0
+
     def __init__(self, calls: Calls, addresses: Sequence[str], chance: Chance) -> None:
-        if not addresses:
-            raise ValueError("a client needs the address of a name server")
         self._calls = calls
+        self._chance = chance
+        self.replace(addresses)
+
+    def replace(self, addresses: Sequence[str]) -> None:
+        """Other servers from now on. The one in use stays in use when it is among them."""
+        used = self.addresses[self._current] if self.addresses else None
         self.addresses = tuple(addresses)
-        self._current = chance.randrange(len(addresses))
+        if used in self.addresses:
+            self._current = self.addresses.index(used)
+        elif self.addresses:
+            self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
         """The answer of one of them, whatever its code. Raises OSError when none answers."""
-        failure: OSError | None = None
+        failure = OSError("no name server is known")
         for _ in self.addresses:
             try:
                 return await self._calls.call(self.addresses[self._current], question, timeout_s)
             except OSError as error:
                 failure = error
                 self._current = (self._current + 1) % len(self.addresses)
-        assert failure is not None
         raise failure

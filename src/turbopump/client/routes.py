@@ -5,18 +5,21 @@ is a broker. Name servers know nothing of each other, so when one does not answe
 none does, what was known still serves.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.name_servers import Calls, NameServers
+from turbopump.client.name_servers import NameServers
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
-from turbopump.protocol.errors import TopicNotFound, refusal
+from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound, refusal
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 from turbopump.runtime.chance import Chance
+
+log = logging.getLogger(__name__)
 
 MASTER = 0
 CALL_TIMEOUT_S = 3.0
@@ -65,8 +68,9 @@ def route_of_new(topic: str, template: Route) -> Route:
 
 
 class Routes:
-    def __init__(self, calls: Calls, name_servers: Sequence[str], chance: Chance) -> None:
-        self._name_servers = NameServers(calls, name_servers, chance)
+    def __init__(self, name_servers: NameServers, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        self._name_servers = name_servers
+        self._timeout_s = timeout_s
         self._known: dict[str, Route] = {}
         self._doubted: set[str] = set()
 
@@ -92,13 +96,25 @@ class Routes:
     async def refresh(self, topic: str) -> Route:
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        answer = await self._name_servers.ask(question, CALL_TIMEOUT_S)
+        answer = await self._name_servers.ask(question, self._timeout_s)
         self._doubted.discard(topic)
         if answer.code != 0:
             self._known.pop(topic, None)
             raise refusal(answer.code, answer.remark)
         route = self._known[topic] = route_of(topic, bodies.TopicRouteData.decode(answer.body))
         return route
+
+    async def refresh_known(self, topics: Iterable[str]) -> None:
+        """Of these topics and all that are known. What cannot be had now stays as it was."""
+        for topic in {*topics, *self._known}:
+            kept = self._known.get(topic)
+            try:
+                await self.refresh(topic)
+            except TopicNotFound:
+                if kept is not None:
+                    self._known[topic] = kept
+            except (OSError, Refused, BrokenBody) as error:
+                log.info("The route of %s is not refreshed: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.name_servers import successful
-from turbopump.client.producer import Producer
+from turbopump.client.sender import Sender
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -27,7 +27,7 @@ MAX_RECONSUME_TIMES = 16
 
 @dataclass
 class SendBack:
-    producer: Producer
+    producer: Sender
     group: str
     max_reconsume_times: int = MAX_RECONSUME_TIMES
 

@@ -37,13 +37,13 @@ RETRIED = frozenset(
 
 
 @dataclass
-class Producer:
-    """Sends messages on behalf of a producer group.
+class Sender:
+    """Sends messages on behalf of a producer group: what producers, tools and consumers that send back share.
 
     Example, given a `remoting.Client` and its `Routes`:
 
-        producer = Producer(client, routes, clock, UniqueIds(ip, pid, clock.now_ms), QueueChoice(chance))
-        result = await producer.send(Message("orders", b"...", tags="paid"))
+        sender = Sender(client, routes, clock, UniqueIds(ip, pid, clock.now_ms), QueueChoice(chance))
+        result = await sender.send(Message("orders", b"...", tags="paid"))
     """
 
     calls: Calls
@@ -147,7 +147,7 @@ def result_of(answer: Command, queue: MessageQueue, unique_key: str) -> SendResu
         message_id=unique_key,
         offset_message_id=header.msgId,
         queue=MessageQueue(queue.topic, queue.broker, header.queueId),
-        queue_offset=header.queueOffset,
+        offset=header.queueOffset,
         durability=receipt.get("durability"),
         replicas=int(replicas) if replicas.isdecimal() else None,
     )

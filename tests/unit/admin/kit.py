@@ -23,8 +23,8 @@ from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServe
 from turbopump.broker.server import Broker
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message, SendResult
-from turbopump.client.producer import Producer
 from turbopump.client.routes import QueueChoice
+from turbopump.client.sender import Sender
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
@@ -69,7 +69,7 @@ class Town:
     """Of the operator: files that commands read and write."""
 
     admin: Admin
-    producer: Producer
+    producer: Sender
     name_server: NameServer
     brokers: list[Broker] = field(default_factory=list)
     environ: dict[str, str] = field(default_factory=dict)
@@ -112,7 +112,7 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
     await name_server.start()
     admin = Admin([NAMESRV], network, clock, chance)
     ids = UniqueIds("127.0.0.1", 1, clock.now_ms)
-    producer = Producer(admin.client, admin.routes, clock, ids, QueueChoice(chance), "senders")
+    producer = Sender(admin.client, admin.routes, clock, ids, QueueChoice(chance), "senders")
     town = Town(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)
     try:
         for number in range(brokers):

@@ -6,10 +6,11 @@ from typing import Any
 
 from tests.unit.admin.kit import NAMESRV, Town
 
-from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consumer import ConsumerConfig, PushConsumer
 from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
+from turbopump.client.settings import ConsumeFromWhere
 from turbopump.runtime.chance import Chance
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET

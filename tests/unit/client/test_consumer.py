@@ -6,13 +6,13 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer
 
-from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consumer import ConsumerConfig, PushConsumer
 from turbopump.client.message import MessageQueue
+from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, GetConsumerRunningInfoRequest
-from turbopump.remoting.router import Request
+from turbopump.protocol.headers.client import GetConsumerListByGroupRequest
 from turbopump.runtime.chance import Chance
 
 
@@ -281,16 +281,15 @@ def test_a_consumer_tells_about_itself_and_consumes_one_message_for_a_tool() -> 
             reader = Reader()
             async with consumer(town, reader) as told:
                 await town.clock.sleep(2)
-                info = told._running_info(_request(GetConsumerRunningInfoRequest("readers", told.client_id)))
-                answer = bodies.ConsumerRunningInfo.decode(info.body)
+                answer = told.running_info(with_stacks=False)
                 assert answer.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
                 (queue,) = [one for one in answer.mqTable if one.topic == "orders"]
                 assert answer.mqTable[queue].commitOffset == 2
                 assert answer.statusTable["orders"].consumeOKTPS > 0
-                result = await told._consuming.directly(reader.got[0])
+                result = await told.consume_directly(reader.got[0])
                 assert (result.consumeResult, len(reader.got)) == ("CR_SUCCESS", 3)
                 reader.refuses = lambda body: True
-                result = await told._consuming.directly(reader.got[0])
+                result = await told.consume_directly(reader.got[0])
                 assert (result.consumeResult, result.remark) == (
                     "CR_THROW_EXCEPTION",
                     "ValueError: not this one",
@@ -382,7 +381,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
             await sent(town, 2)
             reader = Reader()
             async with consumer(town, reader) as patient:
-                call, broken = patient._client.call, [0]
+                call, broken = patient._instance.client.call, [0]
 
                 async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
                     found = await call(address, question, timeout_s)
@@ -391,7 +390,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
                         found.body = b"nonsense"
                     return found
 
-                patient._client.call = answer  # type: ignore[method-assign]
+                patient._instance.client.call = answer  # type: ignore[method-assign]
                 await town.clock.sleep(40)
                 assert reader.bodies == [b"000", b"001"]
 
@@ -416,19 +415,19 @@ def test_without_a_name_server_it_does_not_start() -> None:
 
 def refuse(consumer: PushConsumer, *codes: int) -> None:
     """From now on these requests never arrive."""
-    call = consumer._client.call
+    call = consumer._instance.client.call
 
     async def cut(address: str, question: Command, timeout_s: float = 3.0) -> Command:
         if question.code in codes:
             raise ConnectionResetError("cut")
         return await call(address, question, timeout_s)
 
-    consumer._client.call = cut  # type: ignore[method-assign]
+    consumer._instance.client.call = cut  # type: ignore[method-assign]
 
 
 def accept(consumer: PushConsumer, code: int) -> list[Command]:
     """From now on these requests are answered with success and collected."""
-    call = consumer._client.call
+    call = consumer._instance.client.call
     asked: list[Command] = []
 
     async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
@@ -437,13 +436,9 @@ def accept(consumer: PushConsumer, code: int) -> list[Command]:
         asked.append(question)
         return Command(0, ext={"msgId": "", "queueId": "0", "queueOffset": "0"})
 
-    consumer._client.call = answer  # type: ignore[method-assign]
+    consumer._instance.client.call = answer  # type: ignore[method-assign]
     return asked
 
 
 def _members_of(group: str) -> Command:
     return request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest(group))
-
-
-def _request(header: Any) -> Any:
-    return Request(Command(0), header, None)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@ from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster, Queues, record, ro
 
 from turbopump.client.follow import Following
 from turbopump.client.message import MessageQueue
+from turbopump.client.name_servers import NameServers
 from turbopump.client.pull import Puller
 from turbopump.client.routes import Routes
 from turbopump.protocol.codes import RequestCode
@@ -34,7 +35,7 @@ def read(cluster: Cluster, count: int, tags: frozenset[str] = frozenset()) -> tu
         return len(taken) < count
 
     async def run() -> None:
-        routes = Routes(cluster, [NAMESRV], Chance(1))
+        routes = Routes(NameServers(cluster, [NAMESRV], Chance(1)))
         following = Following(Puller(cluster, routes), routes, VirtualClock(), "t", tags, notices.append)
         await following.run(from_the_first, take)
 

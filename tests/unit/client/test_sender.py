@@ -4,8 +4,9 @@ import pytest
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
 
 from turbopump.client.message import Message, SendResult, SendStatus
-from turbopump.client.producer import Producer
+from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.sender import Sender
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
@@ -28,7 +29,9 @@ def send(cluster: Cluster, message: Message, **options: Any) -> SendResult:
     async def once() -> SendResult:
         clock, chance = VirtualClock(), Chance(1)
         ids = UniqueIds("10.0.0.1", 1, clock.now_ms)
-        producer = Producer(cluster, Routes(cluster, [NAMESRV], chance), clock, ids, QueueChoice(chance))
+        producer = Sender(
+            cluster, Routes(NameServers(cluster, [NAMESRV], chance)), clock, ids, QueueChoice(chance)
+        )
         return await producer.send(message, **options)
 
     return run_virtual(once())
@@ -43,7 +46,7 @@ def test_a_send_returns_where_the_message_is_and_its_receipt() -> None:
     cluster.on(BROKER_A, SEND, stored)
     result = send(cluster, Message("t", b"body", tags="x", keys=("k1", "k2")))
     assert result.status is SendStatus.SEND_OK
-    assert (result.queue.broker, result.queue.id, result.queue_offset) == ("a", 0, 7)
+    assert (result.queue.broker, result.queue.id, result.offset) == ("a", 0, 7)
     assert (result.durability, result.replicas) == ("memory", 1)
     (request,) = sent(cluster)
     assert request.body == b"body"

@@ -13,9 +13,10 @@ from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.offsets import Offsets
 from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.topics import Topics
-from turbopump.client.producer import Producer
+from turbopump.client.name_servers import NameServers
 from turbopump.client.pull import Puller
 from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.sender import Sender
 from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
@@ -36,7 +37,7 @@ class Admin:
         self.chance = chance or Chance()
         self.network = network or SystemNetwork()
         self.client = Client(self.network, self.clock)
-        self.routes = Routes(self.client, name_servers, self.chance)
+        self.routes = Routes(NameServers(self.client, name_servers, self.chance))
         self.asking = asking = Asking(self.client, name_servers, self.chance, timeout_s)
         self.clusters = Clusters(asking)
         self.topics = Topics(asking)
@@ -49,13 +50,13 @@ class Admin:
         self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
         self.queues = Queues(asking)
 
-    def producer(self, group: str) -> Producer:
+    def producer(self, group: str) -> Sender:
         """To send with, over the same connections. Its ids are told apart by random bits, so that many short
         processes of one machine may have one each.
         """
         chance = self.chance
         ids = UniqueIds("127.0.0.1", chance.getrandbits(16), self.clock.now_ms, chance.getrandbits(32))
-        return Producer(self.client, self.routes, self.clock, ids, QueueChoice(chance), group)
+        return Sender(self.client, self.routes, self.clock, ids, QueueChoice(chance), group)
 
     async def close(self) -> None:
         await self.client.close()

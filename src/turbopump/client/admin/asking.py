@@ -38,6 +38,8 @@ class Asking:
     ) -> None:
         self._calls = calls
         self._name_servers = NameServers(calls, tuple(name_servers), chance)
+        if not self._name_servers.addresses:
+            raise ValueError("a client needs the address of a name server")
         self.timeout_s = timeout_s
 
     @property

@@ -11,8 +11,8 @@ from enum import Enum
 from turbopump.client.admin.asking import NotFound
 from turbopump.client.admin.messages import FOREVER_MS, Messages, NoMessages
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
-from turbopump.client.producer import Producer
 from turbopump.client.routes import Routes
+from turbopump.client.sender import Sender
 from turbopump.client.subscription import Subscription
 from turbopump.protocol import properties
 from turbopump.protocol.errors import TopicNotFound
@@ -110,7 +110,7 @@ class DeadLetters:
             return []
         return [one for one in found if one.properties.get(MADE_FROM) == letter.offset_message_id]
 
-    async def resend(self, letter: MessageExt, target: Target, producer: Producer) -> SendResult:
+    async def resend(self, letter: MessageExt, target: Target, producer: Sender) -> SendResult:
         """Raises Refused, OSError, or BrokenBody for a body that cannot be read."""
         kept = {
             name: value for name, value in letter.record.property_map().items() if name not in OF_THEIR_WAY

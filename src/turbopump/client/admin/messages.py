@@ -202,7 +202,7 @@ class Messages:
         }
         offsets = (await self.groups.progress(group)).offsetTable
         return any(
-            queue in places and position.consumerOffset > message.queue_offset
+            queue in places and position.consumerOffset > message.offset
             for queue, position in offsets.items()
         )
 

@@ -1,0 +1,106 @@
+"""Where the name servers are, in Apache's order: the argument, `turbopump.configure()`, the configuration
+file, the environment (NAMESRV_ADDR), and only when all of these are silent, an HTTP endpoint.
+
+Pure but for `configure`, which keeps what it was given for the clients made after it, and the reading of the
+file, once, when the first client is made. The endpoint is asked by `instance.py`.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.settings import ClientSettings
+
+FILE_VARIABLE = "TURBOPUMP_CONFIG"
+DEFAULT_FILE = "~/.turbopump.toml"
+SECTION = "client"
+ADDRESS_VARIABLE = "NAMESRV_ADDR"
+NAME_SERVERS = "name_servers"
+HTTP_PORT = 8080
+
+_configured: dict[str, Any] = {}
+
+
+def configure(**settings: Any) -> None:
+    """Defaults for every client that is made from now on in this process; `name_servers` is one of them.
+
+    >>> configure(name_servers="10.0.0.1:9876;10.0.0.2:9876", send_msg_timeout=5)
+
+    The same keys can stand in the table `[client]` of the file that TURBOPUMP_CONFIG names, or of
+    ~/.turbopump.toml. What is given to a client itself comes first, then this, then the file.
+    `configure()` without arguments forgets what was configured before.
+    """
+    if not settings:
+        _configured.clear()
+    _configured.update(settings)
+
+
+def defaults(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `configure` and the file say."""
+    return {**_from_file(os.environ if environment is None else environment), **_configured}
+
+
+def name_servers(
+    given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Addresses from the first source that has some; empty: the HTTP endpoint has to be asked."""
+    known = os.environ if environment is None else environment
+    sources = (given, defaults(environment).get(NAME_SERVERS), known.get(ADDRESS_VARIABLE))
+    return next((found for source in sources if (found := addresses(source or ""))), ())
+
+
+def addresses(text: str | Sequence[str]) -> tuple[str, ...]:
+    """`host:port` or several with `;` between them, or a sequence of these. Raises InvalidArgument."""
+    parts = text.split(";") if isinstance(text, str) else [part for one in text for part in one.split(";")]
+    return tuple(dict.fromkeys(_address(part.strip()) for part in parts if part.strip()))
+
+
+def _address(text: str) -> str:
+    if text.startswith(("http://", "https://")):
+        text = text.rpartition("/")[2]
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise InvalidArgument(
+            f"{text!r} is no address of a name server; write host:port, such as 127.0.0.1:9876"
+        )
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where name servers are asked for over HTTP."""
+
+    host: str
+    port: int
+    path: str
+
+
+def endpoint(settings: ClientSettings) -> Endpoint:
+    """`http://<domain>:8080/rocketmq/<subgroup>`, the port as given when the domain has one."""
+    host, colon, port = settings.name_server_domain.partition(":")
+    path = f"/rocketmq/{settings.name_server_subgroup}"
+    if settings.unit_name:
+        path += f"-{settings.unit_name}?nofix=1"
+    return Endpoint(host, int(port) if colon else HTTP_PORT, path)
+
+
+def _from_file(environment: Mapping[str, str]) -> dict[str, Any]:
+    named = environment.get(FILE_VARIABLE)
+    path = Path(named or DEFAULT_FILE).expanduser()
+    try:
+        text = path.read_text()
+    except OSError as error:
+        if named:
+            raise InvalidArgument(f"{FILE_VARIABLE} names {path}, which cannot be read: {error}") from None
+        return {}
+    try:
+        section = tomllib.loads(text).get(SECTION, {})
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidArgument(f"{path} is no TOML: {error}") from None
+    if not isinstance(section, dict):
+        raise InvalidArgument(f"{path}: [{SECTION}] must be a table")
+    return section

@@ -1,0 +1,82 @@
+"""What can go wrong for a user of the client, as exceptions that say what to do.
+
+Three kinds: the caller asked for something that cannot be (`InvalidArgument`, `NotRunning`), the servers
+refused it (`Refused` of `protocol.errors` and its classes, by wire code), or nobody answered in time (an
+OSError: `Unreachable`, `TimedOut`). A send that was tried several times ends in `SendFailed`, which is one of
+them too: it names each try.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
+
+__all__ = [
+    "BrokenBody",
+    "ClientError",
+    "InvalidArgument",
+    "NoNameServer",
+    "NotRunning",
+    "Refused",
+    "RequestTimedOut",
+    "SendFailed",
+    "SendTimedOut",
+    "TopicNotFound",
+    "Try",
+    "Unreachable",
+    "UnreadableMessage",
+]
+
+
+class ClientError(Exception):
+    """Base of what the client itself raises."""
+
+
+class InvalidArgument(ClientError, ValueError):
+    """The call cannot be right; the text says what would be."""
+
+
+class NotRunning(ClientError, RuntimeError):
+    """The client was not started yet, or is closed already."""
+
+
+class Unreachable(ClientError, ConnectionError):
+    """No server could be reached under the addresses that are known."""
+
+
+class NoNameServer(ClientError, ConnectionError):
+    """No address of a name server was given anywhere, or none of them answers."""
+
+
+class RequestTimedOut(ClientError, TimeoutError):
+    """The request was stored, and nobody answered it in time."""
+
+
+class UnreadableMessage(ClientError, ValueError):
+    """A body that does not fit what the handler asks for. Names the field that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a send."""
+
+    broker: str
+    seconds: float
+    failure: Exception
+
+
+class SendFailed(ClientError, OSError):
+    """No broker stored the message, as far as is known. `code` is Apache's: the broker's, or 10001 for no
+    connection, 10002 for no answer, 10003 for an unknown broker.
+    """
+
+    def __init__(self, topic: str, tries: Sequence[Try], code: int, advice: str) -> None:
+        told = "; ".join(f"{one.broker} ({one.seconds:.3f} s): {one.failure}" for one in tries) or "no try"
+        super().__init__(f"a message for {topic} was not sent after {len(tries)} tries [{told}]. {advice}")
+        self.topic = topic
+        self.tries = tuple(tries)
+        self.code = code
+
+
+class SendTimedOut(SendFailed, TimeoutError):
+    """The time for the send is over. The message may have been stored by a broker whose answer was late."""

@@ -1,0 +1,135 @@
+"""Being known to brokers: a heartbeat tells those of our topics for which groups we produce and consume.
+
+A broker takes a broken connection for members that have left, so a lost connection is answered with a new
+heartbeat at once, and a broker that did not hear one is told again every second.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+
+from turbopump.client.name_servers import successful
+from turbopump.client.routes import Route, Routes
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, UnregisterClientRequest
+from turbopump.remoting.client import Client
+from turbopump.remoting.connection import Connection
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 30.0
+RETRY_S = 1.0
+CALL_TIMEOUT_S = 3.0
+
+
+class Heartbeats:
+    """`describe` says at each heartbeat who we are; `topics` are those whose brokers must know."""
+
+    def __init__(
+        self,
+        client: Client,
+        routes: Routes,
+        clock: Clock,
+        topics: Callable[[], Iterable[str]],
+        describe: Callable[[], bodies.HeartbeatData],
+        interval_s: float = HEARTBEAT_S,
+        timeout_s: float = CALL_TIMEOUT_S,
+    ) -> None:
+        self._client = client
+        self._routes = routes
+        self._clock = clock
+        self._topics = topics
+        self._describe = describe
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._due = asyncio.Event()
+        self._told: dict[str, Connection] = {}  # by address; through it the broker knows us
+        self.versions: dict[str, int] = {}
+        """By address: how new a broker says it is."""
+
+    async def announce(self) -> bool:
+        """Tells every broker of our topics. False when one of them did not hear it, or none is known yet."""
+        described = self._describe()
+        if not described.producerDataSet and not described.consumerDataSet:
+            return True
+        addresses = await self._addresses(masters_only=not described.consumerDataSet)
+        heard = await asyncio.gather(*(self._tell(address, described) for address in sorted(addresses)))
+        return bool(addresses) and all(heard)
+
+    async def keep(self) -> None:
+        """Heartbeats until cancelled."""
+        while True:
+            self._due.clear()
+            pause_s = self._interval_s if await self.announce() else RETRY_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._due.wait()
+                    await self._clock.sleep(RETRY_S)  # a restart takes a moment, and never in a tight loop
+
+    def renew(self) -> None:
+        """A broker does not know us, or no longer: tell all of them soon."""
+        self._due.set()
+
+    async def members(self, group: str, topic: str) -> list[str]:
+        """The ids of a consumer group's members, from any broker of the topic. Raises Refused or OSError."""
+        route = await self._routes.find(topic)
+        failure: OSError | None = None
+        for address in _one_of_each_broker(route):
+            question = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest(group))
+            try:
+                answer = await self._client.call(address, question, self._timeout_s)
+            except OSError as error:
+                failure = error
+                continue
+            return bodies.ConsumerListBody.decode(successful(answer).body).consumerIdList
+        raise failure or ConnectionError(f"no broker of topic {topic} is known")
+
+    async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Says goodbye to every broker that knows us, so that others need not wait for our absence."""
+        question = UnregisterClientRequest(
+            clientID=self._describe().clientID or "",
+            producerGroup=producer_group,
+            consumerGroup=consumer_group,
+        )
+        await asyncio.gather(
+            *(
+                self._client.call(address, request(RequestCode.UNREGISTER_CLIENT, question), self._timeout_s)
+                for address, connection in self._told.items()
+                if not connection.is_closing
+            ),
+            return_exceptions=True,
+        )
+
+    async def _addresses(self, masters_only: bool) -> set[str]:
+        found: set[str] = set()
+        for topic in self._topics():
+            with contextlib.suppress(OSError, TopicNotFound):
+                for ids in (await self._routes.find(topic)).brokers.values():
+                    found.update(address for number, address in ids.items() if not (masters_only and number))
+        return found
+
+    async def _tell(self, address: str, described: bodies.HeartbeatData) -> bool:
+        try:
+            connection = await self._client.connect(address)
+            self._watch(address, connection)
+            question = request(RequestCode.HEART_BEAT, body=described.encode())
+            answer = successful(await self._client.call(address, question, self._timeout_s))
+        except (OSError, Refused) as error:
+            log.warning("Broker %s did not take our heartbeat: %s", address, error)
+            return False
+        self.versions[address] = answer.version
+        return True
+
+    def _watch(self, address: str, connection: Connection) -> None:
+        if self._told.get(address) is not connection:
+            self._told[address] = connection
+            connection.on_closed.append(lambda _: self.renew())
+
+
+def _one_of_each_broker(route: Route) -> list[str]:
+    return [address for name in route.brokers if (address := route.reader(name)) is not None]

@@ -1,0 +1,347 @@
+"""What the clients of one id share: connections, routes, heartbeats, and the door for what brokers ask of us.
+
+Producers and consumers join an instance and leave it; the last one out closes it. Each has one of its own
+unless several of one process are given the same `instance_name`. What is never here: sending and consuming.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from turbopump.client import discovery
+from turbopump.client.errors import InvalidArgument, NoNameServer
+from turbopump.client.heartbeats import Heartbeats
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.name_servers import NameServers
+from turbopump.client.routes import Routes
+from turbopump.client.settings import ClientSettings
+from turbopump.client.world import World
+from turbopump.protocol import bodies, record
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.headers.client import (
+    ConsumeMessageDirectlyRequest,
+    GetConsumerRunningInfoRequest,
+    GetConsumerStatusRequest,
+    NotifyConsumerIdsChangedRequest,
+    ResetOffsetRequest,
+)
+from turbopump.protocol.ids import UniqueIds
+from turbopump.remoting.client import Client
+from turbopump.remoting.http_get import get
+from turbopump.remoting.router import Answer, Request, Route, Router
+from turbopump.runtime.chance import Chance
+
+log = logging.getLogger(__name__)
+
+DEFAULT_NAME = "DEFAULT"
+DISCOVERY_S = 120.0
+DISCOVERY_TIMEOUT_S = 3.0
+
+
+class Producing(Protocol):
+    """A producer as its instance sees it."""
+
+    @property
+    def group(self) -> str: ...
+
+    def topics(self) -> Iterable[str]:
+        """Whose brokers must know of us."""
+
+
+class Consuming(Protocol):
+    """A consumer as its instance sees it, and as brokers and tools ask for it."""
+
+    @property
+    def group(self) -> str: ...
+
+    def topics(self) -> Iterable[str]: ...
+
+    def describe(self) -> bodies.ConsumerData: ...
+
+    def members_changed(self) -> None:
+        """The group has other members now, or a broker is new to us."""
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """A tool wants the group to go on there."""
+
+    def positions(self, topic: str) -> Mapping[MessageQueue, int]:
+        """How far we are in the queues that are ours."""
+
+    def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo: ...
+
+    async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult: ...
+
+
+class Instance:
+    def __init__(
+        self, settings: ClientSettings, name_servers: tuple[str, ...], world: World, name: str
+    ) -> None:
+        self.settings = settings
+        self.world = world
+        self.name = name
+        self.client_id = ""
+        self.router = Router(_Door(self).routes())
+        """What brokers may ask. Those who join add to it."""
+        self.client = Client(
+            world.network, world.clock, self.router, connect_timeout_s=settings.connect_timeout
+        )
+        self.name_servers = NameServers(self.client, name_servers, world.chance)
+        self.routes = Routes(self.name_servers, settings.mq_client_api_timeout)
+        self.heartbeats = Heartbeats(
+            self.client,
+            self.routes,
+            world.clock,
+            self._topics,
+            self._describe,
+            settings.heartbeat_broker_interval,
+            settings.mq_client_api_timeout,
+        )
+        self.unique_ids: UniqueIds
+        self.producers: dict[str, Producing] = {}
+        self.consumers: dict[str, Consuming] = {}
+        self._discovers = not name_servers
+        self._started: asyncio.Task[None] | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    # Life
+
+    async def start(self) -> None:
+        """Returns when a name server was reached; others wait for the same. Raises NoNameServer."""
+        if self._started is None:
+            self._started = asyncio.get_running_loop().create_task(self._start())
+        await asyncio.shield(self._started)
+
+    async def _start(self) -> None:
+        self._stack.push_async_callback(self.client.close)
+        try:
+            if self._discovers:
+                await self._discover()
+            ip = self.settings.client_ip or await self._local_address()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        chance = self.world.chance
+        self.client_id = client_id(ip, self.name, self.settings.unit_name)
+        self.unique_ids = UniqueIds(ip, os.getpid(), self.world.clock.now_ms, chance.getrandbits(32))
+        if self._discovers:
+            self.keep_running(self._discover_regularly())
+        self.keep_running(self._refresh_regularly())
+        self.keep_running(self.heartbeats.keep())
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    def keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        """Until the instance is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(complain)
+        self._stack.push_async_callback(end, task)
+
+    @property
+    def is_unused(self) -> bool:
+        return not self.producers and not self.consumers
+
+    # Who is here
+
+    async def join_producer(self, producer: Producing) -> None:
+        if producer.group in self.producers:
+            raise InvalidArgument(
+                f"instance {self.name} already has a producer of group {producer.group}; "
+                "give this one another group or another instance_name"
+            )
+        self.producers[producer.group] = producer
+        self.heartbeats.renew()
+
+    async def join_consumer(self, consumer: Consuming) -> None:
+        """Returns when the brokers that are known have heard of it."""
+        if consumer.group in self.consumers:
+            raise InvalidArgument(
+                f"instance {self.name} already has a consumer of group {consumer.group}; "
+                "give this one another group or another instance_name"
+            )
+        self.consumers[consumer.group] = consumer
+        if not await self.heartbeats.announce():
+            self.heartbeats.renew()
+
+    async def leave_producer(self, group: str) -> None:
+        if self.producers.pop(group, None) is not None:
+            await self.heartbeats.leave(producer_group=group)
+
+    async def leave_consumer(self, group: str) -> None:
+        if self.consumers.pop(group, None) is not None:
+            await self.heartbeats.leave(consumer_group=group)
+
+    def _topics(self) -> set[str]:
+        everyone: list[Producing | Consuming] = [*self.producers.values(), *self.consumers.values()]
+        return {topic for one in everyone for topic in one.topics()}
+
+    def _describe(self) -> bodies.HeartbeatData:
+        return bodies.HeartbeatData(
+            clientID=self.client_id,
+            producerDataSet=[bodies.ProducerData(groupName=group) for group in self.producers],
+            consumerDataSet=[consumer.describe() for consumer in self.consumers.values()],
+        )
+
+    # Where the servers are
+
+    async def _local_address(self) -> str:
+        """The address that brokers and tools see us under: where the way to a name server begins."""
+        failure: OSError | None = None
+        for address in self.name_servers.addresses:
+            try:
+                return (await self.client.connect(address)).local[0]
+            except OSError as error:
+                failure = error
+        where = "; ".join(self.name_servers.addresses)
+        raise NoNameServer(
+            f"no name server answers at {where} ({failure}); `turbopump up` starts one, "
+            "name_servers= or NAMESRV_ADDR names another"
+        )
+
+    async def _discover(self) -> None:
+        at = discovery.endpoint(self.settings)
+        try:
+            page = await get(self.world.network, at.host, at.port, at.path, DISCOVERY_TIMEOUT_S)
+            found = discovery.addresses(page.strip().splitlines()[0] if page.strip() else "")
+        except (OSError, ValueError) as error:
+            raise NoNameServer(
+                f"no name server is given, and http://{at.host}:{at.port}{at.path} names none ({error}); "
+                'give one: name_servers="host:9876", turbopump.configure(name_servers=…) or NAMESRV_ADDR'
+            ) from None
+        if found:
+            self.name_servers.replace(found)
+
+    async def _discover_regularly(self) -> None:
+        while True:
+            await self.world.clock.sleep(DISCOVERY_S)
+            try:
+                await self._discover()
+            except NoNameServer as error:
+                log.warning("Going on with the name servers that are known: %s", error)
+
+    async def _refresh_regularly(self) -> None:
+        while True:
+            await self.world.clock.sleep(self.settings.poll_name_server_interval)
+            await self.routes.refresh_known(self._topics())
+
+
+def client_id(ip: str, name: str, unit: str = "") -> str:
+    host = f"[{ip}]" if ":" in ip else ip
+    return f"{host}@{name}@{unit}" if unit else f"{host}@{name}"
+
+
+@dataclass
+class _Door:
+    """Requests of brokers, each to the group it is for."""
+
+    instance: Instance
+
+    def routes(self) -> dict[int, Route[Any]]:
+        return {
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: Route(NotifyConsumerIdsChangedRequest, self._changed),
+            RequestCode.RESET_CONSUMER_CLIENT_OFFSET: Route(ResetOffsetRequest, self._reset),
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: Route(GetConsumerStatusRequest, self._status),
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self._running_info),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(ConsumeMessageDirectlyRequest, self._directly),
+        }
+
+    def _changed(self, request: Request[NotifyConsumerIdsChangedRequest]) -> None:
+        for consumer in self.instance.consumers.values():
+            consumer.members_changed()
+
+    async def _reset(self, request: Request[ResetOffsetRequest]) -> None:
+        consumer = self.instance.consumers.get(request.header.group)
+        if consumer is not None:
+            asked = bodies.ResetOffsetBody.decode(request.body).offsetTable
+            await consumer.reset({MessageQueue.of_wire(queue): offset for queue, offset in asked.items()})
+
+    def _status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
+        positions = self._consumer(request.header.group).positions(request.header.topic)
+        table = {queue.to_wire(): offset for queue, offset in positions.items()}
+        return Answer(body=bodies.GetConsumerStatusBody(messageQueueTable=table).encode())
+
+    def _running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Answer:
+        header = request.header
+        told = self._consumer(header.consumerGroup).running_info(bool(header.jstackEnable))
+        return Answer(body=told.encode())
+
+    async def _directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Answer:
+        consumer = self._consumer(request.header.consumerGroup)
+        one = record.decode(request.body)
+        queue = MessageQueue(one.topic, request.header.brokerName or "", one.queue_id)
+        return Answer(body=(await consumer.consume_directly(MessageExt(one, queue))).encode())
+
+    def _consumer(self, group: str) -> Consuming:
+        consumer = self.instance.consumers.get(group)
+        if consumer is None:
+            raise SystemFailure(f"The Consumer Group <{group}> not exist in this consumer")
+        return consumer
+
+
+# --- which instance --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Instances:
+    """Those of one event loop, by name. A name that is no one's makes a new one."""
+
+    named: dict[str, Instance] = field(default_factory=dict)
+
+    async def take(
+        self, settings: ClientSettings, name_servers: tuple[str, ...], world: World, fixed_name: bool = False
+    ) -> Instance:
+        """A started instance; give it back with `give_back`. `fixed_name`: DEFAULT stays the name, as for
+        broadcasting consumers, whose offsets are kept under it.
+        """
+        name = settings.instance_name
+        if name == DEFAULT_NAME and not fixed_name:
+            name = self._new_name(world.chance)
+        instance = self.named.get(name)
+        if instance is None:
+            instance = self.named[name] = Instance(settings, name_servers, world, name)
+        try:
+            await instance.start()
+        except BaseException:
+            self.named.pop(name, None)
+            raise
+        return instance
+
+    def _new_name(self, chance: Chance) -> str:
+        while (name := f"{os.getpid()}#{chance.getrandbits(53)}") in self.named:
+            continue
+        return name
+
+    async def give_back(self, instance: Instance) -> None:
+        """Closes it when nobody uses it any more."""
+        if instance.is_unused:
+            if self.named.get(instance.name) is instance:
+                del self.named[instance.name]
+            await instance.close()
+
+
+_by_loop: dict[asyncio.AbstractEventLoop, Instances] = {}
+
+
+def instances() -> Instances:
+    """Those of the running loop. Loops that are closed are forgotten."""
+    for loop in [loop for loop in _by_loop if loop.is_closed()]:
+        del _by_loop[loop]
+    return _by_loop.setdefault(asyncio.get_running_loop(), Instances())
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+def complain(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("A part of the client has ended", exc_info=error)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,371 @@
+"""Every setting of a client: its default, its bounds, what it means, and what Apache's clients call it.
+
+These tables are the truth: the keyword arguments of the clients (`options.py`), the page docs/settings.md and
+the checks are made from them. Names are Apache's in Python's spelling; all durations are seconds, all sizes
+bytes. What Apache's clients need and ours do not is in `NOT_NEEDED`, with the reason.
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.rebalance import Strategy, averagely
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+
+MIB = 1 << 20
+LOOKS_LIKE_MS = 600.0  # seconds; who gives more to a timeout that is short by nature means milliseconds
+
+T = TypeVar("T")
+
+
+def setting(
+    default: T,
+    doc: str,
+    java: str = "",
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    unit: str = "",
+) -> T:
+    """A field with what the tables need. `unit` "s" makes a far too large number an error that says why."""
+    about = {"doc": doc, "java": java, "low": low, "high": high, "unit": unit}
+    return dataclasses.field(default=default, metadata=about)
+
+
+class MessageModel(Enum):
+    """Who gets a message: one member of the group, or each."""
+
+    CLUSTERING = "clustering"
+    BROADCASTING = "broadcasting"
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group begins that has never committed an offset.
+
+    A broker that still has a queue's first message in memory answers "0" for a new group, so LAST then means
+    "from the beginning" too; the retry topic always begins at its first message, except with a timestamp.
+    """
+
+    CONSUME_FROM_LAST_OFFSET = "last"
+    CONSUME_FROM_FIRST_OFFSET = "first"
+    CONSUME_FROM_TIMESTAMP = "timestamp"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Of every client."""
+
+    client_ip: str = setting("", "address in the client id; found by the way to a name server", "clientIP")
+    instance_name: str = setting(
+        "DEFAULT",
+        "clients of one process with the same explicit name share connections; DEFAULT is one of its own",
+        "instanceName",
+    )
+    namespace: str = setting("", "prefix `NS%` of topics and groups, unseen by the user", "namespace")
+    namespace_v2: str = setting("", "sent as `nsd` and `ns` with each request", "namespaceV2")
+    unit_mode: bool = setting(False, "the unit flag of sends and heartbeats", "unitMode")
+    unit_name: str = setting("", "third part of the client id, and of the discovery URL", "unitName")
+    name_server_domain: str = setting(
+        "jmenv.tbsite.net",
+        "host[:port] asked over HTTP when no name server is given anywhere",
+        "rocketmq.namesrv.domain",
+    )
+    name_server_subgroup: str = setting(
+        "nsaddr", "last part of the discovery URL", "rocketmq.namesrv.domain.subgroup"
+    )
+    poll_name_server_interval: float = setting(
+        30.0, "between refreshes of routes", "pollNameServerInterval", low=0.01, unit="s"
+    )
+    heartbeat_broker_interval: float = setting(
+        30.0, "between heartbeats", "heartbeatBrokerInterval", low=0.01, unit="s"
+    )
+    persist_consumer_offset_interval: float = setting(
+        5.0, "between commits of offsets", "persistConsumerOffsetInterval", low=0.01, unit="s"
+    )
+    pull_time_delay_when_exception: float = setting(
+        1.0, "pause after a pull that failed", "pullTimeDelayMillsWhenException", low=0, unit="s"
+    )
+    mq_client_api_timeout: float = setting(
+        3.0, "for routes, heartbeats and member lists", "mqClientApiTimeout", low=0.001, unit="s"
+    )
+    connect_timeout: float = setting(
+        3.0, "for a new connection", "com.rocketmq.remoting.client.connect.timeout", low=0.001, unit="s"
+    )
+    vip_channel_enabled: bool = setting(
+        False, "sends and offsets go to the broker's port minus 2", "vipChannelEnabled"
+    )
+    decode_decompress_body: bool = setting(
+        True, "compressed bodies are given out decompressed", "decodeDecompressBody"
+    )
+    use_tls: bool = setting(False, "TLS to name servers and brokers", "useTLS")
+    tls_trust_cert_path: str = setting(
+        "", "PEM of the authorities; without it any certificate is accepted", "tls.client.trustCertPath"
+    )
+    tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
+    tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
+    tls_key_password: str = setting("", "of our key", "tls.client.keyPassword")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    """Of a producer."""
+
+    create_topic_key: str = setting(
+        AUTO_CREATE_TOPIC, "template of topics that a send creates", "createTopicKey"
+    )
+    default_topic_queue_nums: int = setting(4, "queues of such a topic", "defaultTopicQueueNums", low=1)
+    send_msg_timeout: float = setting(
+        3.0, "for a whole send, all tries together", "sendMsgTimeout", low=0.001, unit="s"
+    )
+    send_msg_max_timeout_per_request: float = setting(
+        -1.0, "for one try while another is possible; -1: no limit of its own", "sendMsgMaxTimeoutPerRequest"
+    )
+    compress_msg_body_over_howmuch: int = setting(
+        4096, "bodies of that many bytes and more are compressed", "compressMsgBodyOverHowmuch", low=0
+    )
+    compress_level: int = setting(5, "0 to 9", "compressLevel", low=0, high=9)
+    compress_type: str = setting("ZLIB", "ZLIB, LZ4 or ZSTD", "compressType")
+    retry_times_when_send_failed: int = setting(
+        2, "more tries after the first", "retryTimesWhenSendFailed", low=0
+    )
+    retry_another_broker_when_not_store_ok: bool = setting(
+        False, "also when stored, but not as asked", "retryAnotherBrokerWhenNotStoreOK"
+    )
+    max_message_size: int = setting(4 * MIB, "longest body, before compression", "maxMessageSize", low=1)
+    retry_response_codes: frozenset[int] = setting(
+        frozenset(
+            {
+                ResponseCode.TOPIC_NOT_EXIST,
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                ResponseCode.SYSTEM_ERROR,
+                ResponseCode.SYSTEM_BUSY,
+                ResponseCode.NO_PERMISSION,
+                ResponseCode.NO_BUYER_ID,
+                ResponseCode.NOT_IN_CURRENT_UNIT,
+                ResponseCode.GO_AWAY,
+            }
+        ),
+        "answers after which another broker may do better",
+        "retryResponseCodes",
+    )
+    send_latency_fault_enable: bool = setting(
+        False, "stay away for a while from brokers that were slow or failed", "sendLatencyFaultEnable"
+    )
+    latency_max: tuple[float, ...] = setting(
+        (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0), "steps of slowness", "latencyMax"
+    )
+    not_available_duration: tuple[float, ...] = setting(
+        (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0), "how long to stay away, for each step", "notAvailableDuration"
+    )
+    max_in_flight: int = setting(
+        1024, "sends under way; more wait, within their timeout", "backPressureForAsyncSendNum", low=1
+    )
+    max_in_flight_bytes: int = setting(
+        100 * MIB, "their bodies together", "backPressureForAsyncSendSize", low=1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingSettings(ClientSettings):
+    """Of both kinds of consumers."""
+
+    message_model: MessageModel = setting(
+        MessageModel.CLUSTERING, "one member gets a message, or each", "messageModel"
+    )
+    consume_from_where: ConsumeFromWhere = setting(
+        ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, "where a new group begins", "consumeFromWhere"
+    )
+    consume_timestamp: float | None = setting(
+        None,
+        "seconds since 1970, with CONSUME_FROM_TIMESTAMP; without it half an hour before the start",
+        "consumeTimestamp",
+    )
+    allocate_message_queue_strategy: Strategy = setting(
+        averagely, "which queues are whose; the same in all members", "allocateMessageQueueStrategy"
+    )
+    pull_threshold_for_queue: int = setting(
+        1000, "messages held of one queue", "pullThresholdForQueue", low=1, high=65535
+    )
+    pull_threshold_size_for_queue: int = setting(
+        100 * MIB, "bytes held of one queue", "pullThresholdSizeForQueue", low=1
+    )
+    pull_batch_size_in_bytes: int = setting(
+        256 * 1024, "bytes of a pull (brokers of 5.x)", "pullBatchSizeInBytes", low=1
+    )
+    local_offset_store_dir: str = setting(
+        str(Path("~") / ".rocketmq_offsets"),
+        "where a broadcasting consumer keeps its offsets",
+        "rocketmq.client.localOffsetStoreDir",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(ReadingSettings):
+    """Of a push consumer."""
+
+    consume_thread_min: int = setting(20, "listeners at work", "consumeThreadMin", low=1, high=1000)
+    consume_thread_max: int = setting(20, "most of them", "consumeThreadMax", low=1, high=1000)
+    consume_concurrently_max_span: int = setting(
+        2000,
+        "between the oldest unfinished offset of a queue and the newest",
+        "consumeConcurrentlyMaxSpan",
+        low=1,
+        high=65535,
+    )
+    pull_threshold_for_topic: int = setting(
+        -1, "messages held of one topic, shared by its queues; -1: no limit", "pullThresholdForTopic"
+    )
+    pull_threshold_size_for_topic: int = setting(
+        -1, "bytes held of one topic; -1: no limit", "pullThresholdSizeForTopic"
+    )
+    pull_interval: float = setting(0.0, "pause between pulls", "pullInterval", low=0, unit="s")
+    consume_message_batch_max_size: int = setting(
+        1, "messages a batch listener gets at once", "consumeMessageBatchMaxSize", low=1, high=1024
+    )
+    pull_batch_size: int = setting(32, "messages of a pull", "pullBatchSize", low=1, high=1024)
+    post_subscription_when_pull: bool = setting(
+        False, "the expression goes with every pull", "postSubscriptionWhenPull"
+    )
+    max_reconsume_times: int = setting(
+        -1,
+        "deliveries after the first; -1: 16, in ordered listeners without end",
+        "maxReconsumeTimes",
+        low=-1,
+    )
+    suspend_current_queue_time: float = setting(
+        1.0,
+        "pause of an ordered queue whose message failed",
+        "suspendCurrentQueueTimeMillis",
+        low=0.01,
+        high=30,
+    )
+    consume_timeout: float = setting(
+        900.0, "a message that is in work for so long is sent back", "consumeTimeout", low=0.001
+    )
+    await_termination_when_shutdown: float = setting(
+        30.0,
+        "for listeners at work when the consumer stops (Apache's default of 0 interrupts them)",
+        "awaitTerminationMillisWhenShutdown",
+        low=0,
+        unit="s",
+    )
+    rebalance_wait_interval: float = setting(
+        20.0,
+        "between looks at who has which queue",
+        "rocketmq.client.rebalance.waitInterval",
+        low=0.01,
+        unit="s",
+    )
+    rebalance_lock_interval: float = setting(
+        20.0,
+        "between renewals of ordered locks",
+        "rocketmq.client.rebalance.lockInterval",
+        low=0.01,
+        unit="s",
+    )
+    rebalance_lock_max_live_time: float = setting(
+        30.0,
+        "a lock not renewed for so long is not used",
+        "rocketmq.client.rebalance.lockMaxLiveTime",
+        low=0.01,
+    )
+    max_time_consume_continuously: float = setting(
+        60.0,
+        "an ordered queue lets others in after that",
+        "rocketmq.client.maxTimeConsumeContinuously",
+        low=0.01,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings(ReadingSettings):
+    """Of a pull consumer."""
+
+    broker_suspend_max_time: float = setting(
+        20.0,
+        "a pull that finds nothing waits so long at the broker",
+        "brokerSuspendMaxTimeMillis",
+        low=0,
+        unit="s",
+    )
+    consumer_timeout_when_suspend: float = setting(
+        30.0, "for such a pull as a whole", "consumerTimeoutMillisWhenSuspend", low=0.001, unit="s"
+    )
+    consumer_pull_timeout: float = setting(
+        10.0, "for a pull that does not wait", "consumerPullTimeoutMillis", low=0.001, unit="s"
+    )
+    auto_commit: bool = setting(True, "what `poll` gave out is committed regularly", "autoCommit")
+    auto_commit_interval: float = setting(
+        5.0, "between these commits", "autoCommitIntervalMillis", low=0.01, unit="s"
+    )
+    pull_batch_size: int = setting(10, "messages of a pull", "pullBatchSize", low=1, high=1024)
+    pull_threshold_for_all: int = setting(10_000, "messages held of all queues", "pullThresholdForAll", low=1)
+    consume_max_span: int = setting(
+        2000, "between the oldest and the newest message held of a queue", "consumeMaxSpan", low=1
+    )
+    poll_timeout: float = setting(5.0, "how long `poll` waits", "pollTimeoutMillis", low=0, unit="s")
+    topic_metadata_check_interval: float = setting(
+        30.0, "between looks for changed queues", "topicMetadataCheckIntervalMillis", low=0.01, unit="s"
+    )
+    max_reconsume_times: int = setting(16, "used by `send_back`", "maxReconsumeTimes", low=-1)
+
+
+NOT_NEEDED: Mapping[str, str] = {
+    "clientCallbackExecutorThreads": "callbacks run on the event loop",
+    "asyncSenderExecutor": "awaiting a send occupies no thread",
+    "callbackExecutor": "a future's callbacks run where you add them",
+    "pullThreadNums": "waiting pulls occupy no thread",
+    "adjustThreadPoolNumsThreshold": "it has no effect in Apache's client either",
+    "decodeReadBody": "bodies are read when you ask for them",
+    "retryTimesWhenSendAsyncFailed": "awaited sends retry as blocking ones do: retry_times_when_send_failed",
+    "enableBackpressureForAsyncMode": "it is always on: max_in_flight",
+    "maxPageSizeInGetMetadata": "lists come whole, or the tool says where they were cut",
+    "language": "we are PYTHON",
+    "offsetStore": "it follows from message_model",
+}
+"""Java's name of a setting → why there is no such keyword here."""
+
+
+def check(settings: ClientSettings) -> None:
+    """Raises InvalidArgument for the first value out of its bounds, naming them."""
+    for field in dataclasses.fields(settings):
+        value, about = getattr(settings, field.name), field.metadata
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            continue
+        low, high = about["low"], about["high"]
+        if (low is not None and value < low) or (high is not None and value > high):
+            allowed = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise InvalidArgument(f"{field.name} must be {allowed}, not {value}")
+        if about["unit"] == "s" and value > LOOKS_LIKE_MS:
+            raise InvalidArgument(
+                f"{field.name} is in seconds: {value} looks like milliseconds; write {value / 1000}"
+            )
+
+
+S = TypeVar("S", bound=ClientSettings)
+
+
+def made(kind: type[S], given: Mapping[str, Any], defaults: Mapping[str, Any] = {}) -> S:
+    """Settings of that kind: what is given, then `defaults` where they apply, then our own defaults."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    for name in given:
+        if name not in known:
+            raise InvalidArgument(_unknown(name, known))
+    settings = kind(**{**{name: value for name, value in defaults.items() if name in known}, **given})
+    check(settings)
+    return settings
+
+
+def _unknown(name: str, known: Collection[str]) -> str:
+    import difflib
+
+    camel = "".join(part.title() if number else part for number, part in enumerate(name.split("_")))
+    if why := NOT_NEEDED.get(name) or NOT_NEEDED.get(camel):
+        return f"{name} is not needed here: {why}"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"there is no setting {name}" + (f"; did you mean {near[0]}?" if near else "")
