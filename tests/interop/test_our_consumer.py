@@ -11,9 +11,10 @@ import pytest
 
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.dead_letters import DeadLetters, Target, Window
-from turbopump.client.consumer import ConsumeFromWhere, ConsumerConfig, PushConsumer
+from turbopump.client.consumer import ConsumerConfig, PushConsumer
 from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.message import Message, MessageExt
+from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.runtime.clock import SystemClock

@@ -77,7 +77,6 @@ class Taken:
     locked_in: int = 0  # ... and in which life of the broker
     first_pull: bool = True
     dropped: bool = False
-    handling: bool = False  # an orderly listener is at work
     cached: dict[int, bytes] = field(default_factory=dict)
     seen: int = -1  # the highest offset that was cached
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
@@ -225,12 +224,18 @@ class Consumer:
         return changed
 
     async def _remove(self, taken: Taken, at_once: bool = False) -> bool:
-        """False: an orderly listener is still at work, so the lock stays, and the queue unless `at_once`."""
+        """False: an orderly listener is still at work, so the lock stays, and the queue unless `at_once`.
+
+        Apache's client looks at the listener of this taking alone: after a move it can let go of the lock
+        while one that began before is at work. That is not the broker's doing, so it is not copied.
+        """
         with contextlib.suppress(OSError):
             await self._commit(taken.queue_id)
-        if (at_once or not taken.handling) and self._taken.get(taken.queue_id) is taken:
+        at_work = self._at_work.get(taken.queue_id)
+        handling = at_work is not None and at_work.locked()
+        if (at_once or not handling) and self._taken.get(taken.queue_id) is taken:
             del self._taken[taken.queue_id]
-        if taken.handling:
+        if handling:
             return False
         self._memory.pop(taken.queue_id, None)
         if self.plan.orderly:
@@ -395,11 +400,7 @@ class Consumer:
             await self._lock_again(taken)
             return True
         offset = min(taken.cached)
-        taken.handling = True
-        try:
-            done = await self._listen(taken, offset, taken.cached[offset])
-        finally:
-            taken.handling = False
+        done = await self._listen(taken, offset, taken.cached[offset])
         if done and not taken.dropped:
             del taken.cached[offset]
             self._memory[taken.queue_id] = offset + 1

@@ -44,6 +44,7 @@ PORT = 10911
 ADDRESS = f"{BROKER_IP}:{PORT}"
 DRAINED_WITHIN_S = 600.0  # after the last misfortune: locks and memberships of the dead expire first
 MAX_CONSUMERS = 5  # of one group
+SETTLED_S = 0.5  # of changes that follow each other closely, only the first is on disk when it is answered
 
 who: ContextVar[str] = ContextVar("who", default="world")
 
@@ -65,6 +66,7 @@ class Progress:
     at_work: dict[int, tuple[Consumer, int]] = field(default_factory=dict)
     """Queue -> who handles it, with a lock from which life of the broker."""
     being_reset: int = 0
+    resets: int = 0
     repeats: int = 0
     begun: dict[bytes, float] = field(default_factory=dict)  # when it was last begun
     due_again: dict[bytes, float] = field(default_factory=dict)  # since when, because of a reset
@@ -178,6 +180,7 @@ class World:
         progress = progress or self.chance.choice(self.groups)
         if sum(consumer.plan is progress.plan for consumer in self.consumers) >= MAX_CONSUMERS:
             return
+        self._disturb()  # while queues change hands two pull from one, and only one is told of a reset
         self.serial += 1
         ip = f"10.1.{self.serial // 250}.{self.serial % 250}"
         network = self.network.at(ip)
@@ -222,6 +225,7 @@ class World:
         fields = {"topic": TOPIC, "group": progress.plan.name, "timestamp": str(timestamp), "isForce": "true"}
         log.info("%s is reset to %d", progress.plan.name, timestamp)
         progress.being_reset += 1
+        progress.resets += 1
         progress.due_again.clear()
         request = Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext=fields)
         try:
@@ -237,11 +241,11 @@ class World:
 
     def _expect_repeats(self, progress: Progress) -> None:
         self._read_on()
-        now = self.clock.monotonic()
+        now, number = self.clock.monotonic(), progress.resets
         due = {body: now for bodies in self.bodies.values() for body in bodies}
 
         def quiet_minute_is_over() -> None:
-            if self.disturbed < now and not self.network.weather.loss:
+            if self.disturbed < now and progress.resets == number and not self.network.weather.loss:
                 progress.due_again.update(due)
 
         asyncio.get_running_loop().call_later(60, quiet_minute_is_over)
@@ -314,6 +318,7 @@ class World:
             with contextlib.suppress(OSError):
                 request = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=fields)
                 if (await self.tool.call(ADDRESS, request, 5)).code == ResponseCode.SUCCESS:
+                    await asyncio.sleep(SETTLED_S)
                     return
             await asyncio.sleep(0.1)
 
