@@ -71,8 +71,7 @@ hostile: $(VENV)/.dev  ## slow, silent, greedy and broken peers against running 
 	@$(PYTEST) tests/hostile -m "$(SELECT)" $(ARGS)
 
 fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FUZZ_JOBS at a time
-	@$(PY) -c 'from tests.fuzz.targets import all_targets; print(*sorted(all_targets()), sep="\n")' | \
-	  xargs -P $(FUZZ_JOBS) -n 1 $(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) $(ARGS) --target
+	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --jobs=$(FUZZ_JOBS) $(ARGS)
 
 bench: $(VENV)/.dev  ## the figures of docs/performance.md
 	@$(PY) -m benchmarks $(ARGS)

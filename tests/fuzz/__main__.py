@@ -1,21 +1,24 @@
-"""`python -m tests.fuzz --seconds 60 [--target NAME …] [--runs N] [--seed S]`: seconds and runs are per
-target.
+"""`python -m tests.fuzz [--seconds 60] [--target NAME …] [--runs N] [--seed S] [--jobs N]`: seconds and runs
+are per target.
 
 With atheris installed (extra group `fuzz`) the search follows coverage; otherwise, and always with --runs,
-the mutations of this package do it. Failures are kept as corpus/<target>/crash-*, and the exit status says
-if there were any.
+the mutations of this package do it. Failures are kept as corpus/<target>/crash-* and printed last, with the
+input, so that the end of a log is enough to have it again; the exit status says if there were any.
 """
 
 import argparse
+import base64
 import hashlib
 import importlib.util
 import logging
+import os
 import resource
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
@@ -33,6 +36,8 @@ def main() -> int:
     table = all_targets()
     options = _options(sorted(table))
     names = options.target or sorted(table)
+    if options.jobs > 1:
+        return _side_by_side(names, options)
     guided = options.runs is None and not options.plain and importlib.util.find_spec("atheris") is not None
     print(f"{len(names)} targets, {'atheris' if guided else f'mutations, seed {options.seed}'}", flush=True)
     failed = 0
@@ -55,11 +60,32 @@ def _options(names: list[str]) -> argparse.Namespace:
     parser.add_argument("--target", action="append", choices=names, help="only this one; may be repeated")
     parser.add_argument("--runs", type=int, help="inputs for each target, instead of a time")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="targets at a time, a process each")
     parser.add_argument("--plain", action="store_true", help="mutations even where atheris is installed")
     parser.add_argument(
         "--keep", action="store_true", help="add an input for each new way of ending to the corpus"
     )
     return parser.parse_args()
+
+
+def _side_by_side(names: list[str], options: argparse.Namespace) -> int:
+    """A process for each target, with the same options; what the failed ones said comes last."""
+    same = [f"--seconds={options.seconds}", f"--seed={options.seed}"]
+    same += [f"--runs={options.runs}"] if options.runs is not None else []
+    same += [f"--{flag}" for flag in ("plain", "keep") if getattr(options, flag)]
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tests.fuzz", *same, f"--target={name}"]
+        finished = subprocess.run(command, text=True, capture_output=True, check=False)
+        print((finished.stdout + finished.stderr).partition("\n")[2].partition("\n")[0], flush=True)
+        return finished
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        failed = [one for one in pool.map(run, names) if one.returncode]
+    for one in failed:
+        print(f"\nFAILED, exit status {one.returncode}\n{one.stdout}{one.stderr}")
+    print(f"{len(failed)} of {len(names)} targets failed" if failed else "no failures")
+    return 1 if failed else 0
 
 
 def _plain(name: str, target: Target, options: argparse.Namespace) -> int:
@@ -85,7 +111,7 @@ def _plain(name: str, target: Target, options: argparse.Namespace) -> int:
 def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
-    before = set(folder.glob("crash-*"))
+    before = set(folder.glob("*-*"))
     with tempfile.TemporaryDirectory() as scratch:
         seeds, words = Path(scratch, "seeds"), Path(scratch, "words")
         seeds.mkdir()
@@ -103,7 +129,8 @@ def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
         ]
         command += ["-rss_limit_mb=3000", "-max_len=65536", f"-artifact_prefix={folder}/"]
         command += [f"-dict={words}"] if target.words else []
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        world = {**os.environ, "PYTHONHASHSEED": "0"}  # the same search from the same seed
+        finished = subprocess.run(command, capture_output=True, text=True, check=False, env=world)
     lines = [line for line in finished.stderr.splitlines() if not line.startswith("INFO")]
     stats = dict(line[6:].split(":") for line in lines if line.startswith("stat::"))
     inputs, rate = (
@@ -113,8 +140,8 @@ def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
     if not finished.returncode:
         return 0
     print("\n".join(lines[-40:]))
-    found = set(folder.glob("*-*")) - before
-    print(*found, sep="\n")
+    for path in set(folder.glob("*-*")) - before:
+        print(f"{path}: {base64.b64encode(path.read_bytes()[:KEPT_BYTES]).decode()}")
     return 1
 
 
