@@ -1,37 +1,96 @@
 """What a user of the client holds: a message to send or received, its queue, and what the broker answered."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import Any, Self, TypeVar
 
+from turbopump.client.bodies import from_json, to_json
+from turbopump.client.errors import InvalidArgument
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
-from turbopump.protocol.ids import offset_id
+from turbopump.protocol.ids import host_text, offset_id
 from turbopump.protocol.record import Record, body_of
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, init=False)
 class Message:
     """A message before it is sent.
 
-    >>> Message("orders", b"...", tags="paid", keys=("order-42",)).property_map()
-    {'TAGS': 'paid', 'KEYS': 'order-42'}
+    >>> Message("OrderTopic", b"paid", tags="paid", keys="A-1").property_map()
+    {'TAGS': 'paid', 'KEYS': 'A-1'}
     """
 
     topic: str
     body: bytes
-    tags: str = ""
-    keys: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    flag: int = 0
+    tags: str
+    """One tag, by which consumers can choose."""
+    keys: tuple[str, ...]
+    """By which it can be found later; none of them has a blank."""
+    properties: Mapping[str, str]
+    """The user's own, by names that the protocol does not use itself."""
+    delay_level: int
+    """0: at once; 1 to 18: after the time of that level of the broker's `messageDelayLevel`."""
+    flag: int
     """Any number: brokers keep it and no one interprets it."""
+    wait_store_ok: bool
+    """Wait for disk and replicas as the broker is configured; False: an answer as soon as it is in memory."""
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        tags: str = "",
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        flag: int = 0,
+        wait_store_ok: bool = True,
+    ) -> None:
+        if not isinstance(body, bytes):
+            body = _bytes(body)
+        put = object.__setattr__
+        put(self, "topic", topic)
+        put(self, "body", body)
+        put(self, "tags", tags)
+        put(self, "keys", (keys,) if isinstance(keys, str) and keys else tuple(keys))
+        put(self, "properties", properties or {})
+        put(self, "delay_level", delay_level)
+        put(self, "flag", flag)
+        put(self, "wait_store_ok", wait_store_ok)
+
+    @classmethod
+    def json(
+        cls, topic: str, value: object, tags: str = "", keys: str | Iterable[str] = (), **more: Any
+    ) -> Self:
+        """A message whose body is `value` as JSON: also dataclasses, msgspec structs, pydantic models, dates.
+
+        >>> Message.json("OrderTopic", {"id": 7}, tags="paid").body
+        b'{"id":7}'
+        """
+        return cls(topic, to_json(value), tags, keys, **more)
 
     def property_map(self) -> dict[str, str]:
-        """The message's own properties with tags and keys among them; empty ones are left out."""
-        named = {properties.TAGS: self.tags, properties.KEYS: " ".join(self.keys)}
-        own = {**self.properties, **{name: value for name, value in named.items() if value}}
-        return {name: value for name, value in own.items() if value}
+        """The message's own properties with tags, keys and level among them; empty ones are left out."""
+        own = {name: value for name, value in self.properties.items() if value}
+        if self.tags:
+            own[properties.TAGS] = self.tags
+        if self.keys:
+            own[properties.KEYS] = " ".join(self.keys)
+        if self.delay_level:
+            own[properties.DELAY] = str(self.delay_level)
+        return own
+
+
+def _bytes(body: object) -> bytes:
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    raise InvalidArgument(
+        f"a body is bytes, not {type(body).__name__}: write text.encode(), or Message.json(topic, value)"
+    )
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,6 +156,39 @@ class MessageExt:
     def offset_message_id(self) -> str:
         """Where this copy of it is stored."""
         return offset_id(self.record.store_host, self.record.physical_offset)
+
+    def json(self, kind: type[T] | None = None) -> T:
+        """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as one
+        of these. Raises UnreadableMessage, which names the field that does not fit.
+        """
+        return from_json(self.body, kind)
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8."""
+        return self.body.decode()
+
+    @property
+    def behind(self) -> int:
+        """How many messages came after this one in its queue by the time it was pulled."""
+        return max(0, self.ends[1] - self.record.queue_offset - 1) if self.ends is not None else 0
+
+    @property
+    def delay_level(self) -> int:
+        level = self.properties.get(properties.DELAY, "")
+        return int(level) if level.isdecimal() else 0
+
+    @property
+    def flag(self) -> int:
+        return self.record.flag
+
+    @property
+    def born_host(self) -> str:
+        return host_text(self.record.born_host)
+
+    @property
+    def store_host(self) -> str:
+        return host_text(self.record.store_host)
 
     @property
     def offset(self) -> int:

@@ -1,0 +1,31 @@
+"""Values as bodies and back: JSON of plain values, dataclasses, msgspec structs and pydantic models.
+
+A pydantic model is told by its two methods, so that pydantic is needed only by those who use it.
+"""
+
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from turbopump.client.errors import UnreadableMessage
+
+T = TypeVar("T")
+
+
+def to_json(value: object) -> bytes:
+    """Raises TypeError for what JSON cannot say."""
+    if hasattr(type(value), "model_dump_json"):
+        return cast(Any, value).model_dump_json().encode()  # type: ignore[no-any-return]
+    return msgspec.json.encode(value)
+
+
+def from_json(body: bytes, kind: type[T] | None = None) -> T:
+    """Raises UnreadableMessage with the name of the field that does not fit."""
+    try:
+        if kind is not None and hasattr(kind, "model_validate_json"):
+            return cast(Any, kind).model_validate_json(body)  # type: ignore[no-any-return]
+        return msgspec.json.decode(body, type=kind or cast(type[T], Any))
+    except ValueError as error:  # both libraries' errors are ValueErrors
+        named = getattr(kind, "__name__", kind)
+        asked = f"{named}" if kind is not None else "JSON"
+        raise UnreadableMessage(f"the body is no {asked}: {error}") from None
