@@ -1,0 +1,104 @@
+"""Keyword arguments of the clients. Written by scripts/client_options.py from settings.py: change it there."""
+
+from typing import TypedDict
+
+from turbopump.client.rebalance import Strategy
+from turbopump.client.settings import ConsumeFromWhere, MessageModel
+
+
+class ClientOptions(TypedDict, total=False):
+    """Of every client."""
+
+    client_ip: str
+    instance_name: str
+    namespace: str
+    namespace_v2: str
+    unit_mode: bool
+    unit_name: str
+    name_server_domain: str
+    name_server_subgroup: str
+    poll_name_server_interval: float
+    heartbeat_broker_interval: float
+    persist_consumer_offset_interval: float
+    pull_time_delay_when_exception: float
+    mq_client_api_timeout: float
+    connect_timeout: float
+    vip_channel_enabled: bool
+    decode_decompress_body: bool
+    use_tls: bool
+    tls_trust_cert_path: str
+    tls_cert_path: str
+    tls_key_path: str
+    tls_key_password: str
+
+
+class ProducerOptions(ClientOptions, total=False):
+    """Of a producer."""
+
+    create_topic_key: str
+    default_topic_queue_nums: int
+    send_msg_timeout: float
+    send_msg_max_timeout_per_request: float
+    compress_msg_body_over_howmuch: int
+    compress_level: int
+    compress_type: str
+    retry_times_when_send_failed: int
+    retry_another_broker_when_not_store_ok: bool
+    max_message_size: int
+    retry_response_codes: frozenset[int]
+    send_latency_fault_enable: bool
+    latency_max: tuple[float, ...]
+    not_available_duration: tuple[float, ...]
+    max_in_flight: int
+    max_in_flight_bytes: int
+
+
+class ReadingOptions(ClientOptions, total=False):
+    """Of both kinds of consumers."""
+
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    consume_timestamp: float | None
+    allocate_message_queue_strategy: Strategy
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    pull_batch_size_in_bytes: int
+    local_offset_store_dir: str
+
+
+class ConsumerOptions(ReadingOptions, total=False):
+    """Of a push consumer."""
+
+    consume_thread_min: int
+    consume_thread_max: int
+    consume_concurrently_max_span: int
+    pull_threshold_for_topic: int
+    pull_threshold_size_for_topic: int
+    pull_interval: float
+    consume_message_batch_max_size: int
+    pull_batch_size: int
+    post_subscription_when_pull: bool
+    max_reconsume_times: int
+    suspend_current_queue_time: float
+    consume_timeout: float
+    await_termination_when_shutdown: float
+    rebalance_wait_interval: float
+    rebalance_lock_interval: float
+    rebalance_lock_max_live_time: float
+    max_time_consume_continuously: float
+
+
+class PullOptions(ReadingOptions, total=False):
+    """Of a pull consumer."""
+
+    broker_suspend_max_time: float
+    consumer_timeout_when_suspend: float
+    consumer_pull_timeout: float
+    auto_commit: bool
+    auto_commit_interval: float
+    pull_batch_size: int
+    pull_threshold_for_all: int
+    consume_max_span: int
+    poll_timeout: float
+    topic_metadata_check_interval: float
+    max_reconsume_times: int
