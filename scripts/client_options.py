@@ -12,7 +12,7 @@ from turbopump.client import settings
 
 PATH = Path(__file__).parents[1] / "src/turbopump/client/options.py"
 
-HEAD = '''"""Keyword arguments of the clients. Written by scripts/client_options.py from settings.py: change it there."""
+HEAD = '''"""Keyword arguments of the clients. Written by scripts/client_options.py: change settings.py."""
 
 from typing import TypedDict
 

@@ -158,8 +158,8 @@ class MessageExt:
         return offset_id(self.record.store_host, self.record.physical_offset)
 
     def json(self, kind: type[T] | None = None) -> T:
-        """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as one
-        of these. Raises UnreadableMessage, which names the field that does not fit.
+        """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as
+        one of these. Raises UnreadableMessage, which names the field that does not fit.
         """
         return from_json(self.body, kind)
 

@@ -1,4 +1,4 @@
-"""Keyword arguments of the clients. Written by scripts/client_options.py from settings.py: change it there."""
+"""Keyword arguments of the clients. Written by scripts/client_options.py: change settings.py."""
 
 from typing import TypedDict
 
