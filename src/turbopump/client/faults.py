@@ -1,0 +1,66 @@
+"""Latency fault avoidance: a broker that was slow or failed gets no messages for a while.
+
+Pure: times are given by the caller. How long to stay away follows from how long a send took, by two tables
+of settings (client.md §3.5). A broker that failed counts as one that took ten seconds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.routes import QueueChoice
+
+FAILED_AS_SLOW_AS_S = 10.0
+
+
+@dataclass
+class Faults:
+    """What is known of brokers, by name."""
+
+    latency_max: Sequence[float]
+    not_available_duration: Sequence[float]
+    _until: dict[str, float] = field(default_factory=dict)
+    _unreachable: set[str] = field(default_factory=set)
+
+    def record(
+        self, broker: str, latency_s: float, now: float, *, failed: bool = False, reachable: bool = True
+    ) -> None:
+        """A try of a send ended. A new pause never shortens the one that runs."""
+        pause_s = self.pause_for(FAILED_AS_SLOW_AS_S if failed else latency_s)
+        if pause_s > 0 and now + pause_s > self._until.get(broker, 0.0):
+            self._until[broker] = now + pause_s
+        if reachable:
+            self._unreachable.discard(broker)
+        else:
+            self._unreachable.add(broker)
+
+    def pause_for(self, latency_s: float) -> float:
+        """How long to stay away after a send that took so long: the entry of the highest step it reached."""
+        steps = zip(self.latency_max, self.not_available_duration, strict=False)
+        return next((pause for step, pause in reversed([*steps]) if latency_s >= step), 0.0)
+
+    def is_available(self, broker: str, now: float) -> bool:
+        return now >= self._until.get(broker, 0.0)
+
+    def is_reachable(self, broker: str) -> bool:
+        return broker not in self._unreachable
+
+
+@dataclass
+class AvoidingChoice:
+    """Round robin over the queues of brokers that are well; when none is, over those that can be reached at
+    least; else over all. A retry stays away from the broker that has just failed while there is another.
+    """
+
+    faults: Faults
+    plain: QueueChoice
+    now: Callable[[], float]
+
+    def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
+        faults, now = self.faults, self.now()
+        others = [queue for queue in queues if queue.broker != avoid]
+        wishes = (
+            [queue for queue in others if faults.is_available(queue.broker, now)],
+            [queue for queue in others if faults.is_reachable(queue.broker)],
+        )
+        return self.plain.choose(next(filter(None, wishes), queues), avoid)

@@ -1,0 +1,47 @@
+"""Namespaces in the old way: `NS%name` on the wire, `name` for the user.
+
+Retry and dead-letter topics keep their prefix in front: `%RETRY%NS%group`. Names of the system are never
+wrapped, and what is wrapped already stays as it is.
+"""
+
+from turbopump.protocol import names
+
+SEPARATOR = "%"
+
+
+def wrap(namespace: str, name: str) -> str:
+    """The topic or group as brokers know it.
+
+    >>> wrap("shop", "orders"), wrap("shop", "%RETRY%billing"), wrap("shop", "shop%orders")
+    ('shop%orders', '%RETRY%shop%billing', 'shop%orders')
+    """
+    if not namespace or not name or _is_of_system(name):
+        return name
+    prefix, bare = _split(name)
+    if bare.startswith(namespace + SEPARATOR):
+        return name
+    return f"{prefix}{namespace}{SEPARATOR}{bare}"
+
+
+def unwrap(namespace: str, name: str) -> str:
+    """The topic or group as the user knows it. Names of other namespaces stay whole.
+
+    >>> unwrap("shop", "shop%orders"), unwrap("shop", "%DLQ%shop%billing"), unwrap("shop", "bar%orders")
+    ('orders', '%DLQ%billing', 'bar%orders')
+    """
+    if not namespace or _is_of_system(name):
+        return name
+    prefix, bare = _split(name)
+    mark = namespace + SEPARATOR
+    return prefix + bare.removeprefix(mark) if bare.startswith(mark) else name
+
+
+def _split(name: str) -> tuple[str, str]:
+    for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
+        if name.startswith(prefix):
+            return prefix, name.removeprefix(prefix)
+    return "", name
+
+
+def _is_of_system(name: str) -> bool:
+    return names.is_system_topic(name) or names.is_system_group(name)
