@@ -1,4 +1,4 @@
-"""How far a group has read a queue, as its broker keeps it."""
+"""How far a group has read a queue, as its broker keeps it: the master, or while it is away a slave."""
 
 from dataclasses import dataclass
 
@@ -42,11 +42,16 @@ class GroupOffsets:
     async def tell(self, queue: MessageQueue, offset: int) -> None:
         """As `commit`, without an answer: for the regular commits, of which the next mends a lost one."""
         question = request(RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
-        await self.client.send_oneway(await self.routes.reader(queue), question)
+        await self.routes.ask_replica(
+            queue, lambda replica: self.client.send_oneway(replica.address, question)
+        )
 
     def _update(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetRequest:
         return UpdateConsumerOffsetRequest(self.group, queue.topic, queue.id, offset, bname=queue.broker)
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> Command:
-        address = await self.routes.reader(queue)
-        return successful(await self.client.call(address, request(code, header), CALL_TIMEOUT_S))
+        question = request(code, header)
+        answer = await self.routes.ask_replica(
+            queue, lambda replica: self.client.call(replica.address, question, CALL_TIMEOUT_S)
+        )
+        return successful(answer)

@@ -1,17 +1,22 @@
 """Pulling: records of one queue from an offset on, held at the broker until there are some; a queue's ends.
 
-Nothing here remembers a position: offsets come in with the call and go out with the result.
+Nothing here remembers a position: offsets come in with the call and go out with the result. What is
+remembered is which of a broker's servers to read: each answer suggests one for the next pull, a slave when
+the consumer is far behind. One that is not there is passed over for a while (`routes.py`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec.structs import replace
 
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import Calls, successful
-from turbopump.client.routes import Routes
+from turbopump.client.routes import MASTER, Replica, Routes
 from turbopump.client.subscription import Subscription
 from turbopump.protocol import sysflag
-from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.codes import V5_0_0, RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import refusal
 from turbopump.protocol.headers.base import Header
@@ -21,13 +26,14 @@ from turbopump.protocol.headers.offsets import (
     OffsetResponse,
     SearchOffsetRequest,
 )
-from turbopump.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from turbopump.protocol.headers.pull import DEFAULT_MAX_BYTES, PullMessageRequest, PullMessageResponse
 from turbopump.protocol.record import Record, decode_all
 
 CALL_TIMEOUT_S = 5.0
 HOLD_S = 15.0
 LATE_S = 15.0  # Apache looks every five seconds whose time is up, and later when it has much to do
 BATCH = 32
+TAG = "TAG"
 
 
 class PullStatus(Enum):
@@ -68,6 +74,11 @@ class Puller:
     calls: Calls
     routes: Routes
     group: str = "TOOLS_CONSUMER"
+    lite: bool = False
+    """Ask brokers that know them for lite pulls, which have limits of their own there."""
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """By address: how new a broker is. Only 5.0 and later know lite pulls; others would refuse for ever."""
+    _suggested: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
     async def pull(
         self,
@@ -76,12 +87,18 @@ class Puller:
         expression: str = "*",
         max_count: int = BATCH,
         hold_s: float = HOLD_S,
+        *,
+        kind: str = TAG,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        timeout_s: float | None = None,
     ) -> PullResult:
         """Tags filter by their hash here: the caller compares them again. Raises Refused or OSError."""
         header = self._header(queue, offset, max_count, hold_s)
         header.sysFlag |= sysflag.PULL_SUBSCRIPTION
         header.subscription = expression
-        return await self._pull(queue, header)
+        header.expressionType = kind
+        header.maxMsgBytes = max_bytes
+        return await self._pull(queue, header, timeout_s or hold_s + LATE_S)
 
     async def pull_as_member(
         self,
@@ -100,7 +117,7 @@ class Puller:
         if committed > 0:
             header.sysFlag |= sysflag.PULL_COMMIT_OFFSET
             header.commitOffset = committed
-        return await self._pull(queue, header)
+        return await self._pull(queue, header, hold_s + LATE_S)
 
     def _header(self, queue: MessageQueue, offset: int, max_count: int, hold_s: float) -> PullMessageRequest:
         return PullMessageRequest(
@@ -109,25 +126,39 @@ class Puller:
             queueId=queue.id,
             queueOffset=offset,
             maxMsgNums=max_count,
-            sysFlag=sysflag.PULL_SUSPEND if hold_s > 0 else 0,
+            sysFlag=(sysflag.PULL_SUSPEND if hold_s > 0 else 0) | (sysflag.PULL_LITE if self.lite else 0),
             suspendTimeoutMillis=int(hold_s * 1000),
-            expressionType="TAG",
+            expressionType=TAG,
             bname=queue.broker,
         )
 
-    async def _pull(self, queue: MessageQueue, header: PullMessageRequest) -> PullResult:
-        hold_s = header.suspendTimeoutMillis / 1000
-        answer = await self._ask(queue, RequestCode.PULL_MESSAGE, header, hold_s + LATE_S)
+    async def _pull(self, queue: MessageQueue, header: PullMessageRequest, timeout_s: float) -> PullResult:
+        flags = header.sysFlag
+
+        async def ask(replica: Replica) -> Command:
+            header.sysFlag = flags
+            if replica.id != MASTER:  # what a slave is told, the master never hears
+                header.sysFlag &= ~sysflag.PULL_COMMIT_OFFSET
+            question = request(self._pull_code(replica), header)
+            return await self.calls.call(replica.address, question, timeout_s)
+
+        answer = await self.routes.ask_replica(queue, ask, self._suggested.pop(queue, MASTER))
         if answer.code not in STATUSES:
             raise refusal(answer.code, answer.remark)
         found = PullMessageResponse.from_ext(answer.ext)
+        if found.suggestWhichBrokerId != MASTER:
+            self._suggested[queue] = found.suggestWhichBrokerId
         return PullResult(
             STATUSES[answer.code],
             found.nextBeginOffset,
             found.minOffset,
             found.maxOffset,
-            tuple(decode_all(answer.body)) if answer.code == 0 else (),
+            _records(answer.body, found.offsetDelta or 0) if answer.code == 0 else (),
         )
+
+    def _pull_code(self, replica: Replica) -> RequestCode:
+        knows_lite = self.versions.get(replica.address, 0) >= V5_0_0
+        return RequestCode.LITE_PULL_MESSAGE if self.lite and knows_lite else RequestCode.PULL_MESSAGE
 
     async def min_offset(self, queue: MessageQueue) -> int:
         return await self._offset(
@@ -146,8 +177,14 @@ class Puller:
         return await self._offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
 
     async def _offset(self, queue: MessageQueue, code: RequestCode, header: Header) -> int:
-        answer = successful(await self._ask(queue, code, header, CALL_TIMEOUT_S))
-        return OffsetResponse.from_ext(answer.ext).offset
+        question = request(code, header)
+        answer = await self.routes.ask_replica(
+            queue, lambda replica: self.calls.call(replica.address, question, CALL_TIMEOUT_S)
+        )
+        return OffsetResponse.from_ext(successful(answer).ext).offset
 
-    async def _ask(self, queue: MessageQueue, code: RequestCode, header: Header, timeout_s: float) -> Command:
-        return await self.calls.call(await self.routes.reader(queue), request(code, header), timeout_s)
+
+def _records(body: bytes | memoryview, delta: int) -> tuple[Record, ...]:
+    """`delta` comes with queues of static topics: what the broker's offsets lack to be the topic's."""
+    found = tuple(decode_all(body))
+    return tuple(replace(one, queue_offset=one.queue_offset + delta) for one in found) if delta else found

@@ -3,11 +3,16 @@
 A route answers three questions: to which queues can one send, from which can one read, and at which address
 is a broker. Name servers know nothing of each other, so when one does not answer, the next is asked; when
 none does, what was known still serves.
+
+A broker may have slaves that can be read too. Whoever finds one of these addresses silent says so with
+`failed`; for a while others are preferred then, and after that it is tried again.
 """
 
+import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
@@ -21,10 +26,21 @@ from turbopump.runtime.chance import Chance
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 MASTER = 0
 CALL_TIMEOUT_S = 3.0
 READ, WRITE = 4, 2  # bits of a queue's permission
 NEW_TOPIC_QUEUES = 4  # asked for when a send creates the topic
+AWAY_S = 10.0  # an address that failed is not the first choice for so long
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One server of a broker: 0 is the master, others are slaves."""
+
+    id: int
+    address: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +56,22 @@ class Route:
 
     def reader(self, broker: str) -> str | None:
         """The master, or while it is away the replica with the lowest id."""
-        addresses = self.brokers.get(broker, {})
-        return addresses[min(addresses)] if addresses else None
+        replica = self.replica(broker)
+        return replica.address if replica is not None else None
+
+    def replica(self, broker: str, wanted: int = MASTER, away: Collection[str] = ()) -> Replica | None:
+        """Where to read: the wanted one; of slaves, if it is missing, the next; else any, lowest id first.
+        Addresses that are away come last.
+        """
+        known = self.brokers.get(broker, {})
+        first = [wanted] if wanted == MASTER else [wanted, wanted + 1]
+        order = [*(number for number in first if number in known), *sorted(known)]
+        order.sort(key=lambda number: known[number] in away)
+        return Replica(order[0], known[order[0]]) if order else None
 
 
 def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
+    """An order topic's text `broker:n;broker:n` says by itself to which queues one can send."""
     brokers = {broker.brokerName: dict(broker.brokerAddrs) for broker in data.brokerDatas}
     publish: list[MessageQueue] = []
     subscribe: list[MessageQueue] = []
@@ -54,7 +81,19 @@ def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
             publish += [MessageQueue(topic, name, number) for number in range(queues.writeQueueNums)]
         if queues.perm & READ and name in brokers:
             subscribe += [MessageQueue(topic, name, number) for number in range(queues.readQueueNums)]
+    if ordered := _of_order(topic, data.orderTopicConf or ""):
+        publish = ordered
     return Route(tuple(publish), tuple(subscribe), brokers)
+
+
+def _of_order(topic: str, text: str) -> list[MessageQueue]:
+    parts = [part.split(":") for part in text.split(";") if part]
+    return [
+        MessageQueue(topic, name, number)
+        for name, *count in parts
+        if count and count[0].isdecimal()
+        for number in range(int(count[0]))
+    ]
 
 
 def route_of_new(topic: str, template: Route) -> Route:
@@ -73,6 +112,7 @@ class Routes:
         self._timeout_s = timeout_s
         self._known: dict[str, Route] = {}
         self._doubted: set[str] = set()
+        self._away: dict[str, float] = {}  # address → when it may be the first choice again
 
     async def find(self, topic: str) -> Route:
         """Raises TopicNotFound when no broker has the topic, OSError when no name server answers."""
@@ -118,11 +158,50 @@ class Routes:
 
     async def reader(self, queue: MessageQueue) -> str:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""
-        address = (await self.find(queue.topic)).reader(queue.broker)
-        if address is None:
+        return (await self.replica(queue)).address
+
+    async def replica(self, queue: MessageQueue, wanted: int = MASTER) -> Replica:
+        """As `reader`, with the wish for one of the broker's servers."""
+        route = await self.find(queue.topic)
+        found = route.replica(queue.broker, wanted, self._away_now() if self._away else ())
+        if found is None:
             self.doubt(queue.topic)
             raise ConnectionError(f"no address of broker {queue.broker} is known")
-        return address
+        return found
+
+    async def ask_replica(
+        self, queue: MessageQueue, ask: Callable[[Replica], Awaitable[T]], wanted: int = MASTER
+    ) -> T:
+        """What one of the broker's servers says: the wanted one, or at once another when it is not there.
+        One that is there and silent has used up the time: then it is the next call that goes elsewhere.
+        """
+        replica = await self.replica(queue, wanted)
+        try:
+            return await ask(replica)
+        except OSError as error:
+            self.failed(queue.topic, replica.address)
+            other = None if isinstance(error, TimeoutError) else await self._other(queue, replica)
+            if other is None:
+                raise
+            log.info("Broker %s is not at %s: %s is asked", queue.broker, replica.address, other.address)
+        return await ask(other)
+
+    async def _other(self, queue: MessageQueue, than: Replica) -> Replica | None:
+        try:
+            found = await self.replica(queue, than.id)
+        except (OSError, Refused):  # what is known by now is less than before
+            return None
+        return found if found.address != than.address else None
+
+    def failed(self, topic: str, address: str) -> None:
+        """It did not answer: the route may have changed, and others of its broker are asked for a while."""
+        self._away[address] = asyncio.get_running_loop().time() + AWAY_S
+        self.doubt(topic)
+
+    def _away_now(self) -> Collection[str]:
+        now = asyncio.get_running_loop().time()
+        self._away = {address: until for address, until in self._away.items() if until > now}
+        return self._away
 
     def doubt(self, topic: str) -> None:
         """A broker of this route failed: ask again before the next use."""

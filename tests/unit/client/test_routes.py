@@ -3,7 +3,8 @@ from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_t
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import QueueChoice, Routes, route_of
+from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import reply
 from turbopump.protocol.errors import TopicNotFound
@@ -81,3 +82,12 @@ def test_a_broker_that_failed_is_avoided_when_there_is_another() -> None:
     choice = QueueChoice(Chance(1))
     assert {choice.choose(queues, avoid="a").broker for _ in range(5)} == {"b"}
     assert choice.choose(queues[:2], avoid="a").broker == "a"
+
+
+def test_an_order_topic_says_by_itself_to_which_queues_one_can_send() -> None:
+    queues = [bodies.QueueData(brokerName=name, perm=6, readQueueNums=4, writeQueueNums=4) for name in "ab"]
+    brokers = [bodies.BrokerData(brokerName=name, brokerAddrs={0: BROKER_A}) for name in "ab"]
+    told = bodies.TopicRouteData(orderTopicConf="b:2;c", queueDatas=queues, brokerDatas=brokers)
+    route = route_of("t", told)
+    assert route.publish == (MessageQueue("t", "b", 0), MessageQueue("t", "b", 1))
+    assert len(route.subscribe) == 8

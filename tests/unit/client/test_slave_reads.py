@@ -1,0 +1,207 @@
+"""Which of a broker's servers is read: the master, the slave it suggests, or whoever is there."""
+
+import json
+
+import pytest
+from tests.unit.client.kit import NAMESRV, Answer, Cluster
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.name_servers import NameServers
+from turbopump.client.offsets import GroupOffsets
+from turbopump.client.pull import Puller
+from turbopump.client.routes import AWAY_S, Replica, Route, Routes
+from turbopump.protocol import sysflag
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from turbopump.runtime.chance import Chance
+from turbopump.testing.loop import VirtualClock, run_virtual
+
+MASTER, SLAVE = "127.0.0.1:10911", "127.0.0.1:10921"
+QUEUE = MessageQueue("t", "a", 0)
+PULL, LITE = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
+
+
+def route(addresses: dict[int, str]) -> Answer:
+    told = {
+        "brokerDatas": [{"brokerAddrs": addresses, "brokerName": "a", "cluster": "c"}],
+        "filterServerTable": {},
+        "queueDatas": [{"brokerName": "a", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}],
+    }
+    return lambda request: reply(request, body=json.dumps(told).encode())
+
+
+def nothing_new(suggested: int = 0) -> Answer:
+    """A server without new messages that says where to ask next."""
+    ext = PullMessageResponse(suggested, 7, 0, 7).to_ext()
+    return lambda request: reply(request, 19, ext=ext)
+
+
+def cluster(master: Answer | None, slave: Answer | None) -> Cluster:
+    played = Cluster()
+    played.on(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, route({0: MASTER, 1: SLAVE}))
+    for address, answer in ((MASTER, master), (SLAVE, slave)):
+        if answer is not None:
+            for code in (PULL, LITE):
+                played.on(address, code, answer)
+    return played
+
+
+def puller(played: Cluster) -> Puller:
+    return Puller(played, Routes(NameServers(played, [NAMESRV], Chance(1))), "readers")
+
+
+def pulled_from(played: Cluster) -> list[str]:
+    return [address for address, request in played.asked if request.code in (PULL, LITE)]
+
+
+def test_the_master_is_read_while_it_suggests_nothing_else() -> None:
+    played = cluster(nothing_new(), nothing_new())
+
+    async def scene() -> None:
+        reading = puller(played)
+        for _ in range(3):
+            await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER] * 3
+
+
+def test_a_suggested_slave_is_read_next_until_it_sends_back_to_the_master() -> None:
+    played = cluster(nothing_new(1), nothing_new(0))
+
+    async def scene() -> None:
+        reading = puller(played)
+        for _ in range(4):
+            await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, SLAVE, MASTER, SLAVE]
+
+
+def test_a_suggestion_concerns_one_queue() -> None:
+    played = cluster(nothing_new(1), nothing_new(1))
+
+    async def scene() -> None:
+        reading = puller(played)
+        await reading.pull(QUEUE, 7)
+        await reading.pull(MessageQueue("t", "a", 1), 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, MASTER]
+
+
+def test_without_the_master_the_slave_is_read_within_the_same_call() -> None:
+    played = cluster(None, nothing_new())
+
+    async def scene() -> None:
+        await puller(played).pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, SLAVE]
+
+
+def test_an_absent_master_is_not_tried_with_every_pull_and_is_read_again_when_it_is_back() -> None:
+    played = cluster(None, nothing_new())
+
+    async def scene() -> None:
+        reading = puller(played)
+        await reading.pull(QUEUE, 7)
+        await reading.pull(QUEUE, 7)
+        played.on(MASTER, PULL, nothing_new())
+        await reading.pull(QUEUE, 7)
+        await VirtualClock().sleep(AWAY_S + 1)
+        await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, SLAVE, SLAVE, SLAVE, MASTER]
+
+
+def test_a_suggested_slave_that_is_not_there_is_no_reason_to_stop() -> None:
+    played = cluster(nothing_new(1), None)
+
+    async def scene() -> None:
+        reading = puller(played)
+        await reading.pull(QUEUE, 7)
+        await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, SLAVE, MASTER]
+
+
+def test_when_nobody_is_there_the_first_failure_is_told() -> None:
+    with pytest.raises(ConnectionRefusedError, match="10921"):
+        run_virtual(puller(cluster(None, None)).pull(QUEUE, 7))
+
+
+def test_a_master_that_is_there_and_silent_is_passed_over_by_the_next_call() -> None:
+    def silent(request: Command) -> Command:
+        raise TimeoutError
+
+    played = cluster(silent, nothing_new())
+
+    async def scene() -> None:
+        reading = puller(played)
+        with pytest.raises(TimeoutError):
+            await reading.pull(QUEUE, 7)
+        await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    assert pulled_from(played) == [MASTER, SLAVE]
+
+
+def test_an_offset_travels_with_pulls_to_the_master_and_never_to_a_slave() -> None:
+    played = cluster(nothing_new(1), nothing_new(0))
+
+    async def scene() -> None:
+        reading = puller(played)
+        for _ in range(3):
+            await reading.pull_as_member(QUEUE, 7, version=1, committed=5)
+
+    run_virtual(scene())
+    flags = [PullMessageRequest.from_ext(request.ext).sysFlag for _, request in played.asked[1:]]
+    assert [bool(flag & sysflag.PULL_COMMIT_OFFSET) for flag in flags] == [True, False, True]
+
+
+def test_a_commit_goes_to_the_slave_while_the_master_is_away() -> None:
+    played = cluster(None, None)
+    played.on(SLAVE, RequestCode.UPDATE_CONSUMER_OFFSET, reply)
+
+    async def scene() -> None:
+        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        await GroupOffsets(played, routes, "readers").commit(QUEUE, 5)  # type: ignore[arg-type]
+
+    run_virtual(scene())
+    assert played.asked[-1][0] == SLAVE
+
+
+def test_lite_pulls_are_for_brokers_that_know_them() -> None:
+    played = cluster(nothing_new(1), nothing_new(0))
+
+    async def scene() -> None:
+        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        reading = Puller(played, routes, "readers", lite=True, versions={MASTER: 513, SLAVE: 407})
+        for _ in range(2):
+            await reading.pull(QUEUE, 7)
+
+    run_virtual(scene())
+    asked = [(address, request.code) for address, request in played.asked[1:]]
+    assert asked == [(MASTER, LITE), (SLAVE, PULL)]
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "away", "chosen"),
+    [
+        ({0: "m", 1: "s"}, 0, (), 0),
+        ({0: "m", 1: "s"}, 1, (), 1),
+        ({0: "m", 2: "s"}, 1, (), 2),
+        ({0: "m", 3: "s"}, 1, (), 0),
+        ({1: "s", 2: "t"}, 0, (), 1),
+        ({0: "m", 1: "s"}, 0, ("m",), 1),
+        ({0: "m", 1: "s"}, 0, ("m", "s"), 0),
+    ],
+)
+def test_the_wanted_server_or_the_next_slave_or_any(
+    known: dict[int, str], wanted: int, away: tuple[str, ...], chosen: int
+) -> None:
+    assert Route((), (), {"a": known}).replica("a", wanted, away) == Replica(chosen, known[chosen])
