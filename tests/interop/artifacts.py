@@ -90,6 +90,11 @@ def push_programs(version: str) -> str:
     return _programs("push", version, client_jars(version), LATER_THAN.get(version, ()), folder="push")
 
 
+def strategy_programs(version: str) -> str:
+    """The class path that runs `Strategies`."""
+    return _programs("strategies", version, client_jars(version), (), folder="strategies")
+
+
 @cache
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
     """The programs of one folder; what they use of the upper one is compiled with them."""

@@ -1,26 +1,16 @@
-"""Which queues of a topic are whose.
+"""Who has which queues of a topic, and what has to change so that it is so.
 
-Nobody decides this centrally: every member of a group computes it from the same two lists, so the rule must
-be the same in all members, in whatever language they are written. Values in, values out.
+Nobody decides this centrally: every member of a group computes it with the same strategy (`strategies.py`)
+from the same two lists. Values in, values out.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from turbopump.client.message import MessageQueue
+from turbopump.client.strategies import Strategy, averagely
 
-Strategy = Callable[[Sequence[MessageQueue], Sequence[str], str], tuple[MessageQueue, ...]]
-"""Queues in order, member ids in order, one of these ids: the queues of that member. Unknown ids get none."""
-
-
-def averagely(queues: Sequence[MessageQueue], members: Sequence[str], me: str) -> tuple[MessageQueue, ...]:
-    """Runs of neighbouring queues; when they do not divide evenly, the first members have one more."""
-    if me not in members:
-        return ()
-    size, rest = divmod(len(queues), len(members))
-    index = members.index(me)
-    start = index * size + min(index, rest)
-    return tuple(queues[start : start + size + (index < rest)])
+__all__ = ["Shift", "Strategy", "averagely", "share", "shift"]
 
 
 @dataclass(frozen=True, slots=True)
