@@ -14,6 +14,7 @@ from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
 __all__ = [
     "BrokenBody",
     "ClientError",
+    "InsideEventLoop",
     "InvalidArgument",
     "NoNameServer",
     "NotRunning",
@@ -38,6 +39,10 @@ class InvalidArgument(ClientError, ValueError):
 
 class NotRunning(ClientError, RuntimeError):
     """The client was not started yet, or is closed already."""
+
+
+class InsideEventLoop(ClientError, RuntimeError):
+    """A blocking call in a thread whose event loop it would stop: `turbopump.aio` has the same names."""
 
 
 class Unreachable(ClientError, ConnectionError):

@@ -1,0 +1,242 @@
+"""The event loop behind the blocking clients: one per process, in a daemon thread, begun when first needed.
+
+Comes in: coroutines from any thread. Goes out: their results. A process that was forked begins a loop of its
+own; what was open in its parent stays the parent's. When the interpreter ends, clients that are still open
+are closed, each within its patience. What is never here: a client.
+"""
+
+import asyncio
+import atexit
+import concurrent.futures.thread  # it ends its threads at exit; what is registered after it ends before it
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from turbopump.client.errors import InsideEventLoop, NotRunning
+
+log = logging.getLogger(__name__)
+
+THREAD_NAME = "turbopump-loop"
+OWN_THREADS = ("turbopump", "asyncio_")
+"""How the names of threads begin that nobody but us has started."""
+SPARE_S = 2.0  # beside the patience of those that are closed at exit
+
+T = TypeVar("T")
+
+Close = Callable[[], Coroutine[Any, Any, None]]
+
+
+def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    """Its result, from any thread but that of a running event loop. Whatever interrupts the wait (Ctrl-C, a
+    signal handler that raises, `timeout`) cancels the coroutine.
+
+    >>> async def answer() -> int:
+    ...     return 42
+    >>> run(answer())
+    42
+    """
+    refuse_inside_loop(coroutine)
+    future = submit(coroutine)
+    try:
+        return future.result(timeout)
+    except concurrent.futures.CancelledError:
+        raise NotRunning("the client was closed while this call was under way") from None
+    except BaseException as error:
+        if not future.done():
+            future.cancel()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"not done within {timeout} s") from None
+        raise
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    """Begins it on the background loop, in the order of calls. Cancelling the future cancels it."""
+    try:
+        return asyncio.run_coroutine_threadsafe(coroutine, _current().loop)
+    except RuntimeError as error:  # a closed loop, or no more threads: the interpreter is ending
+        coroutine.close()
+        raise NotRunning(f"the interpreter is ending ({error})") from None
+
+
+def iterate(items: AsyncIterator[T]) -> Iterator[T]:
+    """The same items for a `for` loop. Leaving the loop early closes an async generator."""
+    try:
+        while (item := run(_next(items))) is not _END:
+            yield item  # type: ignore[misc]
+    finally:
+        if (close := getattr(items, "aclose", None)) is not None:
+            with contextlib.suppress(NotRunning):
+                submit(close())  # without waiting: a generator may be freed in any thread
+
+
+_END = object()
+
+
+async def _next(items: AsyncIterator[T]) -> T | object:
+    return await anext(items, _END)
+
+
+def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
+    """Raises InsideEventLoop where waiting would stop the loop that has to do the work, or a user's own."""
+    if asyncio._get_running_loop() is None:
+        return
+    if coroutine is not None:
+        coroutine.close()
+    raise InsideEventLoop(
+        "this call waits, and would stop the event loop that runs in its thread; "
+        "turbopump.aio has the same names for `await`"
+    )
+
+
+# --- what is open ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Open:
+    """A client that is closed when the interpreter ends."""
+
+    close: Close
+    patience_s: float
+
+
+def keep(close: Close, patience_s: float) -> Open:
+    """To be closed at exit, unless `let_go` comes first."""
+    one = Open(close, patience_s)
+    _current().open[one] = None
+    return one
+
+
+def let_go(one: Open) -> None:
+    """It is closed already."""
+    _current().open.pop(one, None)
+
+
+# --- the loop of this process ----------------------------------------------------------------------------
+
+
+class _Background:
+    def __init__(self) -> None:
+        self.loop = _new_loop()
+        self.open: dict[Open, None] = {}
+        self._is_ending = False
+        self.thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        while not self._is_ending:
+            try:
+                self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:  # asyncio lets these two out of any task
+                log.error("%s in the event loop of the blocking clients; it goes on", type(error).__name__)
+        self.loop.close()
+
+    def end(self) -> None:
+        """Closes what is open, all together, then the loop."""
+        patience_s = max((one.patience_s for one in self.open), default=0.0) + SPARE_S
+        try:
+            if self.open:
+                asyncio.run_coroutine_threadsafe(self._close_all(), self.loop).result(patience_s)
+        except TimeoutError:
+            log.warning("Clients were still closing after %s s, when the interpreter ended", patience_s)
+        finally:
+            self._is_ending = True
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(SPARE_S)
+
+    async def _close_all(self) -> None:
+        results = await asyncio.gather(*(one.close() for one in self.open), return_exceptions=True)
+        for error in results:
+            if isinstance(error, BaseException):
+                log.warning("A client could not be closed at exit: %s", error)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+_here: _Background | None = None
+_lock = threading.Lock()
+_of_parents: list[object] = []
+"""Never touched and never freed: their sockets and loops are shared with the parent."""
+_forks = 0
+_is_registered = False
+
+
+def _current() -> _Background:
+    global _here
+    if _here is None:
+        with _lock:
+            if _here is None:
+                _register()
+                _here = _Background()
+    return _here
+
+
+def forks() -> int:
+    """How many forks lie between the first process and this: what was made at another count is not ours."""
+    return _forks
+
+
+def lock() -> threading.Lock:
+    """Held for a moment by who makes something anew after a fork. A new one in each process."""
+    return _lock
+
+
+def leave_to_parent(what: object) -> None:
+    _of_parents.append(what)
+
+
+def _after_fork() -> None:
+    global _here, _lock, _forks
+    if _here is not None:
+        leave_to_parent(_here)
+    _here, _lock = None, threading.Lock()
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# --- the end of the interpreter --------------------------------------------------------------------------
+
+
+def _register() -> None:
+    """Twice: before the threads of executors are ended, so that listeners at work can finish, and after all
+    other threads have ended, which may still be sending when the first moment comes.
+    """
+    global _is_registered
+    if _is_registered:
+        return
+    _is_registered = True
+    atexit.register(_end)
+    with contextlib.suppress(AttributeError, RuntimeError):
+        threading._register_atexit(_end_if_alone)  # type: ignore[attr-defined]
+
+
+def _end_if_alone() -> None:
+    if not any(_is_foreign(thread) for thread in threading.enumerate()):
+        _end()
+
+
+def _is_foreign(thread: threading.Thread) -> bool:
+    return (
+        not thread.daemon
+        and thread is not threading.main_thread()
+        and not thread.name.startswith(OWN_THREADS)
+    )
+
+
+def _end() -> None:
+    """Not when the loop's own thread ends the interpreter: it would wait for itself."""
+    if _here is not None and not _here.loop.is_closed() and threading.current_thread() is not _here.thread:
+        _here.end()

@@ -1,0 +1,3 @@
+"""Blocking faces of the clients. All but `face.py` and `running.py` is written by scripts/faces.py from the
+async classes, which do the work; these wait for them.
+"""

@@ -1,0 +1,409 @@
+"""The loop behind the blocking clients: calls from any thread, forks, interrupts, the end of a process."""
+
+import asyncio
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from turbopump.client import background
+from turbopump.client.blocking.face import Face
+from turbopump.client.errors import InsideEventLoop, NotRunning
+
+
+class Core:
+    """A client that knows whether it runs, and counts."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self.handlers: list[str] = []
+
+    async def __aenter__(self) -> "Core":
+        self.is_running = True
+        return self
+
+    async def close(self) -> None:
+        self.is_running = False
+
+    async def twice(self, number: int) -> int:
+        if not self.is_running:
+            raise NotRunning("not started")
+        return number * 2
+
+    async def upto(self, number: int) -> AsyncIterator[int]:
+        for one in range(number):
+            yield one
+
+    def on(self, name: str) -> None:
+        self.handlers.append(name)
+
+
+class Client(Face[Core]):
+    def __init__(self) -> None:
+        super().__init__(Core)
+
+    def twice(self, number: int) -> int:
+        return self._run(lambda core: core.twice(number))
+
+
+async def answer() -> int:
+    return 42
+
+
+def test_a_call_returns_what_the_coroutine_returns_in_any_thread() -> None:
+    found: list[int] = []
+    threads = [threading.Thread(target=lambda: found.append(background.run(answer()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [42] * 8
+
+
+def test_all_calls_run_in_one_daemon_thread() -> None:
+    async def where() -> threading.Thread:
+        return threading.current_thread()
+
+    first, second = background.run(where()), background.run(where())
+    assert first is second
+    assert first.daemon
+
+
+def test_an_exception_reaches_the_caller_as_it_is() -> None:
+    async def fail() -> None:
+        raise LookupError("not here")
+
+    with pytest.raises(LookupError, match="not here"):
+        background.run(fail())
+
+
+def test_a_timeout_cancels_the_call() -> None:
+    ended = threading.Event()
+
+    async def endless() -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    with pytest.raises(TimeoutError, match=r"not done within 0\.01 s"):
+        background.run(endless(), 0.01)
+    assert ended.wait(5)
+
+
+def test_a_timeout_of_the_coroutine_itself_is_not_taken_for_ours() -> None:
+    async def late() -> None:
+        raise TimeoutError("the broker is late")
+
+    with pytest.raises(TimeoutError, match="the broker is late"):
+        background.run(late(), 5)
+
+
+def test_a_call_that_is_cancelled_from_within_says_that_the_client_was_closed() -> None:
+    async def given_up() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(NotRunning, match="closed while this call"):
+        background.run(given_up())
+
+
+def test_a_blocking_call_inside_an_event_loop_names_the_other_package() -> None:
+    async def main() -> None:
+        with pytest.raises(InsideEventLoop, match=r"turbopump\.aio"):
+            background.run(answer())
+
+    asyncio.run(main())
+
+
+def test_a_blocking_call_inside_the_background_loop_is_an_error_and_no_deadlock() -> None:
+    async def inner() -> None:
+        background.run(answer())
+
+    with pytest.raises(InsideEventLoop):
+        background.run(inner(), 5)
+
+
+def test_a_future_may_be_asked_for_inside_an_event_loop() -> None:
+    async def main() -> int:
+        return await asyncio.wrap_future(background.submit(answer()))
+
+    assert asyncio.run(main()) == 42
+
+
+def test_a_future_that_is_cancelled_ends_its_coroutine() -> None:
+    started, ended = threading.Event(), threading.Event()
+
+    async def endless() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.set()
+
+    future = background.submit(endless())
+    assert started.wait(5)
+    assert future.cancel()
+    assert ended.wait(5)
+
+
+def test_the_loop_survives_a_task_that_ends_its_thread() -> None:
+    async def leave() -> None:
+        raise SystemExit(1)
+
+    with pytest.raises(SystemExit):
+        background.run(leave())
+    assert background.run(answer()) == 42
+
+
+def test_items_of_an_async_iterator_come_in_order() -> None:
+    assert list(background.iterate(Core().upto(3))) == [0, 1, 2]
+
+
+def test_leaving_a_loop_early_closes_the_generator() -> None:
+    closed = threading.Event()
+
+    async def endless() -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    items = background.iterate(endless())
+    assert next(items) == 1
+    items.close()  # type: ignore[attr-defined]
+    assert closed.wait(5)
+
+
+# --- faces -----------------------------------------------------------------------------------------------
+
+
+def test_a_face_starts_and_closes_its_core() -> None:
+    with Client() as client:
+        assert client.twice(4) == 8
+    with pytest.raises(NotRunning):
+        client.twice(4)
+
+
+def test_before_the_start_plain_calls_need_no_loop() -> None:
+    client = Client()
+    client._call_again(lambda core: core.on("a"))
+    assert client._core.handlers == ["a"]
+
+
+# --- processes: scripts, since pytest itself is not to be forked or ended ---------------------------------
+
+PREAMBLE = """
+import asyncio, atexit, os, signal, sys, threading, time
+from tests.unit.client.test_background import Client, Core, answer
+from turbopump.client import background
+def wait(child):
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def script(text: str, timeout: float = 20) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PREAMBLE + textwrap.dedent(text)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+
+
+def test_importing_starts_no_thread() -> None:
+    done = script("assert threading.active_count() == 1, threading.enumerate()")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_begins_a_loop_of_its_own() -> None:
+    done = script("""
+        assert background.run(answer()) == 42
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if background.run(answer(), 5) == 42 else 1)
+        wait(child)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_client_started_before_the_fork_works_in_child_and_parent() -> None:
+    done = script("""
+        client = Client().__enter__()
+        before = client._core
+        child = os.fork()
+        if child == 0:
+            ok = client.twice(2) == 4 and client._core is not before and not before is None
+            os._exit(0 if ok else 1)
+        assert client.twice(3) == 6 and client._core is before
+        wait(child)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_many_threads_of_a_child_start_it_once() -> None:
+    done = script("""
+        starts = []
+        class Counting(Core):
+            async def __aenter__(self):
+                starts.append(os.getpid())
+                await asyncio.sleep(0.05)
+                return await super().__aenter__()
+        client = Client.__new__(Client)
+        super(Client, client).__init__(Counting)
+        client.__enter__()
+        child = os.fork()
+        if child == 0:
+            got = []
+            threads = [threading.Thread(target=lambda: got.append(client.twice(1))) for _ in range(8)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            os._exit(0 if got == [2] * 8 and starts.count(os.getpid()) == 1 else 1)
+        wait(child)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_client_that_does_not_go_on_is_not_started_in_a_child_but_keeps_its_handlers() -> None:
+    done = script("""
+        from turbopump.client.errors import NotRunning
+        class Consumer(Client):
+            _goes_on_after_fork = False
+        consumer = Consumer()
+        consumer._call_again(lambda core: core.on("orders"))
+        consumer.__enter__()
+        child = os.fork()
+        if child == 0:
+            try:
+                consumer.twice(1)
+            except NotRunning:
+                with consumer:
+                    os._exit(0 if consumer.twice(1) == 2 and consumer._core.handlers == ["orders"] else 1)
+            os._exit(2)
+        wait(child)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_that_leaves_the_parents_with_block_does_not_close_the_parents_client() -> None:
+    done = script("""
+        with Client() as client:
+            child = os.fork()
+            if child == 0:
+                client.__exit__(None, None, None)
+                os._exit(0)
+            os.waitpid(child, 0)
+            assert client.twice(1) == 2
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_clients_that_are_open_are_closed_when_the_interpreter_ends() -> None:
+    done = script("""
+        class Slow(Core):
+            async def close(self):
+                await asyncio.sleep(0.1)
+                print("closed", flush=True)
+        client = Client.__new__(Client)
+        super(Client, client).__init__(Slow)
+        client.__enter__()
+    """)
+    assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr
+
+
+def test_listeners_in_threads_can_finish_when_the_interpreter_ends() -> None:
+    """They may still need an executor, which takes no more work once the interpreter is half down."""
+    done = script("""
+        class Draining(Core):
+            async def close(self):
+                await asyncio.get_running_loop().run_in_executor(None, os.write, 1, "finished".encode())
+        client = Client.__new__(Client)
+        super(Client, client).__init__(Draining)
+        client.__enter__()
+    """)
+    assert (done.returncode, done.stdout) == (0, "finished"), done.stderr
+
+
+def test_a_thread_that_outlives_the_main_one_can_go_on_with_its_client() -> None:
+    done = script("""
+        client = Client().__enter__()
+        def later():
+            time.sleep(0.2)
+            print(client.twice(21), flush=True)
+        threading.Thread(target=later).start()
+    """)
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_a_client_that_does_not_close_holds_the_interpreter_no_longer_than_its_patience() -> None:
+    began = time.monotonic()
+    done = script("""
+        background.SPARE_S = 0.1
+        class Stuck(Core):
+            async def close(self):
+                await asyncio.sleep(3600)
+        client = Client.__new__(Client)
+        super(Client, client).__init__(Stuck, patience_s=-4.9)
+        client.__enter__()
+    """)
+    assert done.returncode == 0, done.stderr
+    assert "still closing" in done.stderr
+    assert time.monotonic() - began < 10
+
+
+def test_a_process_of_multiprocessing_closes_its_clients_too() -> None:
+    done = script("""
+        import multiprocessing
+        class Telling(Core):
+            async def close(self):
+                print("closed", flush=True)
+        def work():
+            client = Client.__new__(Client)
+            super(Client, client).__init__(Telling)
+            client.__enter__()
+        if __name__ == "__main__":
+            process = multiprocessing.get_context("fork").Process(target=work)
+            process.start()
+            process.join()
+            sys.exit(process.exitcode)
+    """)
+    assert (done.returncode, done.stdout) == (0, "closed\n"), done.stderr
+
+
+def test_ctrl_c_ends_the_wait_and_cancels_the_call() -> None:
+    done = script("""
+        cancelled = threading.Event()
+        async def endless():
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(3600)
+            finally:
+                cancelled.set()
+        try:
+            background.run(endless())
+        except KeyboardInterrupt:
+            sys.exit(0 if cancelled.wait(5) else 1)
+        sys.exit(2)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_call_after_the_end_says_so() -> None:
+    done = script("""
+        from turbopump.client.errors import NotRunning
+        def last():
+            try:
+                background.run(answer())
+            except NotRunning as error:
+                print(error)
+        atexit.register(last)
+        background.run(answer())
+        atexit.unregister(last)
+        atexit._run_exitfuncs()
+        last()
+    """)
+    assert "the interpreter is ending" in done.stdout, done.stderr
