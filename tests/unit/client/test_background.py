@@ -342,12 +342,13 @@ def test_a_thread_that_outlives_the_main_one_can_go_on_with_its_client() -> None
 def test_a_client_that_does_not_close_holds_the_interpreter_no_longer_than_its_patience() -> None:
     began = time.monotonic()
     done = script("""
-        background.SPARE_S = 0.1
+        from turbopump.client.blocking import face
+        background.SPARE_S = face.CLOSING_S = 0.1
         class Stuck(Core):
             async def close(self):
                 await asyncio.sleep(3600)
         client = Client.__new__(Client)
-        super(Client, client).__init__(Stuck, patience_s=-4.9)
+        super(Client, client).__init__(Stuck)
         client.__enter__()
     """)
     assert done.returncode == 0, done.stderr

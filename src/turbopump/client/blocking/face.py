@@ -33,9 +33,8 @@ class Face(Generic[C]):
     _goes_on_after_fork = True
     """Started in the parent, it is started in a child when it is first used there."""
 
-    def __init__(self, make: Callable[[], C], patience_s: float = 0.0) -> None:
+    def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
-        self._patience_s = patience_s + CLOSING_S
         self._repeated: list[Callable[[C], object]] = []
         self._core = make()
         self._forks = background.forks()
@@ -61,7 +60,7 @@ class Face(Generic[C]):
         core = self._of_this_process()
         self._restart = None
         background.run(start(core))
-        self._open = background.keep(core.close, self._patience_s)
+        self._open = background.keep(core.close, patience_with(core))
 
     def _close(self) -> None:
         core = self._of_this_process()
@@ -100,7 +99,7 @@ class Face(Generic[C]):
     async def _begin_again(self, core: C, restart: Callable[[C], Awaitable[object]]) -> None:
         try:
             await restart(core)
-            self._open = background.keep(core.close, self._patience_s)
+            self._open = background.keep(core.close, patience_with(core))
             self._restart = None
         finally:
             self._restarting = None
@@ -140,11 +139,24 @@ class Face(Generic[C]):
     def _iterate(self, items: Callable[[C], AsyncIterator[T]]) -> Iterator[T]:
         return background.iterate(self._called_items(items))
 
+    def _next(self, item: Callable[[C], Awaitable[T]]) -> T:
+        """For `__next__`: the end of async iteration is the end of iteration."""
+        try:
+            return self._run(item)
+        except StopAsyncIteration:
+            raise StopIteration from None
+
     async def _called_items(self, items: Callable[[C], AsyncIterator[T]]) -> AsyncIterator[T]:
         core = self._of_this_process()
         await self._restarted(core)
         async for item in items(core):
             yield item
+
+
+def patience_with(core: object) -> float:
+    """How long closing it may take."""
+    settings = getattr(core, "settings", None)
+    return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
 
 
 class Part(Generic[C, P]):

@@ -1,0 +1,458 @@
+"""Writes src/turbopump/client/blocking/: the blocking clients, from the source of the async ones.
+
+Run `python scripts/faces.py` after a change of a public signature or docstring; a unit test fails when the
+files are not current. A method becomes what its kind says:
+
+    async def f() -> T                      waits:  self._run(…)
+    async def f() -> AsyncIterator[T]       an iterator: self._iterate(…)
+    def f() -> asyncio.Task[T]              a concurrent.futures.Future: self._submit(…)
+    def f() -> Callable[[F], F]             a decorator, done again after a fork: self._call_again(…)
+    def f(), properties                     on the loop, which owns the state: self._call(…)
+
+What cannot be made so is written by hand in `face.py` and `running.py`, and named in `BY_HAND`.
+"""
+
+import ast
+import builtins
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "src/turbopump/client/blocking"
+
+HEAD = '"""{title} Written by scripts/faces.py from {module}: change that."""\n\n'
+
+SETTINGS = {
+    "ProducerOptions": "ProducerSettings",
+    "ConsumerOptions": "ConsumerSettings",
+    "PullOptions": "PullSettings",
+    "ClientOptions": "ClientSettings",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """An async class, and the file that its face goes to."""
+
+    file: str
+    module: str
+    name: str
+    title: str
+    base: str = "Face"
+    by_hand: frozenset[str] = frozenset()
+    """Methods that the base has, or that make no sense for who waits."""
+    again: frozenset[str] = frozenset()
+    """Plain methods that are done again when a forked process makes a new core."""
+
+
+SOURCES = (
+    Source("producer", "turbopump.client.producer", "Producer", "The blocking producer."),
+    Source(
+        "consumer",
+        "turbopump.client.consumer",
+        "Consumer",
+        "The blocking push consumer.",
+        base="Running",
+        by_hand=frozenset({"run"}),
+        again=frozenset({"subscribe"}),
+    ),
+    Source("pull_consumer", "turbopump.client.pull_consumer", "PullConsumer", "The blocking pull consumer."),
+    Source(
+        "admin",
+        "turbopump.client.admin.admin",
+        "Admin",
+        "Blocking administration.",
+        by_hand=frozenset({"producer"}),
+    ),
+)
+BASES = {
+    "Face": "turbopump.client.blocking.face",
+    "Part": "turbopump.client.blocking.face",
+    "Running": "turbopump.client.blocking.running",
+}
+PARTS_IN = "turbopump.client.admin."
+NO_PARTS = frozenset({"Asking"})
+
+
+def texts() -> dict[Path, str]:
+    """Every file with what should be in it."""
+    return {FOLDER / f"{source.file}.py": _tidy(_file(source)) for source in sources()}
+
+
+def sources() -> list[Source]:
+    return [source for source in SOURCES if _exists(source)]
+
+
+def _exists(source: Source) -> bool:
+    try:
+        return hasattr(importlib.import_module(source.module), source.name)
+    except ImportError:
+        return False
+
+
+def _file(source: Source) -> str:
+    module = Module.of(source.module)
+    whole = Class(module, module.classes[source.name])
+    parts = {name: Class(Module.of(at), Module.of(at).classes[kind]) for name, kind, at in _parts(whole)}
+    imports = Imports(local={source.name, *(part.name for part in parts.values())})
+    bodies = [_face(source, whole, parts, imports)]
+    bodies += [_part(source.name, part, imports) for part in parts.values()]
+    names = [source.name, *(part.name for part in parts.values())]
+    return "\n\n".join(
+        [
+            HEAD.format(title=source.title, module=source.module),
+            imports.text(),
+            f"__all__ = {sorted(names)!r}",
+            *bodies,
+        ]
+    )
+
+
+# --- the source ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Module:
+    name: str
+    imports: dict[str, str]
+    """Name → the statement that brings it."""
+    classes: dict[str, ast.ClassDef]
+
+    @classmethod
+    def of(cls, name: str) -> "Module":
+        tree = ast.parse(inspect.getsource(importlib.import_module(name)))
+        found: dict[str, str] = {}
+        classes = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    text = alias.name + (f" as {alias.asname}" if alias.asname else "")
+                    found[alias.asname or alias.name] = f"from {node.module} import {text}"
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    found[alias.name.partition(".")[0]] = f"import {alias.name}"
+        for node in tree.body:
+            for defined in _defined(node):
+                found[defined] = f"from {name} import {defined}"
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+        return cls(name, found, classes)
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        return [node.target.id]
+    if isinstance(node, ast.Assign):
+        return [target.id for target in node.targets if isinstance(target, ast.Name)]
+    if isinstance(node, ast.TypeAlias) if hasattr(ast, "TypeAlias") else False:
+        return [node.name.id]
+    return []
+
+
+@dataclass
+class Class:
+    module: Module
+    node: ast.ClassDef
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    def methods(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [one for one in self.node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    def constructor(self) -> ast.FunctionDef:
+        return next(one for one in self.methods() if one.name == "__init__")  # type: ignore[return-value]
+
+
+@dataclass
+class Imports:
+    local: set[str]
+    statements: set[str] = field(default_factory=set)
+    brought: dict[str, str] = field(default_factory=dict)
+
+    def add(self, statement: str) -> None:
+        self.statements.add(statement)
+
+    def need(self, module: Module, node: ast.AST | None) -> None:
+        """All names that an annotation or a default uses."""
+        if node is None:
+            return
+        for one in ast.walk(node):
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                quoted = re.fullmatch(r"[A-Za-z_][\w.\[\], |]*", one.value)
+                if quoted and one.value in module.imports:
+                    self._need_name(module, one.value)
+            elif isinstance(one, ast.Name):
+                self._need_name(module, one.id)
+
+    def _need_name(self, module: Module, name: str) -> None:
+        if name in self.local or (hasattr(builtins, name) and name not in module.imports):
+            return
+        statement = module.imports[name]
+        if self.brought.setdefault(name, statement) != statement:
+            raise SystemExit(f"{name} means two things: {statement} and {self.brought[name]}")
+        self.add(statement)
+
+    def text(self) -> str:
+        return "\n".join(sorted(self.statements))
+
+
+def _parts(whole: Class) -> list[tuple[str, str, str]]:
+    """Attributes of the constructor that are subjects of their own: name, class, module."""
+    found = []
+    for node in ast.walk(whole.constructor()):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        if not isinstance(node.value.func, ast.Name):
+            continue
+        kind = node.value.func.id
+        match = re.fullmatch(r"from (\S+) import \w+", whole.module.imports.get(kind, ""))
+        target = next((one for one in node.targets if isinstance(one, ast.Attribute)), None)
+        if match and target and match[1].startswith(PARTS_IN) and kind not in NO_PARTS:
+            found.append((target.attr, kind, match[1]))
+    return found
+
+
+# --- faces -----------------------------------------------------------------------------------------------
+
+
+def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Imports) -> str:
+    imports.add(f"from {BASES[source.base]} import {source.base}")
+    imports.add(f"from {source.module} import {whole.name} as Async{whole.name}")
+    lines = [f"class {whole.name}({source.base}[Async{whole.name}]):", _docstring(whole.node)]
+    constructor = whole.constructor()
+    if constructor.args.kwarg is not None:
+        lines.insert(0, _spelled_out(constructor, imports))
+    lines += _attributes(source)
+    lines.append(_constructor(whole, constructor, parts, imports))
+    lines += [_method(one, whole, source, imports) for one in whole.methods() if _is_public(one, source)]
+    return "\n".join(line for line in lines if line)
+
+
+def _part(owner: str, part: Class, imports: Imports) -> str:
+    imports.add(f"from {BASES['Part']} import Part")
+    imports.add(f"from {part.module.name} import {part.name} as Async{part.name}")
+    source = Source("", part.module.name, part.name, "", base="Part")
+    title = _docstring(part.node) or _indented('"""' + _first_line(part.module) + '"""')
+    lines = [f"class {part.name}(Part[Async{owner}, Async{part.name}]):", title]
+    lines += [_method(one, part, source, imports) for one in part.methods() if _is_public(one, source)]
+    return "\n".join(lines)
+
+
+def _first_line(module: Module) -> str:
+    told = inspect.getdoc(importlib.import_module(module.name)) or ""
+    return " ".join(told.partition("\n\n")[0].split())
+
+
+def _is_public(method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> bool:
+    special = {"__aiter__", "__anext__"}
+    if method.name in source.by_hand:
+        return False
+    return method.name in special or not method.name.startswith("_")
+
+
+def _attributes(source: Source) -> list[str]:
+    return [_indented("_goes_on_after_fork = False")] if "Consumer" in source.name else []
+
+
+def _spelled_out(constructor: ast.FunctionDef, imports: Imports) -> str:
+    assert constructor.args.kwarg is not None
+    options = ast.unparse(constructor.args.kwarg.annotation or ast.Constant(""))
+    settings = SETTINGS[options.removeprefix("Unpack[").removesuffix("]")]
+    imports.add(f"from turbopump.client.settings import {settings}")
+    imports.add("from turbopump.client.signature import spelled_out")
+    return f"@spelled_out({settings})"
+
+
+def _constructor(
+    whole: Class, constructor: ast.FunctionDef, parts: dict[str, Class], imports: Imports
+) -> str:
+    arguments = _arguments(constructor.args, whole.module, imports)
+    lines = [f"def __init__({arguments}) -> None:"]
+    if told := _docstring(constructor):
+        lines.append(told)
+    made = f"Async{whole.name}({_passed(constructor.args)})"
+    lines.append(_indented(f"super().__init__(lambda: {made})"))
+    lines += [
+        _indented(f"self.{name} = {part.name}(self, lambda core: core.{name})")
+        for name, part in parts.items()
+    ]
+    return _indented("\n".join(lines))
+
+
+def _method(
+    method: ast.FunctionDef | ast.AsyncFunctionDef, of: Class, source: Source, imports: Imports
+) -> str:
+    if method.name in ITERATION:
+        return _iteration(method, of, imports)
+    decorators = [ast.unparse(one) for one in method.decorator_list]
+    returns = method.returns
+    arguments = _arguments(method.args, of.module, imports)
+    passed = f"core.{method.name}({_passed(method.args)})"
+    if "property" in decorators:
+        passed = f"core.{method.name}"
+    way, answer = _way(method, source, returns)
+    if answer is not None:
+        imports.need(of.module, answer)
+    told = "None" if answer is None else ast.unparse(answer)
+    if way == "_submit":
+        imports.add("import concurrent.futures")
+        told = f"concurrent.futures.Future[{told}]"
+    if way == "_iterate":
+        imports.add("from collections.abc import Iterator")
+        told = f"Iterator[{told}]"
+    head = [f"@{one}" for one in decorators if one == "property" or one.endswith(".setter")]
+    head += [f"def {method.name}({arguments}) -> {told}:", _docstring(method)]
+    return _indented("\n".join([line for line in head if line] + _body(way, method, passed, told, source)))
+
+
+def _body(way: str, method: ast.AST, passed: str, told: str, source: Source) -> list[str]:
+    if way == "decorator":
+        return [
+            _indented(line)
+            for line in (
+                "def register(handler: F) -> F:",
+                f"    self._call_again(lambda core: {passed}(handler))",
+                "    return handler",
+                "",
+                "return register",
+            )
+        ]
+    if way == "part":
+        made = f"{source.name}(self._whole, lambda core: self._pick(core).{passed.removeprefix('core.')})"
+        return [_indented(f"return {made}")]
+    if way == "setter":
+        assert isinstance(method, ast.FunctionDef)
+        value = method.args.args[1].arg
+        return [_indented(f'self._call(lambda core: setattr(core, "{method.name}", {value}))')]
+    if way == "_start":
+        return [_indented(f"self._start(lambda core: {passed})")]
+    if way == "_close":
+        return [_indented("self._close()")]
+    keyword = "" if told == "None" else "return "
+    return [_indented(f"{keyword}self.{way}(lambda core: {passed})")]
+
+
+def _way(
+    method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source, returns: ast.expr | None
+) -> tuple[str, ast.expr | None]:
+    """How the face gets at it, and what comes back (None: nothing)."""
+    told = "" if returns is None else ast.unparse(returns)
+    inner = returns.slice if isinstance(returns, ast.Subscript) else None
+    answer = None if told in ("", "None") else returns
+    if source.base != "Part" and method.name in ("start", "close"):
+        return f"_{method.name}", None
+    if told.startswith(("AsyncIterator[", "AsyncGenerator[")):
+        return "_iterate", inner.elts[0] if isinstance(inner, ast.Tuple) else inner
+    if isinstance(method, ast.AsyncFunctionDef):
+        return "_run", answer
+    if told.startswith(("asyncio.Task[", "asyncio.Future[", "Task[", "Future[")):
+        return "_submit", inner
+    if told == "Callable[[F], F]":
+        return "decorator", answer
+    if any(ast.unparse(one).endswith(".setter") for one in method.decorator_list):
+        return "setter", None
+    if told.strip("'\"") == source.name and source.base == "Part":
+        return "part", ast.Constant(source.name)
+    return ("_call_again" if method.name in source.again else "_call"), answer
+
+
+ITERATION = {"__aiter__": "__iter__", "__anext__": "__next__"}
+
+
+def _iteration(method: ast.FunctionDef | ast.AsyncFunctionDef, of: Class, imports: Imports) -> str:
+    told = _docstring(method)
+    if method.name == "__anext__":
+        imports.need(of.module, method.returns)
+        answer = ast.unparse(method.returns) if method.returns else "object"
+        lines = [f"def __next__(self) -> {answer}:", told]
+        lines.append(_indented("return self._next(lambda core: core.__anext__())"))
+    elif method.returns is not None and ast.unparse(method.returns).startswith("AsyncI"):
+        assert isinstance(method.returns, ast.Subscript)
+        imports.need(of.module, method.returns.slice)
+        imports.add("from collections.abc import Iterator")
+        lines = [f"def __iter__(self) -> Iterator[{ast.unparse(method.returns.slice)}]:", told]
+        lines.append(_indented("return self._iterate(lambda core: core.__aiter__())"))
+    else:
+        imports.add("from typing import Self")
+        lines = ["def __iter__(self) -> Self:", told, _indented("return self")]
+    return _indented("\n".join(line for line in lines if line))
+
+
+# --- text ------------------------------------------------------------------------------------------------
+
+
+def _arguments(arguments: ast.arguments, module: Module, imports: Imports) -> str:
+    for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]:
+        imports.need(module, one.annotation)
+    for extra in (arguments.vararg, arguments.kwarg):
+        imports.need(module, extra.annotation if extra else None)
+    for default in [*arguments.defaults, *arguments.kw_defaults]:
+        imports.need(module, default)
+    return ast.unparse(arguments)
+
+
+def _passed(arguments: ast.arguments) -> str:
+    """The same arguments, handed on."""
+    _, *plain = [one.arg for one in [*arguments.posonlyargs, *arguments.args]]
+    if arguments.vararg:
+        plain.append(f"*{arguments.vararg.arg}")
+    plain += [f"{one.arg}={one.arg}" for one in arguments.kwonlyargs]
+    if arguments.kwarg:
+        plain.append(f"**{arguments.kwarg.arg}")
+    return ", ".join(plain)
+
+
+def _docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    told = ast.get_docstring(node)
+    if told is None:
+        return ""
+    return _indented(f'{"r" if chr(92) in told else ""}"""{blocking(told)}"""')
+
+
+def blocking(told: str) -> str:
+    """A docstring for who waits: in code, indented or between backticks, nothing is awaited.
+
+    >>> blocking("After `async with`, await this.")
+    'After `with`, await this.'
+    """
+    lines = []
+    for line in told.split("\n"):
+        is_code = line.startswith(("    ", ">>>", "...")) and line.strip() != ""
+        lines.append(_plain(line) if is_code else re.sub(r"`[^`]+`", lambda span: _plain(span[0]), line))
+    joined = "\n".join(lines)
+    return joined + ("\n" if joined.endswith('"') or "\n" in joined else "")
+
+
+def _plain(code: str) -> str:
+    code = re.sub(r"\basync (with|for)\b", r"\1", code)
+    code = re.sub(r"\bawait ", "", code)
+    code = code.replace("turbopump.aio", "turbopump")
+    return code.replace("asyncio.Task", "concurrent.futures.Future")
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(text, "    ")
+
+
+def _tidy(text: str) -> str:
+    for command in (["check", "--quiet", "--fix", "--select", "I,F401"], ["format", "--quiet"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(FOLDER / "written.py"), "-"]
+        done = subprocess.run(ruff, input=text, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{done.stderr}\n{text}")
+        text = done.stdout
+    return text
+
+
+if __name__ == "__main__":
+    for path, text in texts().items():
+        path.write_text(text)

@@ -1,0 +1,55 @@
+"""`run()` for blocking consumers: until a signal comes, or somebody closes the consumer."""
+
+import contextlib
+import queue
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+from turbopump.client import background
+from turbopump.client.blocking.face import C, Face
+
+LOOK_S = 1.0  # a wait without end could not be interrupted on Windows
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Running(Face[C]):
+    def run(self) -> None:
+        """Consumes until SIGINT (Ctrl-C) or SIGTERM, then finishes what is at work, commits and leaves the
+        group. Starts the consumer if nobody has. A second Ctrl-C does not wait any more.
+
+        In another than the main thread, which gets no signals, until `close()` is called.
+        """
+        background.refuse_inside_loop()
+        self._ended: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with _caught(self._ended.put):
+            if self._open is None:
+                self.__enter__()
+            _wait(self._ended)
+        self._close()
+
+    def _close(self) -> None:
+        super()._close()
+        if (ended := getattr(self, "_ended", None)) is not None:
+            ended.put(0)
+
+
+def _wait(ended: "queue.SimpleQueue[int]") -> None:
+    while True:
+        with contextlib.suppress(queue.Empty):
+            ended.get(timeout=LOOK_S)
+            return
+
+
+@contextlib.contextmanager
+def _caught(tell: Callable[[int], None]) -> Iterator[None]:
+    """`tell` must be fit for signal handlers, as the `put` of a SimpleQueue is."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, _: tell(number)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,66 @@
+"""What `help()` shows of a constructor that takes settings: each keyword with its default."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, TypeVar, get_type_hints
+
+from turbopump.client.settings import ClientSettings
+
+K = TypeVar("K", bound=type)
+
+
+def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
+    """A class decorator. What a caller gives still arrives as `**settings`, so that what is not given can
+    come from `turbopump.configure()` or the configuration file.
+    """
+
+    def decorate(kind: K) -> K:
+        constructor: Any = kind.__init__  # type: ignore[misc]
+        shown = _shown(inspect.signature(constructor), settings)
+        constructor.__signature__ = shown
+        _, *without_self = shown.parameters.values()
+        kind.__signature__ = inspect.Signature(without_self)  # type: ignore[attr-defined]
+        return kind
+
+    return decorate
+
+
+def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.Signature:
+    plain = [one for one in given.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    types = get_type_hints(settings)
+    keywords = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=Default(default_text(field.default)),
+            annotation=types[field.name],
+        )
+        for field in dataclasses.fields(settings)
+    ]
+    return given.replace(parameters=[*plain, *keywords])
+
+
+class Default:
+    """A default as a reader would write it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def default_text(value: object) -> str:
+    """
+    >>> default_text(frozenset({2, 1}))
+    '{1, 2}'
+    """
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, frozenset):
+        return "{" + ", ".join(str(int(one)) for one in sorted(value)) + "}"
+    if isinstance(value, str | int | float | tuple) or value is None:
+        return repr(value)
+    return str(getattr(value, "__name__", value))
