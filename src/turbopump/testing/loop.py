@@ -1,19 +1,25 @@
 """Virtual time: an event loop whose clock stands still during work and jumps to the next timer after.
 
 Two minutes of silence, sixteen retries or a day of delay take milliseconds, and a run depends on nothing but
-its inputs. Works with everything that waits through asyncio; threads and real sockets are not virtual, so
-the parts under test get the in-memory `Network` and `Disk` of this package.
+its inputs. Works with everything that waits through asyncio; real sockets are not virtual, so the parts under
+test get the in-memory `Network` and `Disk` of this package.
+
+Threads that work for the loop (`run_in_executor`: blocking handlers, for example) hold the clock: it does not
+move while one of them is at work, so that what they do takes no time at all. One that is still at work after
+`GRACE_S` real seconds probably waits for something that needs time; it holds the clock no longer.
 """
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
+import threading
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
 STUCK_S = 5.0  # real seconds: how long a thread may take to bring its result when nothing else can happen
+GRACE_S = 1.0
 
 
 class Stuck(RuntimeError):
@@ -21,8 +27,16 @@ class Stuck(RuntimeError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
+    """`by_itself`: time passes whenever there is nothing else to do. Otherwise only while somebody `waits`,
+    which a thread beside the loop says by `accounted` (see `testing.thread`).
+    """
+
+    def __init__(self, by_itself: bool = True) -> None:
         self._now = 0.0
+        self._waits = 1 if by_itself else 0
+        self._at_work: set[_Work] = set()
+        self._resting: list[asyncio.Future[None]] = []
+        self._of_thread = threading.local()
         super().__init__(_JumpingSelector(self))
 
     def time(self) -> float:
@@ -30,6 +44,76 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def jump(self, seconds: float) -> None:
         self._now += seconds
+
+    @property
+    def may_jump(self) -> bool:
+        return self._waits > 0
+
+    @property
+    def is_held(self) -> bool:
+        """By a thread at work."""
+        return bool(self._at_work)
+
+    def let_go(self) -> None:
+        """Those at work have had their time; they hold the clock no longer."""
+        self._at_work.clear()
+
+    async def rest(self) -> None:
+        """Returns when nothing more can happen without time passing."""
+        here = self.create_future()
+        self._resting.append(here)
+        await here
+
+    def has_come_to_rest(self) -> bool:
+        """Wakes those who waited for it; False when nobody did."""
+        resting, self._resting = self._resting, []
+        for one in resting:
+            if not one.done():
+                one.set_result(None)
+        return bool(resting)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        work = _Work()
+
+        def run() -> T:
+            self._of_thread.work = work
+            try:
+                return func(*args)
+            finally:
+                self._of_thread.work = None
+
+        self._at_work.add(work)
+        result = super().run_in_executor(executor, run)
+        result.add_done_callback(lambda _: self._at_work.discard(work))
+        return result
+
+    def accounted(self, call: Coroutine[Any, Any, T], to_rest: bool) -> Coroutine[Any, Any, T]:
+        """A call of the thread that asks for this, to be run in the loop: while it lasts, time may pass.
+
+        A handler that calls is not at work as long as it waits for the answer. `to_rest`: the answer is
+        given when everything that needs no time has happened, also what the call has only set off.
+        """
+        work: _Work | None = getattr(self._of_thread, "work", None)
+
+        async def waiting() -> T:
+            self._waits += 1
+            held_clock = work is not None and work in self._at_work
+            if work is not None:
+                self._at_work.discard(work)
+            try:
+                try:
+                    return await call
+                finally:
+                    if to_rest:
+                        await self.rest()
+            finally:
+                self._waits -= 1
+                if work is not None and held_clock:
+                    self._at_work.add(work)
+
+        return waiting()
 
 
 class VirtualClock:
@@ -55,6 +139,10 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
+class _Work:
+    """A piece of work in a thread, from its order until its result is here."""
+
+
 class _JumpingSelector(selectors.BaseSelector):
     """Where a real selector would sleep until the next timer, this one moves the clock there."""
 
@@ -63,14 +151,28 @@ class _JumpingSelector(selectors.BaseSelector):
         self._selector = selectors.DefaultSelector()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            ready = self._selector.select(STUCK_S)
-            if not ready:
-                raise Stuck("nothing is ready and no timer is set")
-            return ready
+        loop = self._loop
         ready = self._selector.select(0)
-        if not ready and timeout > 0:
-            self._loop.jump(timeout)
+        if ready or timeout == 0:
+            return ready
+        if loop.is_held:
+            ready = self._selector.select(GRACE_S)
+            if not ready:
+                loop.let_go()
+            return ready
+        if loop.has_come_to_rest():
+            return []
+        if not loop.may_jump:
+            return self._selector.select(None)
+        if timeout is None:
+            return self._last_chance()
+        loop.jump(timeout)
+        return []
+
+    def _last_chance(self) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._selector.select(STUCK_S)
+        if not ready:
+            raise Stuck("nothing is ready and no timer is set")
         return ready
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:

@@ -1,0 +1,167 @@
+"""The servers of an embedded cluster: a name server and brokers, in the running event loop.
+
+Their files are in memory and end with them. A broker keeps its port and its files when it is restarted, and
+also when it was killed: then it finds what a killed process leaves.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from turbopump.broker.config import BrokerConfig, Listening, NameServers, change
+from turbopump.broker.server import Broker
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.world import World
+from turbopump.namesrv.config import NamesrvConfig
+from turbopump.namesrv.server import NameServer
+from turbopump.runtime.chance import Chance
+from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import ENTRY, UNIT, ConsumeQueue
+from turbopump.store.store import Store
+from turbopump.testing.memory import MemoryDisk, MemoryWorkers
+from turbopump.testing.plug import Plug
+
+HOST = "127.0.0.1"
+CLUSTER_NAME = "DefaultCluster"
+STORE = StoreConfig(
+    root_dir="/store",
+    commit_log_file_size=16 << 20,
+    consume_queue_file_size=200_000,
+    index_slots=5_000,
+    index_items=20_000,
+    # Memory is never synced in fact, and each look at the clock costs virtual time's users something.
+    flush_interval_ms=10_000,
+    consume_queue_flush_interval_ms=10_000,
+)
+
+
+class Servers:
+    def __init__(self, brokers: int, settings: Mapping[str, str], world: World) -> None:
+        config = BrokerConfig(store=STORE)
+        for key, text in settings.items():
+            config = change(config, key, text)
+        self._config = config
+        self._world = world
+        self._count = brokers
+        self._name_server: NameServer | None = None
+        self.name_servers = ""
+        self.brokers: list[EmbeddedBroker] = []
+
+    async def start(self) -> None:
+        world = self._world
+        config = NamesrvConfig(listen_port=0, bind_address=HOST)
+        self._name_server = NameServer(
+            config, world.network, world.clock, MemoryDisk(world.clock), servers=1 + 2 * self._count
+        )
+        self.name_servers = f"{HOST}:{await self._name_server.start()}"
+        for number in range(self._count):
+            broker = EmbeddedBroker(self._config_of(number), world, MemoryDisk(world.clock))
+            await broker.start()
+            self.brokers.append(broker)
+
+    async def stop(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if self._name_server is not None:
+                stack.push_async_callback(self._name_server.stop)
+            for broker in self.brokers:
+                stack.push_async_callback(broker.stop)
+
+    def _config_of(self, number: int) -> BrokerConfig:
+        name = f"broker-{chr(ord('a') + number)}"
+        return replace(
+            self._config,
+            identity=replace(self._config.identity, broker_name=name, cluster_name=CLUSTER_NAME),
+            listening=Listening(bind_address=HOST, port=0, advertised_address=HOST),
+            name_servers=NameServers((self.name_servers,)),
+        )
+
+
+@dataclass
+class EmbeddedBroker:
+    config: BrokerConfig
+    world: World
+    disk: MemoryDisk
+    _running: Broker | None = None
+    _plug: Plug | None = None
+
+    @property
+    def name(self) -> str:
+        return self.config.identity.broker_name
+
+    @property
+    def is_up(self) -> bool:
+        return self._running is not None
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.config.listening.port}"
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """What the store has of a topic, whoever may read it; nothing when the broker is down."""
+        store = self._store
+        if store is None:
+            return []
+        return [
+            MessageExt(
+                found,
+                MessageQueue(topic, self.name, queue.queue_id),
+                (queue.min_offset, queue.max_offset),
+            )
+            for queue in store.queues_of(topic)
+            for physical in _log_offsets(queue)
+            if (found := store.look_up(physical)) is not None
+        ]
+
+    def ends(self, topic: str) -> dict[MessageQueue, int]:
+        """The offset that the next message of each queue will have."""
+        store = self._store
+        queues = [] if store is None else store.queues_of(topic)
+        return {MessageQueue(topic, self.name, queue.queue_id): queue.max_offset for queue in queues}
+
+    @property
+    def _store(self) -> Store | None:
+        return None if self._running is None else self._running._store
+
+    async def start(self) -> None:
+        """Nothing when it is up already."""
+        if self._running is not None:
+            return
+        world = self.world
+        self._plug = Plug(world.network)
+        broker = Broker(
+            self.config,
+            self._plug,
+            world.clock,
+            self.disk,
+            MemoryWorkers(),
+            Chance(world.chance.getrandbits(32)),
+            lambda: HOST,
+        )
+        await broker.start()
+        self.config = replace(self.config, listening=replace(self.config.listening, port=broker.port))
+        self._running = broker
+
+    async def stop(self) -> None:
+        """As by a signal: what is under way ends, name servers hear of it."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.stop()
+
+    async def kill(self) -> None:
+        """As by SIGKILL. What the old one still does, it does to files that nobody reads any more."""
+        if self._running is not None and self._plug is not None:
+            self.disk = self.disk.copy()
+            self._plug.pull_out()
+            await self.stop()
+
+
+def _log_offsets(queue: ConsumeQueue) -> Iterator[int]:
+    """Where the records of a queue are, in its order."""
+    at = queue.min_offset
+    while at < queue.max_offset:
+        units = queue.units(at, queue.max_offset - at)
+        if not units:
+            return
+        for physical, _, _ in ENTRY.iter_unpack(units):
+            yield physical
+        at += len(units) // UNIT

@@ -1,0 +1,71 @@
+"""The disk in memory of embedded servers."""
+
+import pytest
+
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.disk import AlreadyLocked
+from turbopump.testing.memory import MemoryDisk
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk(SystemClock())
+
+
+def test_what_is_written_can_be_read(disk: MemoryDisk) -> None:
+    disk.write("/store/config/topics.json", b"{}")
+    assert disk.read("/store/config/topics.json") == b"{}"
+    assert [entry.name for entry in disk.entries("/store")] == ["config"]
+    assert [(entry.name, entry.size) for entry in disk.entries("/store/config")] == [("topics.json", 2)]
+
+
+def test_a_plain_file_grows_where_it_is_written(disk: MemoryDisk) -> None:
+    file = disk.open_plain("/queue/0", create=True, size=4)
+    file.write_at(6, b"xy")
+    assert file.size() == 8
+    assert disk.open_plain("/queue/0").read_at(0, 8) == b"\0" * 6 + b"xy"
+    file.truncate(3)
+    assert file.size() == 3
+
+
+def test_a_mapped_file_is_found_again(disk: MemoryDisk) -> None:
+    disk.create_mapped("/log/0", 16).buffer[0:2] = b"ab"
+    assert disk.open_mapped("/log/0").buffer[0:2] == b"ab"
+
+
+def test_a_file_that_is_not_there_is_not_found(disk: MemoryDisk) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open_mapped("/log/0")
+    with pytest.raises(FileNotFoundError):
+        disk.open_plain("/log/0")
+    with pytest.raises(FileNotFoundError):
+        disk.remove("/log/0")
+
+
+def test_a_name_can_be_replaced_and_removed(disk: MemoryDisk) -> None:
+    disk.write("/a/one", b"1")
+    disk.write("/a/two", b"2")
+    disk.rename("/a/one", "/a/two")
+    assert disk.read("/a/two") == b"1"
+    assert not disk.exists("/a/one")
+    disk.remove_tree("/a")
+    assert not disk.exists("/a/two")
+    assert not disk.exists("/a")
+
+
+def test_a_copy_is_what_a_killed_process_leaves(disk: MemoryDisk) -> None:
+    mapped = disk.create_mapped("/log/0", 16)
+    mapped.buffer[0:2] = b"ab"
+    disk.lock("/lock")
+    left = disk.copy()
+    mapped.buffer[0:2] = b"cd"
+    assert left.open_mapped("/log/0").buffer[0:2] == b"ab"
+    left.lock("/lock")
+
+
+def test_a_lock_is_held_once(disk: MemoryDisk) -> None:
+    lock = disk.lock("/lock")
+    with pytest.raises(AlreadyLocked):
+        disk.lock("/lock")
+    lock.release()
+    disk.lock("/lock")
