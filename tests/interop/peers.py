@@ -157,11 +157,13 @@ def start(
     return cluster
 
 
-def join(cluster: Cluster, home: Path, name: str, conf: Mapping[str, str] | None = None) -> Cluster:
-    """One more broker of the same kind behind the same name server."""
+def join(
+    cluster: Cluster, home: Path, name: str, conf: Mapping[str, str] | None = None, kind: str | None = None
+) -> Cluster:
+    """One more broker behind the same name server, of the same kind unless told otherwise."""
     port = free_port(also=(-2, 1), avoid=range(cluster.place.namesrv_port, cluster.place.namesrv_port + 1))
     home.mkdir(parents=True)
-    joined = Cluster(cluster.kind, Place(home, cluster.place.namesrv_port, port))
+    joined = Cluster(kind or cluster.kind, Place(home, cluster.place.namesrv_port, port))
     _write_configuration(joined.place, {"brokerName": name, **(conf or {})}, {})
     try:
         joined.start_broker()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,17 @@ class Observed:
 
 
 def observe(client: str, kind: str, home: Path) -> Observed:
+    return _observe(client, kind, kind, home, Scene.play)
+
+
+def move(client: str, old: str, new: str, home: Path) -> Observed:
+    """Off a broker of one kind to one of another kind, which joins its cluster."""
+    return _observe(client, old, new, home, Scene.move)
+
+
+def _observe(
+    client: str, kind: str, joining: str, home: Path, play: Callable[[Scene, Cluster], Observed]
+) -> Observed:
     a = peers.start(kind, peers.place(home / A), namesrv_conf={"orderMessageEnable": "true"})
     b: Cluster | None = None
     logs = home / "logs"
@@ -53,8 +65,8 @@ def observe(client: str, kind: str, home: Path) -> Observed:
         try:
             scene = Scene(client.removeprefix("brokers-"), a, crew)
             scene.begin()
-            b = peers.join(a, home / B, B)
-            return scene.play(b)
+            b = peers.join(a, home / B, B, kind=joining)
+            return play(scene, b)
         finally:
             if b is not None:
                 b.discard()
@@ -77,7 +89,12 @@ class Scene:
         self._begun = time.time()
 
     def play(self, b: Cluster) -> Observed:
-        answers = {"added": self._add(b), "killed": self._kill(b), "removed": self._remove(b)}
+        return self._observed({"added": self._add(b), "killed": self._kill(b), "removed": self._remove(b)})
+
+    def move(self, b: Cluster) -> Observed:
+        return self._observed({"added": self._add(b), "removed": self._remove(b)})
+
+    def _observed(self, answers: Answers) -> Observed:
         sync = self._failed("sync")
         acknowledged = self._crew.acknowledged(OLD)
         got = self._crew.got(GROUP)
