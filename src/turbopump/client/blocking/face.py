@@ -60,7 +60,7 @@ class Face(Generic[C]):
         core = self._of_this_process()
         self._restart = None
         background.run(start(core))
-        self._open = background.keep(core.close, patience_with(core))
+        self._open = background.keep(core.close, self._patience_s)
 
     def _close(self) -> None:
         core = self._of_this_process()
@@ -88,6 +88,12 @@ class Face(Generic[C]):
             call(self._core)
         self._forks = background.forks()
 
+    @property
+    def _patience_s(self) -> float:
+        """How long closing may take."""
+        settings = getattr(self._core, "settings", None)
+        return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
+
     async def _restarted(self, core: C) -> None:
         """Whoever comes first after a fork starts it, others wait for the same."""
         if self._restart is None:
@@ -99,7 +105,7 @@ class Face(Generic[C]):
     async def _begin_again(self, core: C, restart: Callable[[C], Awaitable[object]]) -> None:
         try:
             await restart(core)
-            self._open = background.keep(core.close, patience_with(core))
+            self._open = background.keep(core.close, self._patience_s)
             self._restart = None
         finally:
             self._restarting = None
@@ -151,12 +157,6 @@ class Face(Generic[C]):
         await self._restarted(core)
         async for item in items(core):
             yield item
-
-
-def patience_with(core: object) -> float:
-    """How long closing it may take."""
-    settings = getattr(core, "settings", None)
-    return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
 
 
 class Part(Generic[C, P]):
