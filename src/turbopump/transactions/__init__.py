@@ -1,0 +1,5 @@
+"""Effects that happen once, and messages that are part of a database transaction: patterns on top of client.
+
+`idempotent` records which messages a group has processed, in the transaction of their effects. `outbox` keeps
+messages in the transaction that causes them and relays them until a broker has them.
+"""

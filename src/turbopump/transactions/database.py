@@ -1,0 +1,489 @@
+"""One way to speak to a user's database: SQLite and PostgreSQL, by DB-API connection or SQLAlchemy, blocking
+or async.
+
+What is to be done is written once, as `Steps`: a generator that yields statements and transaction acts, and
+is sent their answers. `performed(connection, steps)` runs it on whatever connection the user has; on an
+async one it returns an awaitable. Drivers are told apart by the module of their class: none is imported.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from inspect import isawaitable
+from typing import Any, ClassVar, Protocol, TypeVar, overload
+
+from turbopump.client.errors import InvalidArgument
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+SQLITE = "sqlite"
+POSTGRESQL = "postgresql"
+
+_PARAMETER = re.compile(r":(\w+)")
+_TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
+
+
+class BlockingConnection(Protocol):
+    """sqlite3.Connection, psycopg.Connection, psycopg2's, SQLAlchemy's Connection and Session."""
+
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+
+
+class AsyncConnection(Protocol):
+    """psycopg.AsyncConnection, aiosqlite.Connection, SQLAlchemy's AsyncConnection and AsyncSession."""
+
+    async def commit(self) -> None: ...
+    async def rollback(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL with `:name` for each parameter."""
+
+    sql: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+class Act(Enum):
+    BEGIN = auto()
+    """A transaction that we end; what the connection has begun by itself already becomes part of it."""
+    JOIN = auto()
+    """The caller's transaction, which he ends. Refused where every statement would commit itself."""
+    COMMIT = auto()
+    ROLLBACK = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    rows: list[Any]
+    count: int
+    """Rows written."""
+
+
+NOTHING = Answer([], 0)
+
+Steps = Generator[Statement | Act, Answer, T]
+Written = Callable[[str], Steps[T]]
+"""Steps that depend on the dialect."""
+
+
+@overload
+def performed(connection: AsyncConnection, written: Written[T]) -> Awaitable[T]: ...
+@overload
+def performed(connection: BlockingConnection, written: Written[T]) -> T: ...
+def performed(connection: Any, written: Written[T]) -> T | Awaitable[T]:
+    """Runs the steps on this connection. An error of a statement is raised inside them."""
+    driver = driver_of(connection)
+    steps = written(driver.dialect)
+    return _run_async(driver, steps) if driver.is_async else _run(driver, steps)
+
+
+def in_transaction(written: Written[T]) -> Written[T]:
+    """The steps between BEGIN and COMMIT; an error rolls back."""
+
+    def whole(dialect: str) -> Steps[T]:
+        try:
+            yield Act.BEGIN
+            result = yield from written(dialect)
+            yield Act.COMMIT
+        except BaseException:
+            yield from rolled_back()
+            raise
+        return result
+
+    return whole
+
+
+def rolled_back() -> Steps[None]:
+    """After an error, which is what the caller must see: a connection that is gone has rolled back too."""
+    try:
+        yield Act.ROLLBACK
+    except Exception:
+        log.debug("No rollback", exc_info=True)
+
+
+def is_async(connection: object) -> bool:
+    return driver_of(connection).is_async
+
+
+def is_known(connection: object) -> bool:
+    """Is it something that `performed` takes?"""
+    return _driver_class(type(connection)) is not None
+
+
+def checked_table(name: str) -> str:
+    """The name becomes part of SQL, so it is nothing but a name."""
+    if not _TABLE.fullmatch(name):
+        raise InvalidArgument(f"a table is named like `outbox` or `schema.outbox`, not {name!r}")
+    return name
+
+
+def created(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]) -> Steps[None]:
+    """The table, made when it is missing. On PostgreSQL two that make it at once wait for each other.
+
+    There it is looked for first: CREATE … IF NOT EXISTS would ask for the right to create even if it exists.
+    """
+    if dialect == POSTGRESQL:
+        if (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None:
+            return
+        yield locked(table)
+    for definition in definitions[dialect]:
+        yield Statement(definition)
+
+
+def locked(name: str) -> Statement:
+    """PostgreSQL: waits for any other transaction that holds the lock of that name."""
+    return Statement("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"turbopump {name}"})
+
+
+def driver_of(connection: Any) -> "_Driver":
+    found = _driver_class(type(connection))
+    if found is None:
+        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+        raise InvalidArgument(
+            f"{kind} is no connection that is known here: give one of sqlite3, psycopg (3 or 2), aiosqlite, "
+            "or a Connection or Session of SQLAlchemy"
+        )
+    return found(connection)
+
+
+def _driver_class(kind: type) -> "type[_Driver] | None":
+    for base in kind.__mro__:
+        package = base.__module__.partition(".")[0]
+        if package == "sqlalchemy":
+            return _AsyncAlchemy if "asyncio" in base.__module__ else _Alchemy
+        if package == "psycopg":
+            return _AsyncPsycopg if base.__name__ == "AsyncConnection" else _Psycopg
+        if package in _BY_PACKAGE:
+            return _BY_PACKAGE[package]
+    return None
+
+
+def _run(driver: "_Driver", steps: Steps[T]) -> T:
+    send: Callable[[Any], Statement | Act] = steps.send
+    value: Any = None
+    while True:
+        try:
+            step = send(value)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            value, send = driver.perform(step), steps.send
+        except BaseException as error:
+            value, send = error, steps.throw
+
+
+async def _run_async(driver: "_Driver", steps: Steps[T]) -> T:
+    send: Callable[[Any], Statement | Act] = steps.send
+    value: Any = None
+    while True:
+        try:
+            step = send(value)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            value, send = await driver.perform_async(step), steps.send
+        except BaseException as error:
+            value, send = error, steps.throw
+
+
+class _Driver:
+    """What differs between connections. `perform` is for blocking ones, `perform_async` for async ones."""
+
+    is_async: ClassVar[bool] = False
+    dialect: str
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    def perform(self, step: Statement | Act) -> Answer:
+        raise NotImplementedError
+
+    async def perform_async(self, step: Statement | Act) -> Answer:
+        raise NotImplementedError
+
+
+class _Sqlite(_Driver):
+    """Transactions begin with the write lock: one that only reads at first could not get it later."""
+
+    dialect = SQLITE
+
+    def perform(self, step: Statement | Act) -> Answer:
+        command = _sqlite_command(self.connection, step)
+        if callable(command):
+            command()
+            return NOTHING
+        if command is None:
+            return NOTHING
+        cursor = self.connection.cursor()
+        cursor.row_factory = None  # the user's own may make anything of a row
+        try:
+            cursor.execute(command.sql, command.parameters)
+            return Answer(cursor.fetchall(), cursor.rowcount)
+        finally:
+            cursor.close()
+
+
+class _AsyncSqlite(_Driver):
+    is_async = True
+    dialect = SQLITE
+
+    async def perform_async(self, step: Statement | Act) -> Answer:
+        command = _sqlite_command(self.connection, step)
+        if callable(command):
+            await command()
+            return NOTHING
+        if command is None:
+            return NOTHING
+        async with self.connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(command.sql, command.parameters)
+            return Answer(list(await cursor.fetchall()), cursor.rowcount)
+
+
+def _sqlite_command(connection: Any, step: Statement | Act) -> Statement | Callable[[], Any] | None:
+    """What to execute, a method to call, or nothing. Since Python 3.12 there are connections that end
+    transactions by SQL alone (`autocommit=True`).
+    """
+    is_begun = connection.in_transaction
+    commits_itself = getattr(connection, "autocommit", None) is True
+    match step:
+        case Statement():
+            return step
+        case Act.BEGIN:
+            return None if is_begun else Statement("BEGIN IMMEDIATE")
+        case Act.JOIN:
+            if not is_begun and (commits_itself or connection.isolation_level is None):
+                raise InvalidArgument(NO_TRANSACTION)
+            return None
+        case Act.COMMIT:
+            return Statement("COMMIT") if commits_itself else connection.commit
+        case Act.ROLLBACK if not is_begun:
+            return None
+        case Act.ROLLBACK:
+            return Statement("ROLLBACK") if commits_itself else connection.rollback
+
+
+class _Psycopg(_Driver):
+    """psycopg 3, and psycopg2, whose connections have the same names for what is used here."""
+
+    dialect = POSTGRESQL
+
+    def perform(self, step: Statement | Act) -> Answer:
+        command = self._command(step)
+        if callable(command):
+            command()
+            return NOTHING
+        if command is None:
+            return NOTHING
+        with self._cursor() as cursor:
+            cursor.execute(_pyformat(command.sql), command.parameters)
+            return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+    def _cursor(self) -> Any:
+        if type(self.connection).__module__.startswith("psycopg2"):
+            from psycopg2.extensions import cursor  # type: ignore[import-untyped, unused-ignore]
+
+            return self.connection.cursor(cursor_factory=cursor)
+        return _plain_cursor(self.connection)
+
+    def _command(self, step: Statement | Act) -> Statement | Callable[[], Any] | None:
+        """Where the connection commits each statement, BEGIN and COMMIT are statements."""
+        connection = self.connection
+        by_hand = connection.autocommit and (
+            step in (Act.COMMIT, Act.ROLLBACK) or connection.info.transaction_status == _IDLE
+        )
+        match step:
+            case Statement():
+                return step
+            case Act.BEGIN:
+                return Statement("BEGIN") if by_hand else None
+            case Act.JOIN:
+                if by_hand:
+                    raise InvalidArgument(NO_TRANSACTION)
+                return None
+            case Act.COMMIT:
+                return Statement("COMMIT") if by_hand else connection.commit
+            case Act.ROLLBACK:
+                return Statement("ROLLBACK") if by_hand else connection.rollback
+
+
+class _AsyncPsycopg(_Psycopg):
+    is_async = True
+
+    async def perform_async(self, step: Statement | Act) -> Answer:
+        command = self._command(step)
+        if callable(command):
+            await command()
+            return NOTHING
+        if command is None:
+            return NOTHING
+        async with _plain_cursor(self.connection) as cursor:
+            await cursor.execute(_pyformat(command.sql), command.parameters)
+            return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+
+
+_IDLE = 0  # PQTRANS_IDLE of libpq
+
+
+def _plain_cursor(connection: Any) -> Any:
+    from psycopg.rows import tuple_row
+
+    return connection.cursor(row_factory=tuple_row)
+
+
+def _pyformat(sql: str) -> str:
+    return _PARAMETER.sub(r"%(\1)s", sql)
+
+
+class _Alchemy(_Driver):
+    """A Connection or a Session; statements go to the Session's connection, past its objects."""
+
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        return str(self._connection().dialect.name)
+
+    def _connection(self) -> Any:
+        return (
+            self.connection if hasattr(self.connection, "exec_driver_sql") else self.connection.connection()
+        )
+
+    def perform(self, step: Statement | Act) -> Answer:
+        match step:
+            case Act.COMMIT:
+                self.connection.commit()
+            case Act.ROLLBACK:
+                self.connection.rollback()
+            case Act():
+                connection = self._connection()
+                if _must_begin(connection.dialect.name, connection.connection.driver_connection, step):
+                    connection.exec_driver_sql(_BEGIN_IMMEDIATE)
+            case Statement():
+                result = self._connection().execute(*_alchemy(step))
+                return Answer(result.all() if result.returns_rows else [], result.rowcount)
+        return NOTHING
+
+
+class _AsyncAlchemy(_Driver):
+    is_async = True
+
+    @property
+    def dialect(self) -> str:  # type: ignore[override]
+        inner = self.connection
+        return str((inner if hasattr(inner, "exec_driver_sql") else inner.get_bind()).dialect.name)
+
+    async def _connection(self) -> Any:
+        inner = self.connection
+        return inner if hasattr(inner, "exec_driver_sql") else await inner.connection()
+
+    async def perform_async(self, step: Statement | Act) -> Answer:
+        match step:
+            case Act.COMMIT:
+                await self.connection.commit()
+            case Act.ROLLBACK:
+                await self.connection.rollback()
+            case Act():
+                connection = await self._connection()
+                raw = (await connection.get_raw_connection()).driver_connection
+                if _must_begin(connection.dialect.name, raw, step):
+                    await connection.exec_driver_sql(_BEGIN_IMMEDIATE)
+            case Statement():
+                result = await (await self._connection()).execute(*_alchemy(step))
+                return Answer(result.all() if result.returns_rows else [], result.rowcount)
+        return NOTHING
+
+
+_BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
+
+
+def _must_begin(dialect: str, raw: Any, step: Act) -> bool:
+    """SQLAlchemy begins by itself, but on SQLite not before the first write."""
+    if dialect == SQLITE:
+        return step is Act.BEGIN and not raw.in_transaction
+    if dialect != POSTGRESQL:
+        raise InvalidArgument(f"this works with SQLite and PostgreSQL; the session's database is {dialect}")
+    if getattr(raw, "autocommit", False) is True:
+        raise InvalidArgument(NO_TRANSACTION)
+    return False
+
+
+def _alchemy(statement: Statement) -> tuple[Any, ...]:
+    from sqlalchemy import text
+
+    return (
+        text(statement.sql).execution_options(preserve_rowcount=True),
+        dict(statement.parameters),
+    )
+
+
+NO_TRANSACTION = (
+    "the connection commits every statement by itself, so nothing would hold the record and the work "
+    "together: begin a transaction first, or switch autocommit off"
+)
+
+_BY_PACKAGE: dict[str, type[_Driver]] = {
+    "sqlite3": _Sqlite,
+    "aiosqlite": _AsyncSqlite,
+    "psycopg2": _Psycopg,
+}
+
+
+# --- connections made for us ------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(connect: Callable[[], Any]) -> Iterator[Any]:
+    """What `connect` gives: a connection or session, closed in the end, or a context manager around one,
+    such as `pool.connection`.
+    """
+    given = connect()
+    if isawaitable(given):
+        if hasattr(given, "close"):
+            given.close()
+        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+    if not is_known(given) and hasattr(given, "__enter__"):
+        with given as connection:
+            yield connection
+        return
+    if is_async(given):
+        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+    try:
+        yield given
+    finally:
+        given.close()
+
+
+class OpenedAsync:
+    """The same for async connections; `connect` may be a coroutine function too."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._given: Any = None
+
+    async def __aenter__(self) -> Any:
+        given = self._connect()
+        if isawaitable(given):
+            given = await given
+        self._given = given
+        if is_known(given):
+            if not is_async(given):
+                given.close()
+                raise InvalidArgument(
+                    "an `async def` handler needs async connections (psycopg.AsyncConnection, aiosqlite, "
+                    "SQLAlchemy's AsyncSession): a blocking one would hold up the whole event loop"
+                )
+            return given
+        return await given.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        if is_known(self._given):
+            await self._given.close()
+        else:
+            await self._given.__aexit__(*error)

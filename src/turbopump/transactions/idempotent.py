@@ -1,0 +1,539 @@
+"""Each message has its effect once, however often it is delivered.
+
+RocketMQ delivers at least once: a send that is tried again, a delivery that is tried again and a queue that
+changes its owner each bring a message twice. Here the message's key is written into a table of the user's
+database in the transaction of the work itself. Both are there or neither; a repeat finds the key and does
+nothing. Of two consumers that have the same message at the same time one waits for the other in the
+database: it does nothing when the other one commits, and does the work when the other one fails.
+
+    @consumer.on("OrderTopic")
+    @idempotent(connect=lambda: sqlite3.connect("billing.db"), group="billing")
+    def bill(message, connection):
+        connection.execute("INSERT INTO bills VALUES (?, ?)", (message.keys[0], message.text))
+
+What is never here: effects outside of that database (a mail, a call of another service). They cannot be part
+of its transaction.
+"""
+
+import hashlib
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Any, overload
+
+from turbopump.client.errors import ClientError, InvalidArgument
+from turbopump.client.message import MessageExt
+from turbopump.protocol import properties
+from turbopump.transactions.database import (
+    POSTGRESQL,
+    SQLITE,
+    Act,
+    AsyncConnection,
+    BlockingConnection,
+    OpenedAsync,
+    Statement,
+    Steps,
+    Written,
+    checked_table,
+    created,
+    in_transaction,
+    opened,
+    performed,
+    rolled_back,
+)
+
+__all__ = ["Key", "WorkUndone", "create_table", "forget", "idempotent", "once", "once_each"]
+
+log = logging.getLogger(__name__)
+
+TABLE = "turbopump_processed"
+KEEP = timedelta(days=7)  # brokers keep messages for 3 days: a repeat cannot come later
+CLEAN_EVERY_S = 3600.0
+CLEAN_AT_ONCE = 1000  # rows a transaction: a long one would hold up consumers on SQLite
+LONGEST_KEY = 512  # characters; longer ones are recorded by their hash. PostgreSQL's index takes 2,700 bytes
+
+Key = str | Callable[[MessageExt], str]
+"""`"message_id"`, `"keys"`, or a function of the message."""
+
+NOT_CONSUMED = frozenset({"RECONSUME_LATER", "SUSPEND_CURRENT_QUEUE_A_MOMENT", "ROLLBACK"})
+"""What a handler may return, instead of raising, to say that it failed."""
+
+
+class WorkUndone(ClientError, RuntimeError):
+    """The block ended well, but its transaction was rolled back inside: nothing of it would be kept."""
+
+
+# --- a block of code --------------------------------------------------------------------------------------
+
+
+def once(
+    connection: object,
+    message: MessageExt,
+    *,
+    group: str,
+    key: Key = "message_id",
+    table: str = TABLE,
+    commit: bool = True,
+) -> "Once":
+    """A block whose work is done once for `message`, in one transaction with the record that it was done.
+
+        with once(connection, message, group="billing") as first:
+            if first:
+                connection.execute("UPDATE …")
+
+    With an async connection: `async with once(…) as first`. At the end the transaction is committed; when the
+    block raises it is rolled back, work and record alike. Do not commit inside. With `commit=False` the block
+    is part of the transaction that you have begun and end yourself.
+
+    `group` tells consumers of one database apart: each group does its own work once. `key` is what makes two
+    deliveries the same message: `"message_id"` (the sender's id, the same in all tries of one send and all
+    deliveries), `"keys"` (the message's KEYS within its topic, which then must name the event, not only the
+    thing it is about), or a function of the message.
+    """
+    return Once(_Claims([message], group, key, table, commit), connection)
+
+
+def once_each(
+    connection: object,
+    messages: Sequence[MessageExt],
+    *,
+    group: str,
+    key: Key = "message_id",
+    table: str = TABLE,
+    commit: bool = True,
+) -> "OnceEach":
+    """As `once`, for a batch in one transaction: gives the messages that are new.
+
+    with once_each(connection, messages, group="billing") as new:
+        for message in new: …
+    """
+    return OnceEach(_Claims(messages, group, key, table, commit), connection)
+
+
+class _Block:
+    def __init__(self, claims: "_Claims", connection: Any) -> None:
+        self._claims = claims
+        self._connection = connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        performed(self._connection, self._claims.leave(error is None))
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await performed(self._connection, self._claims.leave(error is None))
+
+
+class Once(_Block):
+    """True: the message is new."""
+
+    def __enter__(self) -> bool:
+        return bool(performed(self._connection, self._claims.enter))
+
+    async def __aenter__(self) -> bool:
+        return bool(await performed(self._connection, self._claims.enter))
+
+
+class OnceEach(_Block):
+    """The messages that are new."""
+
+    def __enter__(self) -> list[MessageExt]:
+        new: list[MessageExt] = performed(self._connection, self._claims.enter)
+        return new
+
+    async def __aenter__(self) -> list[MessageExt]:
+        new: list[MessageExt] = await performed(self._connection, self._claims.enter)
+        return new
+
+
+class _Claims:
+    """What is recorded before and checked after the work on some messages."""
+
+    def __init__(
+        self,
+        messages: Sequence[MessageExt],
+        group: str,
+        key: Key,
+        table: str,
+        commit: bool = True,
+        is_created: bool = False,
+    ) -> None:
+        self._messages = messages
+        self._group = _checked_group(group)
+        self._key = key_function(key)
+        self._table = checked_table(table)
+        self._commit = commit
+        self._is_created = is_created
+        self._marks: list[dict[str, object]] = []
+
+    def enter(self, dialect: str) -> Steps[list[MessageExt]]:
+        try:
+            yield Act.BEGIN if self._commit else Act.JOIN
+            if not self._is_created:
+                yield from created(dialect, self._table, _definitions(self._table))
+            return (yield from self._claim())
+        except BaseException:
+            if self._commit:
+                yield from rolled_back()
+            raise
+
+    def _claim(self) -> Steps[list[MessageExt]]:
+        """By order of keys: two that claim the same ones otherwise could wait for each other."""
+        marks = [self._mark(message) for message in self._messages]
+        now_ms = time.time_ns() // 1_000_000
+        new = set()
+        for index in sorted(range(len(marks)), key=lambda index: (*marks[index].values(), index)):
+            insert = (
+                f"INSERT INTO {self._table} (consumer_group, topic, message_key, done_at) "
+                "VALUES (:consumer_group, :topic, :message_key, :now) ON CONFLICT DO NOTHING"
+            )
+            if (yield Statement(insert, {**marks[index], "now": now_ms})).count == 1:
+                new.add(index)
+        self._marks = [marks[index] for index in sorted(new)]
+        return [self._messages[index] for index in sorted(new)]
+
+    def _mark(self, message: MessageExt) -> dict[str, object]:
+        key = self._key(message)
+        if len(key) > LONGEST_KEY:
+            key = "sha256:" + hashlib.sha256(key.encode()).hexdigest()
+        return {"consumer_group": self._group, "topic": message.topic, "message_key": key}
+
+    def leave(self, is_done: bool) -> Written[None]:
+        def steps(dialect: str) -> Steps[None]:
+            if not is_done:
+                if self._commit:
+                    yield from rolled_back()
+                return
+            try:
+                if self._marks:
+                    yield from self._check()
+                if self._commit:
+                    yield Act.COMMIT
+            except BaseException:
+                if self._commit:
+                    yield from rolled_back()
+                raise
+
+        return steps
+
+    def _check(self) -> Steps[None]:
+        """PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
+        swallows an error of its statements would lose the message. So would one that rolls back by itself.
+        """
+        select = (
+            f"SELECT 1 FROM {self._table} WHERE consumer_group = :consumer_group AND topic = :topic "
+            "AND message_key = :message_key"
+        )
+        if not (yield Statement(select, self._marks[0])).rows:
+            raise WorkUndone(
+                "the transaction was rolled back inside the block, and the record of the message with it: "
+                "raise an exception instead, so that the message comes again"
+            )
+
+
+# --- a decorator of handlers ------------------------------------------------------------------------------
+
+
+def idempotent(
+    connect: Callable[[], Any],
+    *,
+    group: str,
+    key: Key = "message_id",
+    table: str = TABLE,
+    keep: timedelta | None = KEEP,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Makes a handler that does its work once for each message, in a transaction that it is given.
+
+        @consumer.on("OrderTopic")
+        @idempotent(connect=pool.connection, group="billing")
+        def bill(message, connection): ...
+
+    `connect` is called for each delivery and gives a connection or session, which is closed afterwards, or a
+    context manager around one: `lambda: sqlite3.connect(path)`, `pool.connection` of psycopg_pool, a
+    `sessionmaker`, `engine.connect`. The handler's last parameter gets it; those before are as for any
+    handler: the message, the decoded body, both, or a list of messages, of which only new ones are given.
+    An `async def` handler needs async connections.
+
+    When the handler raises, its work and the record are rolled back and the message comes again. `group` and
+    `key` are as for `once`. Keys older than `keep` are deleted now and then; None keeps them for ever.
+    """
+    checked_table(table)
+    _checked_group(group)
+    key_function(key)
+
+    def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
+        return _Handler(handler, connect, group, key, table, keep).face()
+
+    return decorate
+
+
+class _Handler:
+    def __init__(
+        self,
+        handler: Callable[..., Any],
+        connect: Callable[[], Any],
+        group: str,
+        key: Key,
+        table: str,
+        keep: timedelta | None,
+    ) -> None:
+        self._handler = handler
+        self._connect = connect
+        self._group = group
+        self._key = key
+        self._table = table
+        self._keep = keep
+        self._shape = _Shape(handler)
+        self._is_created = False
+        self._clean_at = 0.0  # monotonic
+
+    def face(self) -> Callable[..., Any]:
+        """What the consumer sees: the handler without its last parameter."""
+
+        async def awaited(*given: Any) -> Any:
+            return await self._call_async(*given)
+
+        def called(*given: Any) -> Any:
+            return self._call(*given)
+
+        return self._shape.put_on(awaited if inspect.iscoroutinefunction(self._handler) else called)
+
+    def _call(self, *given: Any) -> Any:
+        messages, is_batch = _messages(given[0])
+        with opened(self._connect) as connection:
+            result = self._work(connection, messages, is_batch, given)
+            if self._is_time_to_clean():
+                self._clean(connection)
+        return result
+
+    def _work(self, connection: Any, messages: Sequence[MessageExt], is_batch: bool, given: Any) -> Any:
+        claims = self._claims(messages)
+        new = performed(connection, claims.enter)
+        try:
+            result = None
+            if new:
+                result = self._handler(*self._shape.arguments(given, new if is_batch else None), connection)
+        except BaseException:
+            performed(connection, claims.leave(False))
+            raise
+        is_consumed = _is_consumed(result)
+        performed(connection, claims.leave(is_consumed))
+        self._is_created = is_consumed
+        return result
+
+    async def _call_async(self, *given: Any) -> Any:
+        messages, is_batch = _messages(given[0])
+        async with OpenedAsync(self._connect) as connection:
+            result = await self._work_async(connection, messages, is_batch, given)
+            if self._is_time_to_clean():
+                await self._clean_async(connection)
+        return result
+
+    async def _work_async(
+        self, connection: Any, messages: Sequence[MessageExt], is_batch: bool, given: Any
+    ) -> Any:
+        claims = self._claims(messages)
+        new = await performed(connection, claims.enter)
+        try:
+            result = None
+            if new:
+                arguments = self._shape.arguments(given, new if is_batch else None)
+                result = await self._handler(*arguments, connection)
+        except BaseException:
+            await performed(connection, claims.leave(False))
+            raise
+        is_consumed = _is_consumed(result)
+        await performed(connection, claims.leave(is_consumed))
+        self._is_created = is_consumed
+        return result
+
+    def _claims(self, messages: Sequence[MessageExt]) -> _Claims:
+        """The table is looked for until one message was processed, and again after any failure."""
+        is_created, self._is_created = self._is_created, False
+        return _Claims(messages, self._group, self._key, self._table, is_created=is_created)
+
+    def _is_time_to_clean(self) -> bool:
+        now = time.monotonic()
+        if self._keep is None or now < self._clean_at or not self._is_created:
+            return False
+        self._clean_at = now + CLEAN_EVERY_S
+        return True
+
+    def _clean(self, connection: Any) -> None:
+        assert self._keep is not None
+        try:
+            forget(connection, older_than=self._keep, table=self._table)
+        except Exception:  # the message is done; the next one will see to it
+            log.warning("Old keys in %s could not be deleted", self._table, exc_info=True)
+
+    async def _clean_async(self, connection: Any) -> None:
+        assert self._keep is not None
+        try:
+            await forget(connection, older_than=self._keep, table=self._table)
+        except Exception:
+            log.warning("Old keys in %s could not be deleted", self._table, exc_info=True)
+
+
+class _Shape:
+    """Which parameters a handler has, and which ones its face must show a consumer, who decodes by them."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        parameters = list(inspect.signature(handler, eval_str=True).parameters.values())
+        positional = [
+            one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+        ]
+        if len(positional) < 2:
+            raise InvalidArgument(
+                f"{_name(handler)} needs a last parameter for the connection: def handle(message, connection)"
+            )
+        self._handler = handler
+        self._before = positional[:-1]
+        self._is_body_alone = len(self._before) == 1 and not _is_message(self._before[0].annotation)
+
+    def arguments(self, given: Sequence[Any], new: list[MessageExt] | None) -> Sequence[Any]:
+        """Those of the handler, from those of its face: in a batch only what is new."""
+        if new is not None:
+            if len(given) > 1:
+                raise InvalidArgument("a batch of decoded bodies: take the messages, and message.json(kind)")
+            return (new,)
+        return given[1:] if self._is_body_alone else given
+
+    def put_on(self, face: Callable[..., Any]) -> Callable[..., Any]:
+        shown = list(self._before)
+        if self._is_body_alone:
+            shown.insert(0, _MESSAGE)
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(face, name, getattr(self._handler, name, None))
+        face.__annotations__ = {one.name: one.annotation for one in shown if one.annotation is not one.empty}
+        face.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+        return face
+
+
+def _signature(handler: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(handler, eval_str=True)
+    except NameError:  # an annotation that only type checkers import
+        return inspect.signature(handler)
+
+
+_MESSAGE = inspect.Parameter("_message", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=MessageExt)
+
+
+def _is_message(annotation: Any) -> bool:
+    """A message, or several: what needs no decoding."""
+    if annotation in (inspect.Parameter.empty, Any, MessageExt, list, tuple, Sequence):
+        return True
+    return MessageExt in getattr(annotation, "__args__", ())
+
+
+def _messages(given: Any) -> tuple[Sequence[MessageExt], bool]:
+    return ([given], False) if isinstance(given, MessageExt) else (given, True)
+
+
+def _is_consumed(result: object) -> bool:
+    return getattr(result, "name", None) not in NOT_CONSUMED
+
+
+# --- the table --------------------------------------------------------------------------------------------
+
+
+@overload
+def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitable[None]: ...
+@overload
+def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
+def create_table(connection: Any, *, table: str = TABLE) -> Any:
+    """For those whose handlers may not create tables. It does nothing when the table is there."""
+    definitions = _definitions(checked_table(table))
+    return performed(connection, in_transaction(lambda dialect: created(dialect, table, definitions)))
+
+
+@overload
+def forget(
+    connection: AsyncConnection, *, older_than: timedelta = KEEP, table: str = TABLE
+) -> Awaitable[int]: ...
+@overload
+def forget(connection: BlockingConnection, *, older_than: timedelta = KEEP, table: str = TABLE) -> int: ...
+def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE) -> Any:
+    """Deletes the keys of messages that were processed longer ago, and says how many. Commits."""
+    before_ms = time.time_ns() // 1_000_000 - int(older_than.total_seconds() * 1000)
+    columns = "consumer_group, topic, message_key"
+    delete = Statement(
+        f"DELETE FROM {checked_table(table)} WHERE ({columns}) IN "
+        f"(SELECT {columns} FROM {table} WHERE done_at < :before LIMIT {CLEAN_AT_ONCE})",
+        {"before": before_ms},
+    )
+
+    def some(dialect: str) -> Steps[int]:
+        return (yield delete).count
+
+    def steps(dialect: str) -> Steps[int]:
+        deleted = 0
+        while count := (yield from in_transaction(some)(dialect)):
+            deleted += count
+        return deleted
+
+    return performed(connection, steps)
+
+
+def _definitions(table: str) -> dict[str, tuple[str, ...]]:
+    index = table.replace(".", "_") + "_done_at"
+    both = (
+        f"CREATE TABLE IF NOT EXISTS {table} ("
+        "consumer_group TEXT NOT NULL, topic TEXT NOT NULL, message_key TEXT NOT NULL, "
+        "done_at BIGINT NOT NULL, PRIMARY KEY (consumer_group, topic, message_key))",
+        f"CREATE INDEX IF NOT EXISTS {index} ON {table} (done_at)",
+    )
+    return {SQLITE: both, POSTGRESQL: both}
+
+
+# --- keys -------------------------------------------------------------------------------------------------
+
+
+def message_id(message: MessageExt) -> str:
+    """The sender's id. A message without one is known by where its first copy is stored."""
+    found = message.properties
+    return (
+        found.get(properties.UNIQUE_KEY)
+        or found.get(properties.ORIGIN_MESSAGE_ID)
+        or message.offset_message_id
+    )
+
+
+def keys(message: MessageExt) -> str:
+    if not message.keys:
+        raise InvalidArgument(
+            f"message {message.message_id} of {message.topic} has no KEYS to know it by: its sender must "
+            "give some, or use key='message_id'"
+        )
+    return " ".join(message.keys)
+
+
+KEYS: dict[str, Callable[[MessageExt], str]] = {"message_id": message_id, "keys": keys}
+
+
+def key_function(key: Key) -> Callable[[MessageExt], str]:
+    if callable(key):
+        return _checked(key)
+    if key not in KEYS:
+        raise InvalidArgument(f"key is one of {', '.join(KEYS)}, or a function of the message; not {key!r}")
+    return KEYS[key]
+
+
+def _checked(key: Callable[[MessageExt], str]) -> Callable[[MessageExt], str]:
+    def checked(message: MessageExt) -> str:
+        found = key(message)
+        if not isinstance(found, str) or not found:
+            raise InvalidArgument(f"the key of message {message.message_id} is {found!r}; it must be text")
+        return found
+
+    return checked
+
+
+def _checked_group(group: str) -> str:
+    if not group:
+        raise InvalidArgument("group is the consumer group: it tells apart consumers that share the table")
+    return group
+
+
+def _name(handler: Callable[..., Any]) -> str:
+    return getattr(handler, "__qualname__", repr(handler))
