@@ -1,5 +1,5 @@
-"""Moving from Apache without stopping, as in docs/operate.md: our broker joins an Apache cluster under load, the
-old broker is drained and shut down, and the clients notice nothing; and the same way back.
+"""Moving from Apache without stopping, as in docs/operate.md: our broker joins an Apache cluster under load,
+the old broker is drained and shut down, and the clients notice nothing; and the same way back.
 """
 
 from __future__ import annotations
