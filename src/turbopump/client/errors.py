@@ -23,6 +23,7 @@ __all__ = [
     "SendFailed",
     "SendTimedOut",
     "TopicNotFound",
+    "TopicUnknown",
     "Try",
     "Unreachable",
     "UnreadableMessage",
@@ -85,3 +86,15 @@ class SendFailed(ClientError, OSError):
 
 class SendTimedOut(SendFailed, TimeoutError):
     """The time for the send is over. The message may have been stored by a broker whose answer was late."""
+
+
+class TopicUnknown(SendFailed, TopicNotFound):
+    """No broker takes messages for the topic, and none would create it."""
+
+    def __init__(self, topic: str, tries: Sequence[Try] = ()) -> None:
+        advice = (
+            f"No broker takes messages for topic {topic}: create it (`turbopump mqadmin updateTopic`, or "
+            "Admin.topics), or let brokers create topics (autoCreateTopicEnable)."
+        )
+        SendFailed.__init__(self, topic, tries, 10005, advice)
+        self.remark = advice

@@ -17,8 +17,10 @@ from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import NameServers
+from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
+from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import RequestCode
@@ -30,7 +32,7 @@ from turbopump.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
     ResetOffsetRequest,
 )
-from turbopump.protocol.ids import UniqueIds
+from turbopump.protocol.headers.send import PushReplyMessageRequest
 from turbopump.remoting.client import Client
 from turbopump.remoting.http_get import get
 from turbopump.remoting.router import Answer, Request, Route, Router
@@ -101,7 +103,8 @@ class Instance:
             settings.heartbeat_broker_interval,
             settings.mq_client_api_timeout,
         )
-        self.unique_ids: UniqueIds
+        self.unique_ids: ProcessIds
+        self.replies = Replies()
         self.producers: dict[str, Producing] = {}
         self.consumers: dict[str, Consuming] = {}
         self._discovers = not name_servers
@@ -125,9 +128,8 @@ class Instance:
         except BaseException:
             await self._stack.aclose()
             raise
-        chance = self.world.chance
         self.client_id = client_id(ip, self.name, self.settings.unit_name)
-        self.unique_ids = UniqueIds(ip, os.getpid(), self.world.clock.now_ms, chance.getrandbits(32))
+        self.unique_ids = ProcessIds(ip, self.world.clock.now_ms, self.world.chance)
         if self._discovers:
             self.keep_running(self._discover_regularly())
         self.keep_running(self._refresh_regularly())
@@ -248,6 +250,7 @@ class _Door:
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT: Route(GetConsumerStatusRequest, self._status),
             RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self._running_info),
             RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(ConsumeMessageDirectlyRequest, self._directly),
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: Route(PushReplyMessageRequest, self._reply),
         }
 
     def _changed(self, request: Request[NotifyConsumerIdsChangedRequest]) -> None:
@@ -275,6 +278,12 @@ class _Door:
         one = record.decode(request.body)
         queue = MessageQueue(one.topic, request.header.brokerName or "", one.queue_id)
         return Answer(body=(await consumer.consume_directly(MessageExt(one, queue))).encode())
+
+    def _reply(self, request: Request[PushReplyMessageRequest]) -> Answer:
+        reply = reply_of(request.header, request.body, self.instance.world.clock.now_ms())
+        if not self.instance.replies.arrived(reply):
+            log.info("A reply came that nobody waits for any more: %s", reply.message_id)
+        return Answer()
 
     def _consumer(self, group: str) -> Consuming:
         consumer = self.instance.consumers.get(group)

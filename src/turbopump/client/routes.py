@@ -96,12 +96,10 @@ def _of_order(topic: str, text: str) -> list[MessageQueue]:
     ]
 
 
-def route_of_new(topic: str, template: Route) -> Route:
-    """What the topic will be when a send creates it after the pattern of TBW102."""
+def route_of_new(topic: str, template: Route, most: int = NEW_TOPIC_QUEUES) -> Route:
+    """What the topic will be when a send creates it after the pattern of TBW102, with so many queues."""
     queues = tuple(
-        MessageQueue(topic, queue.broker, queue.id)
-        for queue in template.publish
-        if queue.id < NEW_TOPIC_QUEUES
+        MessageQueue(topic, queue.broker, queue.id) for queue in template.publish if queue.id < most
     )
     return Route(queues, queues, template.brokers)
 
@@ -126,12 +124,16 @@ class Routes:
                 raise
             return known
 
-    async def find_or_template(self, topic: str) -> Route:
+    def known(self, topic: str) -> Route | None:
+        """Without asking anyone, also when it is in doubt."""
+        return self._known.get(topic)
+
+    async def find_or_template(self, topic: str, queues: int = NEW_TOPIC_QUEUES) -> Route:
         """For a send: a topic that no one has gets the queues that the send will create."""
         try:
             return await self.find(topic)
         except TopicNotFound:
-            return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC))
+            return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
     async def refresh(self, topic: str) -> Route:
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
@@ -147,14 +149,18 @@ class Routes:
     async def refresh_known(self, topics: Iterable[str]) -> None:
         """Of these topics and all that are known. What cannot be had now stays as it was."""
         for topic in {*topics, *self._known}:
-            kept = self._known.get(topic)
-            try:
-                await self.refresh(topic)
-            except TopicNotFound:
-                if kept is not None:
-                    self._known[topic] = kept
-            except (OSError, Refused, BrokenBody) as error:
-                log.info("The route of %s is not refreshed: %s", topic, error)
+            await self.renew(topic)
+
+    async def renew(self, topic: str) -> None:
+        """Asked for again now; what cannot be had stays as it was."""
+        kept = self._known.get(topic)
+        try:
+            await self.refresh(topic)
+        except TopicNotFound:
+            if kept is not None:
+                self._known[topic] = kept
+        except (OSError, Refused, BrokenBody) as error:
+            log.info("The route of %s is not refreshed: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""
@@ -209,15 +215,20 @@ class Routes:
 
 
 class QueueChoice:
-    """Round robin over a topic's queues, away from the broker that has just failed when there is another."""
+    """Round robin over the queues of each topic, away from the broker that has just failed when there is
+    another.
+    """
 
     def __init__(self, chance: Chance) -> None:
-        self._next = chance.randrange(1 << 16)
+        self._first = chance.randrange(1 << 16)
+        self._last: dict[str, int] = {}  # by topic: two that take turns must not get half their queues each
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        for _ in queues:
-            self._next += 1
-            queue = queues[self._next % len(queues)]
+        topic = queues[0].topic
+        first = self._last.get(topic, self._first) + 1
+        for number in range(first, first + len(queues)):
+            queue = queues[number % len(queues)]
             if queue.broker != avoid:
-                return queue
-        return queues[self._next % len(queues)]
+                break
+        self._last[topic] = number
+        return queue

@@ -1,39 +1,82 @@
 """Sending: choose a queue, send, and when a broker fails try another one within the same time limit.
 
-A message keeps its unique key over all tries, so a consumer can tell a repetition from a second message.
+A `Letter` is what is the same in every try: it is made once, so a message keeps its unique key and a consumer
+can tell a repetition from a second message. Who may send what is checked before, by `rules.py`; how a batch
+becomes one letter is in `batches.py`.
 """
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
+from turbopump.client.faults import Faults
+from turbopump.client.hooks import SendContext, SendHook, SendMode, run_after, run_before
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import Calls
-from turbopump.client.routes import NEW_TOPIC_QUEUES, QueueChoice, Route, Routes
-from turbopump.protocol import properties
-from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import TopicNotFound, refusal
-from turbopump.protocol.headers.send import SendMessageResponse, SendMessageV2Request
-from turbopump.protocol.ids import UniqueIds
-from turbopump.protocol.names import AUTO_CREATE_TOPIC, RETRY_PREFIX
+from turbopump.client.namespace import wrap
+from turbopump.client.requests import REPLY
+from turbopump.client.routes import Route, Routes
+from turbopump.client.rules import check_packed
+from turbopump.client.settings import ProducerSettings
+from turbopump.protocol import compression, properties, sysflag
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import Refused, TopicNotFound, refusal
+from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.runtime.clock import Clock
 
-SEND_TIMEOUT_S = 3.0
-TRIES = 3
+CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range(10001, 10006)
+"""Apache's codes for failures that no broker answered."""
 
+DEFAULTS = ProducerSettings()
+ROUTE_PATIENCE_S = 1.0  # how long a retry waits for a new route when the old one knows no other broker
+VIP_PORTS_BELOW = 2
+COMPRESSIONS = {"ZLIB": sysflag.ZLIB, "LZ4": sysflag.LZ4, "ZSTD": sysflag.ZSTD}
 STORED = {int(status.value): status for status in SendStatus}
-RETRIED = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        ResponseCode.SYSTEM_ERROR,
-        ResponseCode.SYSTEM_BUSY,
-        ResponseCode.NO_PERMISSION,
-        ResponseCode.NO_BUYER_ID,
-        ResponseCode.NOT_IN_CURRENT_UNIT,
-        ResponseCode.GO_AWAY,
-    }
-)
-"""Answers after which another broker may do better. Any other refusal is final."""
+_NUMBERS = tuple(map(str, range(256)))
+
+Pick = Callable[[Sequence[MessageQueue]], MessageQueue]
+"""Says which of a topic's queues it must be; such a send has one try."""
+
+
+class Choice(Protocol):
+    def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
+        """Any of them, best of another broker than `avoid`."""
+
+
+class Talking(Calls, Protocol):
+    """What a sender needs of `remoting.Client`."""
+
+    async def send_oneway(self, address: str, request: Command) -> None: ...
+
+
+class Ids(Protocol):
+    def next(self) -> str: ...
+
+
+class BrokerUnknown(ConnectionError):
+    """No address of the broker is known."""
+
+
+@dataclass(slots=True)
+class Letter:
+    """A message, or a batch of them, ready for the wire."""
+
+    message: Message
+    topic: str
+    """With its namespace."""
+    body: bytes
+    fields: dict[str, str]
+    """Of the header, those that no try changes."""
+    own: dict[str, str]
+    """The properties as pairs: hooks may add to them."""
+    packed: str
+    """The same as text."""
+    unique_key: str
+    code: int = RequestCode.SEND_MESSAGE_V2
+    messages: Sequence[Message] = ()
 
 
 @dataclass
@@ -46,108 +89,332 @@ class Sender:
         result = await sender.send(Message("orders", b"...", tags="paid"))
     """
 
-    calls: Calls
+    calls: Talking
     routes: Routes
     clock: Clock
-    unique_ids: UniqueIds
-    choice: QueueChoice
+    unique_ids: Ids
+    choice: Choice
     group: str = "CLIENT_INNER_PRODUCER"
+    settings: ProducerSettings = DEFAULTS
+    hooks: Sequence[SendHook] = ()
+    faults: Faults | None = None
+    _fields: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
-    async def send(self, message: Message, timeout_s: float = SEND_TIMEOUT_S) -> SendResult:
-        """Raises Refused when the brokers would not take it, OSError when none could be reached in time."""
-        outgoing = self._outgoing(message)
-        deadline = self.clock.monotonic() + timeout_s
-        failed_broker: str | None = None
-        failure: Exception = TimeoutError(f"not sent within {timeout_s} s")
-        for _ in range(TRIES):
-            left_s = deadline - self.clock.monotonic()
-            if left_s <= 0:
-                break
-            route = await self.routes.find_or_template(message.topic)
-            if not route.publish:
-                raise TopicNotFound(f"no broker takes messages for topic {message.topic}")
-            queue = self.choice.choose(route.publish, failed_broker)
-            try:
-                answer = await self._send_to(queue, route, outgoing, left_s)
-            except OSError as error:
-                failure = error
-            else:
-                if answer.code in STORED:
-                    return result_of(answer, queue, outgoing.unique_key)
-                failure = refusal(answer.code, answer.remark)
-                if answer.code not in RETRIED:
-                    raise failure
-            failed_broker = queue.broker
-            self.routes.doubt(message.topic)
-        raise failure
+    # What others call
+
+    async def send(self, message: Message, timeout_s: float | None = None) -> SendResult:
+        """Raises Refused when a broker would not take it and others would say the same, SendFailed (an
+        OSError) when none of the tries succeeded.
+        """
+        return await self.deliver(self.letter(message), timeout_s)
 
     async def send_to(
-        self, queue: MessageQueue, message: Message, timeout_s: float = SEND_TIMEOUT_S
+        self, queue: MessageQueue, message: Message, timeout_s: float | None = None
     ) -> SendResult:
-        """To this queue and no other, in one try. Raises Refused or OSError."""
-        outgoing = self._outgoing(message)
-        route = await self.routes.find_or_template(message.topic)
-        answer = await self._send_to(queue, route, outgoing, timeout_s)
-        if answer.code not in STORED:
-            raise refusal(answer.code, answer.remark)
-        return result_of(answer, queue, outgoing.unique_key)
+        """To this queue and no other, in one try. Raises Refused or SendFailed."""
+        return await self.deliver(self.letter(message), timeout_s, lambda queues: queue)
 
-    def _outgoing(self, message: Message) -> "_Outgoing":
-        own = {**message.property_map(), properties.WAIT: "true"}
-        unique_key = own.setdefault(properties.UNIQUE_KEY, self.unique_ids.next())
-        times, most = 0, None
-        if message.topic.startswith(RETRY_PREFIX):  # a copy sent back: the counters travel in the header
-            times = int(own.pop(properties.RECONSUME_TIME, "0"))
-            most = int(own.pop(properties.MAX_RECONSUME_TIMES, "0")) or None
-        return _Outgoing(message, unique_key, properties.pack(own), times, most)
+    async def route(self, topic: str, timeout_s: float) -> Route:
+        """Of a topic with its namespace. Raises SendFailed."""
+        return self.routes.known(topic) or await self._route(topic, [], timeout_s)
 
-    async def _send_to(
-        self, queue: MessageQueue, route: Route, outgoing: "_Outgoing", timeout_s: float
-    ) -> Command:
-        address = route.master(queue.broker)
+    async def close(self) -> None:
+        """Asks for no routes any more."""
+        renewals = list(self._renewals.values())
+        for renewal in renewals:
+            renewal.cancel()
+        await asyncio.gather(*renewals, return_exceptions=True)
+
+    # Letters
+
+    def letter(self, message: Message, marks: Mapping[str, str] | None = None) -> Letter:
+        """`marks` are properties that say what kind of message it is. Raises InvalidArgument when all
+        properties together are too long.
+        """
+        own = self.own_properties(message)
+        if marks:
+            own.update(marks)
+        is_reply = marks is not None and marks.get(properties.MESSAGE_TYPE) == REPLY
+        topic, fields = self._fields_in("", message.topic) if is_reply else self.fields_of(message.topic)
+        body = message.body
+        settings = self.settings
+        if len(body) >= settings.compress_msg_body_over_howmuch:
+            kind = COMPRESSIONS[settings.compress_type]
+            body = compression.compress(body, kind, settings.compress_level)
+            fields = {**fields, "f": str(sysflag.COMPRESSED | kind)}
+        if message.flag:
+            fields = {**fields, "h": str(message.flag)}
+        if topic.startswith(RETRY_PREFIX):  # a copy sent back: the counters travel in the header
+            fields = {**fields, "j": own.pop(properties.RECONSUME_TIME, "0")}
+            if (most := own.pop(properties.MAX_RECONSUME_TIMES, "0")) != "0":
+                fields["l"] = most
+        check_packed(packed := properties.pack(own))
+        code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+        return Letter(message, topic, body, fields, own, packed, own[properties.UNIQUE_KEY], code)
+
+    def own_properties(self, message: Message) -> dict[str, str]:
+        """Those of the message and those that a sender adds: its id, and how to store it."""
+        own = message.property_map()
+        if properties.UNIQUE_KEY not in own:
+            own[properties.UNIQUE_KEY] = self.unique_ids.next()
+        own[properties.WAIT] = "true" if message.wait_store_ok else "false"
+        if self.settings.namespace:
+            own[properties.INSTANCE_ID] = self.settings.namespace
+        return own
+
+    def fields_of(self, topic: str) -> tuple[str, dict[str, str]]:
+        """The topic as brokers know it, and the header fields of all messages of this topic."""
+        known = self._fields.get(topic)
+        if known is None:
+            known = self._fields[topic] = self._fields_in(self.settings.namespace, topic)
+        return known
+
+    def _fields_in(self, namespace: str, topic: str) -> tuple[str, dict[str, str]]:
+        settings = self.settings
+        wire_topic = wrap(namespace, topic)
+        fields = {
+            "a": self.group,
+            "b": wire_topic,
+            "c": settings.create_topic_key,
+            "d": str(settings.default_topic_queue_nums),
+            "f": "0",
+            "h": "0",
+            "j": "0",
+            "k": "true" if settings.unit_mode else "false",
+            "m": "false",
+        }
+        return wire_topic, fields
+
+    # Tries
+
+    async def deliver(
+        self, letter: Letter, timeout_s: float | None = None, pick: Pick | None = None
+    ) -> SendResult:
+        """Try after try until one succeeds, a refusal is final, or time or tries are over."""
+        settings, clock, topic = self.settings, self.clock, letter.topic
+        if timeout_s is None:
+            timeout_s = settings.send_msg_timeout
+        deadline = (now := clock.monotonic()) + timeout_s
+        most = settings.retry_times_when_send_failed + 1 if pick is None else 1
+        tries: list[Try] = []
+        weak: SendResult | None = None  # stored, but not as asked
+        failed_broker: str | None = None
+        for attempt in range(1, most + 1):
+            left_s = deadline - now
+            if left_s <= 0:
+                break
+            route = self.routes.known(topic)
+            if route is None or not route.publish:
+                route = await self._route(topic, tries, left_s)
+            queue = self.choice.choose(route.publish, failed_broker) if pick is None else pick(route.publish)
+            started = now
+            if attempt < most and settings.send_msg_max_timeout_per_request >= 0:
+                left_s = min(left_s, settings.send_msg_max_timeout_per_request)
+            try:
+                result = await self._try(letter, route, queue, left_s, attempt)
+            except (OSError, Refused) as error:
+                now = clock.monotonic()
+                tries.append(Try(queue.broker, now - started, error))
+                self._blame(queue.broker, now - started, now, error)
+                if isinstance(error, Refused) and (
+                    pick is not None or error.code not in settings.retry_response_codes
+                ):
+                    if weak is not None:
+                        return weak
+                    raise
+                failed_broker = queue.broker
+                if attempt < most:
+                    await self._doubt(topic, route, failed_broker, deadline - now)
+                    now = clock.monotonic()
+                else:
+                    self._renew(topic)
+                continue
+            if self.faults is not None:
+                now = clock.monotonic()
+                self.faults.record(queue.broker, now - started, now)
+            if result.status is SendStatus.SEND_OK or not settings.retry_another_broker_when_not_store_ok:
+                return result
+            weak, failed_broker, now = result, queue.broker, clock.monotonic()
+        if weak is not None:
+            return weak
+        raise failed(topic, tries, timed_out=now >= deadline)
+
+    async def oneway(self, letter: Letter, timeout_s: float | None = None, pick: Pick | None = None) -> None:
+        """Written to a connection, once, and not answered. Raises SendFailed when there is no connection."""
+        if timeout_s is None:
+            timeout_s = self.settings.send_msg_timeout
+        deadline = self.clock.monotonic() + timeout_s
+        route = await self.route(letter.topic, timeout_s)
+        queue = (pick or self.choice.choose)(route.publish)
+        started = self.clock.monotonic()
+        context: SendContext | None = None
+        try:
+            address = self._address(route, queue.broker)
+            if self.hooks:
+                context = self._context(letter, queue, address, 1, SendMode.ONEWAY)
+                run_before(self.hooks, context)
+                letter.packed = properties.pack(letter.own)
+            async with asyncio.timeout(deadline - started):
+                await self.calls.send_oneway(address, self._request(letter, queue))
+        except OSError as error:
+            now = self.clock.monotonic()
+            self._blame(queue.broker, now - started, now, error)
+            self._renew(letter.topic)
+            if context is not None:
+                context.failure = error
+            raise failed(letter.topic, [Try(queue.broker, now - started, error)], now >= deadline) from error
+        finally:
+            if context is not None:
+                run_after(self.hooks, context)
+
+    async def _try(
+        self, letter: Letter, route: Route, queue: MessageQueue, timeout_s: float, attempt: int
+    ) -> SendResult:
+        address = self._address(route, queue.broker)
+        if self.hooks:
+            return await self._watched(letter, queue, address, timeout_s, attempt)
+        answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
+        return result_of(answer, queue, letter)
+
+    async def _watched(
+        self, letter: Letter, queue: MessageQueue, address: str, timeout_s: float, attempt: int
+    ) -> SendResult:
+        """A try with hooks around it."""
+        context = self._context(letter, queue, address, attempt, SendMode.AWAITED)
+        run_before(self.hooks, context)
+        letter.packed = properties.pack(letter.own)
+        try:
+            answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
+            context.result = result_of(answer, queue, letter)
+            return context.result
+        except Exception as error:
+            context.failure = error
+            raise
+        finally:
+            run_after(self.hooks, context)
+
+    def _context(
+        self, letter: Letter, queue: MessageQueue, address: str, attempt: int, mode: SendMode
+    ) -> SendContext:
+        return SendContext(
+            group=self.group,
+            message=letter.message,
+            properties=letter.own,
+            queue=queue,
+            broker_address=address,
+            mode=mode,
+            messages=letter.messages,
+            attempt=attempt,
+            namespace=self.settings.namespace,
+        )
+
+    def _request(self, letter: Letter, queue: MessageQueue) -> Command:
+        number = queue.id
+        ext = letter.fields.copy()
+        ext["e"] = _NUMBERS[number] if 0 <= number < 256 else str(number)
+        ext["g"] = str(self.clock.now_ms())
+        ext["i"] = letter.packed
+        ext["n"] = queue.broker
+        return Command(letter.code, ext=ext, body=letter.body)
+
+    # Where to
+
+    async def _route(self, topic: str, tries: list[Try], left_s: float) -> Route:
+        """Of a topic that is new to us. Raises SendFailed."""
+        try:
+            async with asyncio.timeout(left_s):
+                route = await self.routes.find_or_template(topic, self.settings.default_topic_queue_nums)
+        except TopicNotFound as error:
+            raise TopicUnknown(topic, tries) from error
+        except TimeoutError as error:
+            raise failed(topic, [*tries, Try("name servers", left_s, error)], timed_out=True) from error
+        except (OSError, Refused) as error:
+            advice = "No name server says which brokers have the topic: check name_servers= and their logs."
+            told = [*tries, Try("name servers", 0.0, error)]
+            raise SendFailed(topic, told, NO_NAME_SERVER, advice) from error
+        if not route.publish:
+            raise TopicUnknown(topic, tries)
+        return route
+
+    def _address(self, route: Route, broker: str) -> str:
+        address = route.master(broker)
         if address is None:
-            raise ConnectionError(f"broker {queue.broker} has no master")
-        message = outgoing.message
-        header = SendMessageV2Request(
-            producerGroup=self.group,
-            topic=message.topic,
-            defaultTopic=AUTO_CREATE_TOPIC,
-            defaultTopicQueueNums=NEW_TOPIC_QUEUES,
-            queueId=queue.id,
-            sysFlag=0,
-            bornTimestamp=self.clock.now_ms(),
-            flag=message.flag,
-            properties=outgoing.properties,
-            reconsumeTimes=outgoing.reconsume_times,
-            maxReconsumeTimes=outgoing.max_reconsume_times,
-            bname=queue.broker,
-        )
-        return await self.calls.call(
-            address, request(RequestCode.SEND_MESSAGE_V2, header, message.body), timeout_s
-        )
+            raise BrokerUnknown(f"broker {broker} has no master")
+        return vip(address) if self.settings.vip_channel_enabled else address
+
+    async def _doubt(self, topic: str, route: Route, broker: str, left_s: float) -> None:
+        """The route is asked for again. A retry waits for it only when the old one has no other broker."""
+        renewal = self._renew(topic)
+        if all(queue.broker == broker for queue in route.publish):
+            await asyncio.wait({renewal}, timeout=min(max(left_s, 0.0), ROUTE_PATIENCE_S))
+
+    def _renew(self, topic: str) -> asyncio.Task[None]:
+        """In the background, so that silent name servers do not take a send's time; once at a time."""
+        renewal = self._renewals.get(topic)
+        if renewal is None:
+            renewal = self._renewals[topic] = _task(self.routes.renew(topic))
+            renewal.add_done_callback(lambda _: self._renewals.pop(topic, None))
+        return renewal
+
+    def _blame(self, broker: str, seconds: float, now: float, error: Exception) -> None:
+        if self.faults is None:
+            return
+        is_refused, is_ours = isinstance(error, Refused), isinstance(error, BrokerUnknown)
+        self.faults.record(broker, seconds, now, failed=not is_ours, reachable=not is_refused)
 
 
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    """What is the same in every try."""
-
-    message: Message
-    unique_key: str
-    properties: str
-    reconsume_times: int
-    max_reconsume_times: int | None
+def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.get_running_loop().create_task(work)
 
 
-def result_of(answer: Command, queue: MessageQueue, unique_key: str) -> SendResult:
-    header = SendMessageResponse.from_ext(answer.ext)
-    receipt = answer.ext or {}
-    replicas = receipt.get("replicas", "")
+def vip(address: str) -> str:
+    """The broker's second port, on which it takes nothing but sends and offsets."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - VIP_PORTS_BELOW}"
+
+
+def result_of(answer: Command, queue: MessageQueue, letter: Letter) -> SendResult:
+    """What the broker says. Raises Refused when it is no."""
+    status = STORED.get(answer.code)
+    if status is None:
+        refused = refusal(answer.code, answer.remark)
+        refused.add_note(f"refused by {queue.broker}, queue {queue.id} of {queue.topic}")
+        raise refused
+    ext = answer.ext or {}
+    replicas = ext.get("replicas", "")
+    number = int(ext.get("queueId", queue.id))
+    topic = letter.message.topic
+    if number != queue.id or topic != queue.topic:
+        queue = MessageQueue(topic, queue.broker, number)
     return SendResult(
-        status=STORED[answer.code],
-        message_id=unique_key,
-        offset_message_id=header.msgId,
-        queue=MessageQueue(queue.topic, queue.broker, header.queueId),
-        offset=header.queueOffset,
-        durability=receipt.get("durability"),
-        replicas=int(replicas) if replicas.isdecimal() else None,
+        status,
+        letter.unique_key,
+        ext.get("msgId", ""),
+        queue,
+        int(ext.get("queueOffset", "0")),
+        ext.get("durability"),
+        int(replicas) if replicas.isdecimal() else None,
     )
+
+
+def failed(topic: str, tries: Sequence[Try], timed_out: bool) -> SendFailed:
+    """The end of a send without success, with what to do about it."""
+    last = tries[-1].failure if tries else None
+    if timed_out or isinstance(last, TimeoutError):
+        error: SendFailed = SendTimedOut(topic, tries, NO_ANSWER, ADVICE[NO_ANSWER])
+    elif isinstance(last, Refused):
+        error = SendFailed(topic, tries, last.code, "The brokers say why; see their logs for more.")
+    else:
+        code = BROKER_UNKNOWN if isinstance(last, BrokerUnknown) else CONNECT_FAILED
+        error = SendFailed(topic, tries, code, ADVICE[code])
+    error.__cause__ = last
+    return error
+
+
+ADVICE = {
+    CONNECT_FAILED: "Check that the brokers run and that their addresses (brokerIP1) are right for us.",
+    NO_ANSWER: "It may be stored all the same. Give more time (timeout=, send_msg_timeout=), or set "
+    "send_msg_max_timeout_per_request so that there is time for another broker.",
+    BROKER_UNKNOWN: "Name servers know no address of this broker: does it run, and is it registered?",
+}

@@ -8,6 +8,7 @@ The clock is given by the caller.
 """
 
 import ipaddress
+import itertools
 import struct
 import time
 from collections.abc import Callable
@@ -63,7 +64,7 @@ class UniqueIds:
             (_packed_address(ip) + struct.pack(">HI", pid & 0xFFFF, salt & 0xFFFFFFFF)).hex().upper()
         )
         self._clock_ms = clock_ms
-        self._counter = 0
+        self._numbers = itertools.count(1)  # `next` of it is safe between threads
         self._month_start, self._month_end = _month_around(clock_ms())
 
     def next(self) -> str:
@@ -73,8 +74,7 @@ class UniqueIds:
         age_ms = max(
             0, now - self._month_start
         )  # the clock may have been set back over the start of the month
-        self._counter = (self._counter + 1) & 0xFFFF
-        return f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}{self._counter:04X}"
+        return f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}{next(self._numbers) & 0xFFFF:04X}"
 
 
 def _packed_address(ip: str) -> bytes:

@@ -33,6 +33,9 @@ class Cluster:
             raise ConnectionRefusedError(f"nobody at {address}")
         return answer(request)
 
+    async def send_oneway(self, address: str, request: Command) -> None:
+        await self.call(address, request, 0.0)
+
     def times_asked(self, code: int) -> int:
         return sum(1 for _, request in self.asked if request.code == code)
 

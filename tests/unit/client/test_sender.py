@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
 
+from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import QueueChoice, Routes
@@ -84,13 +85,16 @@ def test_a_refusal_that_another_broker_would_repeat_is_final() -> None:
     assert len(sent(cluster)) == 1
 
 
-def test_after_three_tries_the_last_refusal_is_told() -> None:
+def test_after_three_tries_every_one_of_them_is_told() -> None:
     cluster = cluster_of({"t": 1}, a=BROKER_A, b=BROKER_B)
     for broker in (BROKER_A, BROKER_B):
         cluster.on(broker, SEND, lambda request: reply(request, 14, "disk full"))
-    with pytest.raises(ServiceNotAvailable):
+    with pytest.raises(SendFailed) as raised:
         send(cluster, Message("t", b"x"))
-    assert len(sent(cluster)) == 3
+    assert len(sent(cluster)) == len(raised.value.tries) == 3
+    assert raised.value.code == 14
+    assert isinstance(raised.value.__cause__, ServiceNotAvailable)
+    assert [one.broker for one in raised.value.tries] in (["a", "b", "a"], ["b", "a", "b"])
 
 
 def test_a_topic_nobody_has_is_sent_after_the_pattern() -> None:

@@ -1,0 +1,72 @@
+"""Several messages in one request: cut into chunks that brokers take, and the answer dealt out to each.
+
+A broker stores the messages of a chunk one after another in one queue. It answers with the place of the
+first and the ids of all, with commas between them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from turbopump.client.message import Message, SendResult
+from turbopump.client.rules import check_packed
+from turbopump.client.sender import Letter, Sender
+from turbopump.protocol import batch, properties
+from turbopump.protocol.codes import RequestCode
+
+HEAD_SIZE = 22  # of a message within a batch, without body and properties
+
+
+def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterator[tuple[Letter, list[str]]]:
+    """The batch in chunks of at most `largest` bytes, in order, each with the ids of its messages.
+    A message that is alone in its chunk goes as any other: so the largest one fits too.
+    """
+    chunk: list[tuple[int, bytes, bytes]] = []
+    members: list[Message] = []
+    keys: list[str] = []
+    size = 0
+    for message in messages:
+        own = sender.own_properties(message)
+        check_packed(text := properties.pack(own))
+        packed = text.encode()
+        more = HEAD_SIZE + len(message.body) + len(packed)
+        if chunk and size + more > largest:
+            yield _letter(sender, members, chunk, keys[0]), keys
+            chunk, members, keys, size = [], [], [], 0
+        chunk.append((message.flag, message.body, packed))
+        members.append(message)
+        keys.append(own[properties.UNIQUE_KEY])
+        size += more
+    if chunk:
+        yield _letter(sender, members, chunk, keys[0]), keys
+
+
+def _letter(
+    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], key: str
+) -> Letter:
+    first = members[0]
+    if len(members) == 1:
+        return sender.letter(first, {properties.UNIQUE_KEY: key})
+    topic, fields = sender.fields_of(first.topic)
+    own = sender.own_properties(Message(first.topic, b"", wait_store_ok=first.wait_store_ok))
+    return Letter(
+        message=first,
+        topic=topic,
+        body=batch.join(chunk),
+        fields={**fields, "m": "true"},
+        own=own,
+        packed=properties.pack(own),
+        unique_key=own[properties.UNIQUE_KEY],
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        messages=members,
+    )
+
+
+def deal(result: SendResult, keys: Sequence[str]) -> list[SendResult]:
+    """The result of a chunk as one for each of its messages."""
+    places = result.offset_message_id.split(",")
+    if len(places) != len(keys):  # a topic that keeps batches whole has one id for all
+        places = [result.offset_message_id] * len(keys)
+    return [
+        replace(result, message_id=key, offset_message_id=place, offset=result.offset + number)
+        for number, (key, place) in enumerate(zip(keys, places, strict=True))
+    ]

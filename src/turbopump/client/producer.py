@@ -1,0 +1,433 @@
+"""The producer: checks a message, gives it to the `Sender`, and bounds what is under way.
+
+What comes in: messages of the user. What goes out: receipts, or one exception that says what to do. How a
+send is tried and tried again is in `sender.py`, what may be sent in `rules.py`.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Self, Unpack
+
+from turbopump.client import batches, discovery, rules
+from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut, SendTimedOut
+from turbopump.client.faults import AvoidingChoice, Faults
+from turbopump.client.gate import Gate
+from turbopump.client.hooks import SendHook
+from turbopump.client.instance import Instance, instances
+from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.namespace import wrap
+from turbopump.client.options import ProducerOptions
+from turbopump.client.requests import marks_of_request, reply_to
+from turbopump.client.routes import QueueChoice
+from turbopump.client.selectors import Selector, by_hash
+from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender
+from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
+from turbopump.client.world import World
+from turbopump.protocol import properties
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+
+REQUEST_TIMEOUT_S = 3.0
+
+
+class Producer:
+    """Sends messages.
+
+        async with Producer("orders", name_servers="127.0.0.1:9876") as producer:
+            receipt = await producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
+            await producer.send(order, by="A-1")  # same key, same queue, in order
+
+    `group` names the producers that do the same work. Every other keyword is a setting, with Apache's name
+    in Python's spelling; see docs/settings.md. One producer serves all tasks of its event loop: make one and
+    keep it. `start` and `close` are what `async with` calls.
+
+    A send that fails is tried again, at another broker if there is one, until `retry_times_when_send_failed`
+    more tries or `send_msg_timeout` are used up. With `by`, `queue` or `select` there is one try, since the
+    message must go to that queue. What a send can raise:
+
+    - InvalidArgument: the message cannot be right; nothing was sent.
+    - NotRunning: before `start`, or after `close`.
+    - Refused: a broker said no, and others would say the same; its classes are in `turbopump.errors`.
+    - SendFailed: no try succeeded; `.tries` has each, `.code` Apache's code of the last. SendTimedOut is
+      one of them: the message may have been stored although the answer was late.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[SendHook] = (),
+        world: World | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        rules.check_group(group)
+        self.group = group
+        self._settings = made(ProducerSettings, settings, discovery.defaults())
+        if self._settings.compress_type not in COMPRESSIONS:
+            raise InvalidArgument(
+                f"compress_type={self._settings.compress_type!r}: it is one of {', '.join(COMPRESSIONS)}"
+            )
+        self._name_servers = discovery.name_servers(name_servers)
+        self._world = world or World()
+        self._hooks = tuple(hooks)
+        self._presence = _Presence(wrap(self._settings.namespace, group))
+        self._rules = rules.Rules(self._settings.max_message_size)
+        self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
+        self._instance: Instance | None = None
+        self._sender: Sender | None = None
+        self._pid = 0
+        self._tasks: set[asyncio.Task[SendResult]] = set()
+        self._replies: set[asyncio.Future[MessageExt]] = set()
+        self._starting: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # Life
+
+    async def start(self) -> None:
+        """Returns when a name server was reached. Raises NoNameServer. May be called again while it runs."""
+        if self._closing is not None:
+            raise NotRunning("this producer is closed: make a new one")
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().create_task(self._start())
+        starting = self._starting
+        try:
+            await asyncio.shield(starting)
+        finally:
+            if starting.done() and (starting.cancelled() or starting.exception()):
+                self._starting = None  # the next one may be luckier
+
+    async def close(self) -> None:
+        """Waits for the sends under way, then leaves. May be called again, and without a start."""
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _start(self) -> None:
+        settings, world = self._settings, self._world
+        instance = await instances().take(settings, self._name_servers, world)
+        try:
+            await instance.join_producer(self._presence)
+        except BaseException:
+            await instances().give_back(instance)
+            raise
+        choice: Choice = QueueChoice(world.chance)
+        faults: Faults | None = None
+        if settings.send_latency_fault_enable:
+            faults = Faults(settings.latency_max, settings.not_available_duration)
+            choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
+        self._pid = os.getpid()
+        self._instance = instance
+        self._sender = Sender(
+            calls=instance.client,
+            routes=instance.routes,
+            clock=world.clock,
+            unique_ids=instance.unique_ids,
+            choice=choice,
+            group=self._presence.group,
+            settings=settings,
+            hooks=self._hooks,
+            faults=faults,
+        )
+
+    async def _close(self) -> None:
+        if self._starting is not None:
+            await asyncio.gather(self._starting, return_exceptions=True)
+        instance, sender = self._instance, self._sender
+        if instance is None or sender is None:
+            return
+        for reply in self._replies:
+            if not reply.done():
+                reply.set_exception(NotRunning("the producer was closed before the reply came"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._gate.idle()
+        await sender.close()
+        await instance.leave_producer(self._presence.group)
+        await instances().give_back(instance)
+
+    def _running(self) -> Sender:
+        sender = self._sender
+        if sender is None or self._closing is not None:
+            if self._closing is not None:
+                raise NotRunning("this producer is closed: make a new one")
+            raise NotRunning(
+                "this producer is not started: use `async with producer:` or `await producer.start()`"
+            )
+        if os.getpid() != self._pid:
+            raise NotRunning(
+                f"this producer belongs to process {self._pid}, from which this one was forked: "
+                "make and start one here, after the fork"
+            )
+        return sender
+
+    # Sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Returns when a broker has stored the message; `.status` says how far its wishes were fulfilled.
+
+        `by`: messages with the same key go to the same queue, the one a Java producer would choose with
+        SelectMessageQueueByHash. `queue`: this queue. `select`: a function of the topic's queues and the
+        message that returns one of them. Without any of these, the queues take turns.
+        `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
+        """
+        return await self._send(self._running(), message, by, queue, select, timeout)
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float | None = None,
+    ) -> asyncio.Task[SendResult]:
+        """As `send`, without waiting: the task has the result. `close` waits for it."""
+        work = self._send(self._running(), message, by, queue, select, timeout)
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+    ) -> None:
+        """Fast and uncertain: returns when the message is on its way to a broker, which does not answer."""
+        sender = self._running()
+        letter, pick = self._prepared(sender, message, by, queue, select)
+        await sender.oneway(letter, None, pick)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        by: object = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        """Several messages of one topic with few requests; one result for each, in their order.
+
+        What is more than `max_message_size` goes in several requests, one after the other; each of them is
+        stored as a whole or not at all. When one fails, those before it are stored: the exception's notes
+        say how many messages that were. Delayed messages cannot be in a batch.
+        """
+        sender = self._running()
+        batch = list(messages)
+        self._rules.check_batch(batch)
+        if not batch:
+            return []
+        pick = self._pick(batch[0], by, queue, None)
+        self._meet(batch[0].topic)
+        deadline = self._world.clock.monotonic() + self._seconds(timeout)
+        results: list[SendResult] = []
+        for letter, keys in list(batches.letters(sender, batch, self._settings.max_message_size)):
+            left_s = deadline - self._world.clock.monotonic()
+            try:
+                results += batches.deal(await self._deliver(sender, letter, left_s, pick), keys)
+            except Exception as error:
+                error.add_note(f"of the batch, the first {len(results)} messages are stored")
+                raise
+        return results
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float = REQUEST_TIMEOUT_S,
+    ) -> MessageExt:
+        """Sends a question and returns the answer that a consumer gives with `reply`.
+
+        Raises what `send` raises, and RequestTimedOut when the question was stored and nobody answered.
+        """
+        sender = self._running()
+        assert self._instance is not None
+        clock, instance = self._world.clock, self._instance
+        deadline = clock.monotonic() + self._seconds(timeout)
+        marks = marks_of_request(instance.client_id, timeout, self._world.chance)
+        letter, pick = self._prepared(sender, message, by, queue, select, marks)
+        await self._be_known(sender, letter.topic, deadline)
+        reply = instance.replies.expect(marks[properties.CORRELATION_ID])
+        self._replies.add(reply)
+        try:
+            await self._deliver(sender, letter, deadline - clock.monotonic(), pick)
+            try:
+                async with asyncio.timeout(max(0.0, deadline - clock.monotonic())):
+                    return await reply
+            except TimeoutError:
+                raise RequestTimedOut(
+                    f"nobody replied to message {letter.unique_key} of {message.topic} in {timeout} s: does "
+                    "a consumer of the topic run, and does it call producer.reply(message, body)?"
+                ) from None
+        finally:
+            self._replies.discard(reply)
+            reply.cancel()
+
+    async def reply(self, to: MessageExt, body: bytes, *, timeout: float | None = None) -> SendResult:
+        """Answers a message that was sent with `request`, to the very client that waits for it."""
+        sender = self._running()
+        message, marks = reply_to(to, body)
+        self._rules.check(message)
+        return await self._deliver(sender, sender.letter(message, marks), self._seconds(timeout), None)
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Those one can send to, in the order that selectors see."""
+        sender = self._running()
+        rules.check_topic(topic)
+        route = await sender.route(wrap(self._settings.namespace, topic), self._settings.send_msg_timeout)
+        return self._seen_by_user(topic, route.publish)
+
+    # Inside
+
+    async def _send(
+        self,
+        sender: Sender,
+        message: Message,
+        by: object,
+        queue: MessageQueue | None,
+        select: Selector | None,
+        timeout: float | None,
+    ) -> SendResult:
+        letter, pick = self._prepared(sender, message, by, queue, select)
+        return await self._deliver(sender, letter, self._seconds(timeout), pick)
+
+    def _prepared(
+        self,
+        sender: Sender,
+        message: Message,
+        by: object,
+        queue: MessageQueue | None,
+        select: Selector | None,
+        marks: dict[str, str] | None = None,
+    ) -> tuple[Letter, Pick | None]:
+        """Checked and packed. Nothing wrong gets further than this."""
+        self._rules.check(message)
+        pick = None
+        if by is not None or queue is not None or select is not None:
+            pick = self._pick(message, by, queue, select)
+        letter = sender.letter(message, marks)
+        if letter.topic not in self._presence.used:
+            self._meet(message.topic)
+        return letter, pick
+
+    async def _deliver(
+        self, sender: Sender, letter: Letter, timeout_s: float, pick: Pick | None
+    ) -> SendResult:
+        gate, size = self._gate, len(letter.body)
+        if not gate.enter_now(size):
+            timeout_s = await self._wait_in_line(letter, size, timeout_s)
+        try:
+            return await sender.deliver(letter, timeout_s, pick)
+        finally:
+            gate.leave(size)
+
+    async def _wait_in_line(self, letter: Letter, size: int, timeout_s: float) -> float:
+        """What is left of the time when there is room."""
+        clock, gate = self._world.clock, self._gate
+        deadline = clock.monotonic() + timeout_s
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await gate.enter(size)
+        except TimeoutError:
+            advice = (
+                f"For {timeout_s} s there were {gate.count} sends with {gate.bytes} bytes under way: send "
+                "slower, or raise max_in_flight or max_in_flight_bytes."
+            )
+            raise SendTimedOut(letter.message.topic, (), NO_ANSWER, advice) from None
+        return deadline - clock.monotonic()
+
+    def _seconds(self, timeout: float | None) -> float:
+        if timeout is None:
+            return self._settings.send_msg_timeout
+        if timeout > LOOKS_LIKE_MS:
+            raise InvalidArgument(f"timeout is in seconds: {timeout} looks like ms; write {timeout / 1000}")
+        return timeout
+
+    def _pick(
+        self, message: Message, by: object, queue: MessageQueue | None, select: Selector | None
+    ) -> Pick | None:
+        if (by is not None) + (queue is not None) + (select is not None) > 1:
+            raise InvalidArgument("by=, queue= and select= each choose the queue: give one of them")
+        if queue is not None:
+            rules.check_queue(queue, message)
+            wire_queue = self._on_wire(queue)
+            return lambda queues: wire_queue
+        selector = by_hash(by) if by is not None else select
+        if selector is None:
+            return None
+
+        def pick(queues: Sequence[MessageQueue]) -> MessageQueue:
+            chosen = selector(self._seen_by_user(message.topic, queues), message)
+            if not isinstance(chosen, MessageQueue):
+                raise InvalidArgument(
+                    f"select= returned {chosen!r}: it must return one of the queues it gets"
+                )
+            rules.check_queue(chosen, message)
+            return self._on_wire(chosen)
+
+        return pick
+
+    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
+        namespace = self._settings.namespace
+        return MessageQueue(wrap(namespace, queue.topic), queue.broker, queue.id) if namespace else queue
+
+    def _seen_by_user(self, topic: str, queues: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
+        if not self._settings.namespace:
+            return tuple(queues)
+        return tuple(MessageQueue(topic, queue.broker, queue.id) for queue in queues)
+
+    def _meet(self, topic: str) -> None:
+        """A topic that is new to us: its brokers shall hear of us soon."""
+        self._presence.used.add(wrap(self._settings.namespace, topic))
+        if self._instance is not None:
+            self._instance.heartbeats.renew()
+
+    async def _be_known(self, sender: Sender, topic: str, deadline: float) -> None:
+        """Brokers hand replies on to clients that they know: those of the topic hear of us first."""
+        assert self._instance is not None
+        if topic in self._presence.announced:
+            return
+        left_s = deadline - self._world.clock.monotonic()
+        await sender.route(topic, left_s)
+        if sender.routes.known(topic) is None:  # the send will create it, at a broker of the template
+            self._presence.used.add(AUTO_CREATE_TOPIC)
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._world.clock.monotonic())):
+                if await self._instance.heartbeats.announce():
+                    self._presence.announced.add(topic)
+        except TimeoutError:
+            return
+
+
+@dataclass
+class _Presence:
+    """The producer as its instance sees it."""
+
+    group: str
+    used: set[str] = field(default_factory=set)
+    announced: set[str] = field(default_factory=set)
+
+    def topics(self) -> Iterable[str]:
+        return self.used

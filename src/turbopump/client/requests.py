@@ -1,0 +1,102 @@
+"""Request–reply: a message that asks, and the answer that comes back to this very client.
+
+The request is an ordinary message that says who asks; whoever consumes it replies to the broker's reply
+topic, and the broker hands the reply on to the client that asked, over the connection its heartbeats use.
+"""
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import Message, MessageExt, MessageQueue
+from turbopump.protocol import names, properties
+from turbopump.protocol.headers.send import PushReplyMessageRequest
+from turbopump.protocol.ids import pack_host
+from turbopump.protocol.record import Record, crc31
+from turbopump.protocol.sysflag import HOSTS_MASK
+from turbopump.runtime.chance import Chance
+
+REPLY = "reply"
+
+
+@dataclass
+class Replies:
+    """Requests of one client that wait for their replies."""
+
+    waiting: dict[str, asyncio.Future[MessageExt]] = field(default_factory=dict)
+
+    def expect(self, correlation_id: str) -> asyncio.Future[MessageExt]:
+        future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
+        self.waiting[correlation_id] = future
+        future.add_done_callback(lambda _: self.waiting.pop(correlation_id, None))
+        return future
+
+    def arrived(self, reply: MessageExt) -> bool:
+        """False when nobody waits for it any more."""
+        future = self.waiting.get(reply.properties.get(properties.CORRELATION_ID, ""))
+        if future is None or future.done():
+            return False
+        future.set_result(reply)
+        return True
+
+
+def marks_of_request(client_id: str, timeout_s: float, chance: Chance) -> dict[str, str]:
+    """Properties by which a message is a request of this client."""
+    return {
+        properties.CORRELATION_ID: str(uuid.UUID(int=chance.getrandbits(128), version=4)),
+        properties.REPLY_TO_CLIENT: client_id,
+        properties.TTL: str(round(timeout_s * 1000)),
+    }
+
+
+def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
+    """The reply and the properties by which it finds its way. Raises InvalidArgument."""
+    asked = request.properties
+    marks = {
+        name: asked[name]
+        for name in (properties.CORRELATION_ID, properties.REPLY_TO_CLIENT, properties.TTL)
+        if name in asked
+    }
+    cluster = asked.get(properties.CLUSTER)
+    if properties.CORRELATION_ID not in marks or properties.REPLY_TO_CLIENT not in marks:
+        raise InvalidArgument(
+            f"message {request.message_id} asks for no reply: only messages sent with request() do"
+        )
+    if not cluster:
+        raise InvalidArgument(
+            f"message {request.message_id} does not say its cluster, so the topic of the reply is unknown "
+            "(10007): brokers before 4.6 do not tell it"
+        )
+    return Message(f"{cluster}_{names.REPLY_POSTFIX}", body), {**marks, properties.MESSAGE_TYPE: REPLY}
+
+
+def reply_of(header: PushReplyMessageRequest, body: bytes, now_ms: int) -> MessageExt:
+    """What a broker hands on, as a message."""
+    packed = properties.append(header.properties or "", properties.ARRIVE_TIME, str(now_ms))
+    record = Record(
+        topic=header.topic,
+        queue_id=header.queueId,
+        flag=header.flag,
+        queue_offset=0,
+        physical_offset=0,
+        sys_flag=header.sysFlag & ~HOSTS_MASK,
+        born_timestamp=header.bornTimestamp,
+        born_host=_host(header.bornHost),
+        store_timestamp=header.storeTimestamp,
+        store_host=_host(header.storeHost),
+        reconsume_times=header.reconsumeTimes,
+        body=body,
+        properties=packed.encode(),
+        body_crc=crc31(body),
+    )
+    return MessageExt(record, MessageQueue(header.topic, "", header.queueId))
+
+
+def _host(text: str) -> bytes:
+    """Apache writes `ip:port`; what is no address becomes none."""
+    ip, _, port = text.removeprefix("/").rpartition(":")
+    try:
+        return pack_host(ip.strip("[]"), int(port))
+    except ValueError:
+        return bytes(8)
