@@ -1,0 +1,91 @@
+"""Filling shelves: a pull loop for each queue of a pull consumer, while there is room for its messages."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from turbopump.client.division import FAILURES
+from turbopump.client.pull import Puller, PullResult, PullStatus
+from turbopump.client.settings import PullSettings
+from turbopump.client.shelf import Shelf, Shelves
+from turbopump.client.subscription import Subscription
+from turbopump.protocol.errors import FlowControl
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ROOM_S = 1.0  # a loop without room looks again after that, whatever it missed
+FLOW_CONTROL_S = 0.02
+EMPTY_S = 0.1  # after an empty answer that came at once: a broker that holds no pulls must not be hammered
+
+
+@dataclass
+class Prefetch:
+    puller: Puller
+    shelves: Shelves
+    settings: PullSettings
+    clock: Clock
+    arrived: asyncio.Event
+    """Set when messages have come."""
+    room: asyncio.Event
+    """Set by others when messages have gone, or a queue may be read again."""
+
+    async def fill(self, shelf: Shelf, subscription: Subscription) -> None:
+        """Until cancelled, or the shelf is dropped."""
+        while not shelf.dropped:
+            if shelf.paused or self.shelves.is_full(shelf):
+                await self._wait_for_room()
+                continue
+            try:
+                result, took_s = await self._pull(shelf, subscription)
+            except FlowControl:
+                await self.clock.sleep(FLOW_CONTROL_S)
+            except FAILURES as error:
+                log.info("Pulling %s failed, trying again: %s", shelf.queue, error)
+                self.puller.routes.doubt(shelf.queue.topic)
+                await self.clock.sleep(self.settings.pull_time_delay_when_exception)
+            else:
+                if not self._take_in(shelf, subscription, result) and took_s < EMPTY_S:
+                    await self.clock.sleep(EMPTY_S)
+
+    async def _pull(self, shelf: Shelf, subscription: Subscription) -> tuple[PullResult, float]:
+        settings = self.settings
+        began_s = self.clock.monotonic()
+        shelf.last_pull_ms = self.clock.now_ms()
+        result = await self.puller.pull(
+            shelf.queue,
+            shelf.next_offset,
+            subscription.expression,
+            settings.pull_batch_size,
+            settings.broker_suspend_max_time,
+            max_bytes=settings.pull_batch_size_in_bytes,
+            timeout_s=settings.consumer_timeout_when_suspend,
+        )
+        return result, self.clock.monotonic() - began_s
+
+    def _take_in(self, shelf: Shelf, subscription: Subscription, result: PullResult) -> bool:
+        """False: the answer brought nothing and led nowhere."""
+        before = shelf.next_offset
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            log.warning("%s has no offset %d: going on at %d", shelf.queue, before, result.next_offset)
+        messages = result.messages(shelf.queue, subscription)
+        self.shelves.put(shelf, messages, result.next_offset)
+        if messages:
+            self.arrived.set()
+        return bool(messages) or result.next_offset != before
+
+    async def _wait_for_room(self) -> None:
+        self.room.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ROOM_S):
+                await self.room.wait()
+
+
+async def called(callback: Callable[..., object | Awaitable[object]], *arguments: object) -> object:
+    """What a user's callback says: `async def` on the loop, `def` in a thread, where it may block."""
+    if asyncio.iscoroutinefunction(callback):
+        return await callback(*arguments)
+    told = await asyncio.to_thread(callback, *arguments)
+    return await told if isinstance(told, Awaitable) else told
