@@ -8,11 +8,9 @@ async one it returns an awaitable. Drivers are told apart by the module of their
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from inspect import isawaitable
 from typing import Any, ClassVar, Protocol, TypeVar, overload
 
 from turbopump.client.errors import InvalidArgument
@@ -424,8 +422,8 @@ def _alchemy(statement: Statement) -> tuple[Any, ...]:
 
 
 NO_TRANSACTION = (
-    "the connection commits every statement by itself, so nothing would hold the record and the work "
-    "together: begin a transaction first, or switch autocommit off"
+    "the connection commits every statement by itself, so nothing would hold what is written here and "
+    "your own work together: begin a transaction first, or switch autocommit off"
 )
 
 _BY_PACKAGE: dict[str, type[_Driver]] = {
@@ -433,57 +431,3 @@ _BY_PACKAGE: dict[str, type[_Driver]] = {
     "aiosqlite": _AsyncSqlite,
     "psycopg2": _Psycopg,
 }
-
-
-# --- connections made for us ------------------------------------------------------------------------------
-
-
-@contextmanager
-def opened(connect: Callable[[], Any]) -> Iterator[Any]:
-    """What `connect` gives: a connection or session, closed in the end, or a context manager around one,
-    such as `pool.connection`.
-    """
-    given = connect()
-    if isawaitable(given):
-        if hasattr(given, "close"):
-            given.close()
-        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
-    if not is_known(given) and hasattr(given, "__enter__"):
-        with given as connection:
-            yield connection
-        return
-    if is_async(given):
-        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
-    try:
-        yield given
-    finally:
-        given.close()
-
-
-class OpenedAsync:
-    """The same for async connections; `connect` may be a coroutine function too."""
-
-    def __init__(self, connect: Callable[[], Any]) -> None:
-        self._connect = connect
-        self._given: Any = None
-
-    async def __aenter__(self) -> Any:
-        given = self._connect()
-        if isawaitable(given):
-            given = await given
-        self._given = given
-        if is_known(given):
-            if not is_async(given):
-                given.close()
-                raise InvalidArgument(
-                    "an `async def` handler needs async connections (psycopg.AsyncConnection, aiosqlite, "
-                    "SQLAlchemy's AsyncSession): a blocking one would hold up the whole event loop"
-                )
-            return given
-        return await given.__aenter__()
-
-    async def __aexit__(self, *error: Any) -> None:
-        if is_known(self._given):
-            await self._given.close()
-        else:
-            await self._given.__aexit__(*error)

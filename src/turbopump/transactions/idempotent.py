@@ -26,20 +26,19 @@ from typing import Any, overload
 from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
+from turbopump.transactions.connections import OpenedAsync, opened
 from turbopump.transactions.database import (
     POSTGRESQL,
     SQLITE,
     Act,
     AsyncConnection,
     BlockingConnection,
-    OpenedAsync,
     Statement,
     Steps,
     Written,
     checked_table,
     created,
     in_transaction,
-    opened,
     performed,
     rolled_back,
 )

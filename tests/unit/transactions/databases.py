@@ -22,6 +22,7 @@ class Database:
 
     kind: str
     connect: Callable[[], Any]
+    is_sqlite: bool = True
 
     def count(self, table: str) -> int:
         """What everybody sees: asked on a connection of its own."""

@@ -1,0 +1,107 @@
+"""Connections and sessions that the user's `connect` makes for us: opened, used and closed."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import isawaitable
+from typing import Any, TypeVar
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.transactions.database import Written, is_async, is_known, performed
+
+T = TypeVar("T")
+
+
+@contextmanager
+def opened(connect: Callable[[], Any]) -> Iterator[Any]:
+    """What `connect` gives: a connection or session, closed in the end, or a context manager around one,
+    such as `pool.connection`.
+    """
+    given = connect()
+    if isawaitable(given):
+        if hasattr(given, "close"):
+            given.close()
+        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+    if not is_known(given) and hasattr(given, "__enter__"):
+        with given as connection:
+            yield connection
+        return
+    if is_async(given):
+        raise InvalidArgument("`connect` makes async connections: use them with `async def` handlers")
+    try:
+        yield given
+    finally:
+        given.close()
+
+
+class OpenedAsync:
+    """The same for async connections; `connect` may be a coroutine function too."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._given: Any = None
+
+    async def __aenter__(self) -> Any:
+        given = self._connect()
+        if isawaitable(given):
+            given = await given
+        self._given = given
+        if is_known(given):
+            if not is_async(given):
+                given.close()
+                raise InvalidArgument(
+                    "an `async def` handler needs async connections (psycopg.AsyncConnection, aiosqlite, "
+                    "SQLAlchemy's AsyncSession): a blocking one would hold up the whole event loop"
+                )
+            return given
+        return await given.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        if is_known(self._given):
+            await self._given.close()
+        else:
+            await self._given.__aexit__(*error)
+
+
+class Connections:
+    """Runs steps on connections of the user. Blocking ones are made and used in a thread; which kind they are
+    is seen at the first one.
+    """
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._is_async: bool | None = None
+
+    async def perform(self, written: Written[T]) -> T:
+        if self._is_async is None:
+            first = await asyncio.to_thread(self._first, written)
+            if not self._is_async:
+                return first  # type: ignore[no-any-return]
+            return await perform_async(lambda: first, written)
+        if self._is_async:
+            return await perform_async(self._connect, written)
+        return await asyncio.to_thread(perform_blocking, self._connect, written)
+
+    def _first(self, written: Written[T]) -> Any:
+        """What the steps gave, or an async connection for them."""
+        given = self._connect()
+        self._is_async = _gives_async(given)
+        return given if self._is_async else perform_blocking(lambda: given, written)
+
+
+def perform_blocking(connect: Callable[[], Any], written: Written[T]) -> T:
+    with opened(connect) as connection:
+        done: T = performed(connection, written)
+        return done
+
+
+async def perform_async(connect: Callable[[], Any], written: Written[T]) -> T:
+    async with OpenedAsync(connect) as connection:
+        done: T = await performed(connection, written)
+        return done
+
+
+def _gives_async(given: Any) -> bool:
+    if is_known(given):
+        return is_async(given)
+    return hasattr(given, "__await__") or hasattr(given, "__aenter__")

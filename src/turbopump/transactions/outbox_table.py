@@ -1,0 +1,248 @@
+"""The table behind the outbox: rows in, rows out, as steps for any connection. Nothing is sent here.
+
+A row is waiting (`next_at` is when it may be tried), taken by a relay until `taken_until`, or gone when it is
+stored. Rows of one lane (the key that keeps order) leave in the order of their ids: while one of them waits
+after a failure or is taken, no relay takes another one of its lane.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from turbopump.client.message import Message
+from turbopump.protocol import properties
+from turbopump.transactions.database import (
+    POSTGRESQL,
+    SQLITE,
+    Statement,
+    Steps,
+    Written,
+    created,
+    locked,
+)
+
+LONGEST_ERROR = 2000  # characters of a failure that are kept
+FIRST_PAUSE_MS = 1000
+LONGEST_PAUSE_MS = 300_000
+
+COLUMNS = "id, message_id, topic, lane, head, attempts, last_error, created_at, next_at, body"
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A message that no broker has stored yet, as far as the outbox knows."""
+
+    id: int
+    message: Message
+    message_id: str
+    """The same in all tries: by this a consumer can tell a repeat."""
+    by: str | None
+    attempts: int
+    """Sends that failed."""
+    last_error: str
+    created_ms: int
+    next_try_ms: int
+
+
+def pause_ms(attempts: int) -> int:
+    """Until the next try: 1 s, 2 s, 4 s … 5 minutes.
+
+    >>> [pause_ms(attempts) for attempts in (1, 2, 3, 9, 10, 1000)]
+    [1000, 2000, 4000, 256000, 300000, 300000]
+    """
+    return min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(attempts - 1, 20))
+
+
+class OutboxTable:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def exists(self, dialect: str) -> Steps[None]:
+        yield from created(dialect, self.name, self._definitions())
+
+    def put(self, message: Message, by: str | None, now_ms: int, failure: str = "") -> Steps[str]:
+        """The message must have its unique key. With a failure it has been tried once."""
+        key = message.properties[properties.UNIQUE_KEY]
+        attempts = 1 if failure else 0
+        yield Statement(
+            f"INSERT INTO {self.name} (message_id, topic, lane, head, attempts, last_error, created_at, "
+            "next_at, taken_by, taken_until, body) VALUES (:message_id, :topic, :lane, :head, :attempts, "
+            ":failure, :now, :next_at, '', 0, :body)",
+            {
+                "message_id": key,
+                "topic": message.topic,
+                "lane": by or "",
+                "head": _head(message),
+                "attempts": attempts,
+                "failure": failure[:LONGEST_ERROR],
+                "now": now_ms,
+                "next_at": now_ms + (pause_ms(attempts) if attempts else 0),
+                "body": message.body,
+            },
+        )
+        return key
+
+    def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> Written[list[Pending]]:
+        """Up to `most` rows for the relay with this token. One relay at a time is here: who looked while
+        another one takes would not see that a lane is taken. PostgreSQL's own clock counts there.
+        """
+
+        def steps(dialect: str) -> Steps[list[Pending]]:
+            now = now_ms
+            if dialect == POSTGRESQL:
+                yield Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                yield from self.exists(dialect)
+                yield locked(self.name)
+                now = yield from _server_ms()
+            else:
+                yield from self.exists(dialect)
+            blocked = (
+                f"SELECT lane FROM {self.name} WHERE lane <> '' AND (next_at > :now OR taken_until > :now)"
+            )
+            free = (
+                f"SELECT id FROM {self.name} WHERE next_at <= :now AND taken_until <= :now "
+                f"AND lane NOT IN ({blocked}) ORDER BY id LIMIT :most"
+            )
+            yield Statement(
+                f"UPDATE {self.name} SET taken_by = :token, taken_until = :until WHERE id IN ({free})",
+                {"token": token, "until": now + lease_ms, "now": now, "most": most},
+            )
+            select = f"SELECT {COLUMNS} FROM {self.name} WHERE taken_by = :token ORDER BY id"
+            return _pending((yield Statement(select, {"token": token})).rows)
+
+        return steps
+
+    def settle(
+        self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
+    ) -> Written[None]:
+        """What became of the rows of this token: the stored ones go, those that failed wait, others are free.
+        A row that another relay has taken over since is left alone.
+        """
+        mine = "taken_by = :token"
+
+        def steps(dialect: str) -> Steps[None]:
+            now = (yield from _server_ms()) if dialect == POSTGRESQL else now_ms
+            for row in sent:
+                delete = f"DELETE FROM {self.name} WHERE id = :id AND {mine}"
+                yield Statement(delete, {"id": row, "token": token})
+            for row, error in failed.items():
+                yield from self._failed(row, error, token, now)
+            release = f"UPDATE {self.name} SET taken_by = '', taken_until = 0 WHERE {mine}"
+            yield Statement(release, {"token": token})
+
+        return steps
+
+    def _failed(self, row: int, error: str, token: str, now_ms: int) -> Steps[None]:
+        select = f"SELECT attempts FROM {self.name} WHERE id = :id AND taken_by = :token"
+        found = (yield Statement(select, {"id": row, "token": token})).rows
+        if not found:
+            return
+        attempts = found[0][0] + 1
+        yield Statement(
+            f"UPDATE {self.name} SET attempts = :attempts, last_error = :error, next_at = :next_at, "
+            "taken_by = '', taken_until = 0 WHERE id = :id",
+            {
+                "attempts": attempts,
+                "error": error[:LONGEST_ERROR],
+                "next_at": now_ms + pause_ms(attempts),
+                "id": row,
+            },
+        )
+
+    def pending(self, most: int) -> Written[list[Pending]]:
+        def steps(dialect: str) -> Steps[list[Pending]]:
+            yield from self.exists(dialect)
+            select = f"SELECT {COLUMNS} FROM {self.name} ORDER BY id LIMIT :most"
+            return _pending((yield Statement(select, {"most": most})).rows)
+
+        return steps
+
+    def holds(self, lane: str) -> Written[bool]:
+        def steps(dialect: str) -> Steps[bool]:
+            yield from self.exists(dialect)
+            select = f"SELECT 1 FROM {self.name} WHERE lane = :lane LIMIT 1"
+            return bool((yield Statement(select, {"lane": lane})).rows)
+
+        return steps
+
+    def hurry(self, dialect: str) -> Steps[int]:
+        yield from self.exists(dialect)
+        return (yield Statement(f"UPDATE {self.name} SET next_at = 0 WHERE attempts > 0")).count
+
+    def discard(self, row: int) -> Written[bool]:
+        def steps(dialect: str) -> Steps[bool]:
+            yield from self.exists(dialect)
+            return (yield Statement(f"DELETE FROM {self.name} WHERE id = :id", {"id": row})).count == 1
+
+        return steps
+
+    def _definitions(self) -> dict[str, tuple[str, ...]]:
+        """The body is last: who looks for free rows need not read it."""
+        own_id = {
+            SQLITE: "INTEGER PRIMARY KEY AUTOINCREMENT",
+            POSTGRESQL: "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+        }
+        binary = {SQLITE: "BLOB", POSTGRESQL: "BYTEA"}
+        index = self.name.replace(".", "_") + "_lane"
+        return {
+            dialect: (
+                f"CREATE TABLE IF NOT EXISTS {self.name} (id {own_id[dialect]}, message_id TEXT NOT NULL, "
+                "topic TEXT NOT NULL, lane TEXT NOT NULL, head TEXT NOT NULL, attempts INTEGER NOT NULL, "
+                "last_error TEXT NOT NULL, created_at BIGINT NOT NULL, next_at BIGINT NOT NULL, "
+                f"taken_by TEXT NOT NULL, taken_until BIGINT NOT NULL, body {binary[dialect]} NOT NULL)",
+                f"CREATE INDEX IF NOT EXISTS {index} ON {self.name} (lane, id)",
+            )
+            for dialect in (SQLITE, POSTGRESQL)
+        }
+
+
+def _server_ms() -> Steps[int]:
+    """PostgreSQL's clock: relays on several machines need not agree on the time."""
+    select = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+    return int((yield Statement(select)).rows[0][0])
+
+
+def _pending(rows: Sequence[Any]) -> list[Pending]:
+    return [
+        Pending(
+            id=row,
+            message=_message(topic, head, body),
+            message_id=message_id,
+            by=lane or None,
+            attempts=attempts,
+            last_error=last_error,
+            created_ms=created_at,
+            next_try_ms=next_at,
+        )
+        for row, message_id, topic, lane, head, attempts, last_error, created_at, next_at, body in rows
+    ]
+
+
+class _Head(msgspec.Struct, omit_defaults=True):
+    """A message without topic and body."""
+
+    tags: str = ""
+    keys: tuple[str, ...] = ()
+    properties: dict[str, str] = {}
+    delay_level: int = 0
+    flag: int = 0
+    wait_store_ok: bool = True
+
+
+def _head(message: Message) -> str:
+    head = _Head(
+        message.tags,
+        message.keys,
+        dict(message.properties),
+        message.delay_level,
+        message.flag,
+        message.wait_store_ok,
+    )
+    return msgspec.json.encode(head).decode()
+
+
+def _message(topic: str, head: str, body: bytes) -> Message:
+    known = msgspec.json.decode(head, type=_Head)
+    return Message(topic, bytes(body), **{name: getattr(known, name) for name in known.__struct_fields__})
