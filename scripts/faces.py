@@ -6,26 +6,31 @@ files are not current. A method becomes what its kind says:
     async def f() -> T                      waits:  self._run(…)
     async def f() -> AsyncIterator[T]       an iterator: self._iterate(…)
     def f() -> asyncio.Task[T]              a concurrent.futures.Future: self._submit(…)
-    def f() -> Callable[[F], F]             a decorator, done again after a fork: self._call_again(…)
+    def f() -> Callable[[F], F]             a decorator, noted for forked processes
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be made so is written by hand in `face.py` and `running.py`, and named in `BY_HAND`.
+What cannot be made so is written by hand in `face.py` and `running.py`. Methods that a client has for its
+instance alone (`instance.Producing`, `instance.Consuming`, `division.Holder`) get no face.
 """
 
 import ast
 import builtins
+import functools
 import importlib
 import inspect
 import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from turbopump.client import division, instance
+
 FOLDER = Path(__file__).parents[1] / "src/turbopump/client/blocking"
 
-HEAD = '"""{title} Written by scripts/faces.py from {module}: change that."""\n\n'
+HEAD = '"""{title}\n\nWritten by scripts/faces.py from {module}: change that.\n"""\n\n'
 
 SETTINGS = {
     "ProducerOptions": "ProducerSettings",
@@ -46,8 +51,10 @@ class Source:
     base: str = "Face"
     by_hand: frozenset[str] = frozenset()
     """Methods that the base has, or that make no sense for who waits."""
-    again: frozenset[str] = frozenset()
-    """Plain methods that are done again when a forked process makes a new core."""
+    noted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Methods that are done again when a forked process makes a new core, and the arguments that tell one
+    call from another: of equal ones the last counts.
+    """
 
 
 SOURCES = (
@@ -59,9 +66,20 @@ SOURCES = (
         "The blocking push consumer.",
         base="Running",
         by_hand=frozenset({"run"}),
-        again=frozenset({"subscribe"}),
+        noted={"on": ["topic"], "subscribe": ["topic"], "unsubscribe": ["topic"]},
     ),
-    Source("pull_consumer", "turbopump.client.pull_consumer", "PullConsumer", "The blocking pull consumer."),
+    Source(
+        "pull_consumer",
+        "turbopump.client.pull_consumer",
+        "PullConsumer",
+        "The blocking pull consumer.",
+        noted={
+            "subscribe": ["topic"],
+            "unsubscribe": ["topic"],
+            "schedule": ["topic"],
+            "on_queues_changed": ["topic", "callback"],
+        },
+    ),
     Source(
         "admin",
         "turbopump.client.admin.admin",
@@ -231,8 +249,11 @@ def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Import
     constructor = whole.constructor()
     if constructor.args.kwarg is not None:
         lines.insert(0, _spelled_out(constructor, imports))
-    lines += _attributes(source)
+    if "Consumer" in source.name:
+        lines.append(_indented("_goes_on_after_fork = False"))
     lines.append(_constructor(whole, constructor, parts, imports))
+    if constructor.args.kwarg is not None:
+        lines += _attributes(constructor)
     lines += [_method(one, whole, source, imports) for one in whole.methods() if _is_public(one, source)]
     return "\n".join(line for line in lines if line)
 
@@ -253,20 +274,38 @@ def _first_line(module: Module) -> str:
 
 
 def _is_public(method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -> bool:
-    special = {"__aiter__", "__anext__"}
-    if method.name in source.by_hand:
+    if method.name in source.by_hand or (source.base != "Part" and method.name in _for_instances()):
         return False
-    return method.name in special or not method.name.startswith("_")
+    return method.name in ITERATION or not method.name.startswith("_")
 
 
-def _attributes(source: Source) -> list[str]:
-    return [_indented("_goes_on_after_fork = False")] if "Consumer" in source.name else []
+@functools.cache
+def _for_instances() -> frozenset[str]:
+    kinds = (instance.Producing, instance.Consuming, division.Holder)
+    return frozenset(name for kind in kinds for name in vars(kind) if not name.startswith("_"))
+
+
+def _attributes(constructor: ast.FunctionDef) -> list[str]:
+    """What never changes, and is asked of the core where the caller is."""
+    has = {node.attr for node in ast.walk(constructor) if isinstance(node, ast.Attribute)}
+    return [
+        _indented(f'@property\ndef {name}(self) -> {kind}:\n    """{told}"""\n    return self._core.{name}')
+        for name, kind, told in (
+            ("group", "str", "Its group."),
+            ("settings", _settings(constructor), "All settings, with the defaults."),
+        )
+        if name in has
+    ]
+
+
+def _settings(constructor: ast.FunctionDef) -> str:
+    assert constructor.args.kwarg is not None
+    options = ast.unparse(constructor.args.kwarg.annotation or ast.Constant(""))
+    return SETTINGS[options.removeprefix("Unpack[").removesuffix("]")]
 
 
 def _spelled_out(constructor: ast.FunctionDef, imports: Imports) -> str:
-    assert constructor.args.kwarg is not None
-    options = ast.unparse(constructor.args.kwarg.annotation or ast.Constant(""))
-    settings = SETTINGS[options.removeprefix("Unpack[").removesuffix("]")]
+    settings = _settings(constructor)
     imports.add(f"from turbopump.client.settings import {settings}")
     imports.add("from turbopump.client.signature import spelled_out")
     return f"@spelled_out({settings})"
@@ -314,13 +353,16 @@ def _method(
     return _indented("\n".join([line for line in head if line] + _body(way, method, passed, told, source)))
 
 
-def _body(way: str, method: ast.AST, passed: str, told: str, source: Source) -> list[str]:
+def _body(
+    way: str, method: ast.FunctionDef | ast.AsyncFunctionDef, passed: str, told: str, source: Source
+) -> list[str]:
     if way == "decorator":
         return [
             _indented(line)
             for line in (
                 "def register(handler: F) -> F:",
-                f"    self._call_again(lambda core: {passed}(handler))",
+                f"    self._call(lambda core: {passed}(handler))",
+                f"    {_noted(method.name, f'{passed}(handler)', source)}",
                 "    return handler",
                 "",
                 "return register",
@@ -330,15 +372,23 @@ def _body(way: str, method: ast.AST, passed: str, told: str, source: Source) -> 
         made = f"{source.name}(self._whole, lambda core: self._pick(core).{passed.removeprefix('core.')})"
         return [_indented(f"return {made}")]
     if way == "setter":
-        assert isinstance(method, ast.FunctionDef)
         value = method.args.args[1].arg
         return [_indented(f'self._call(lambda core: setattr(core, "{method.name}", {value}))')]
     if way == "_start":
         return [_indented(f"self._start(lambda core: {passed})")]
     if way == "_close":
         return [_indented("self._close()")]
+    if method.name in source.noted:
+        assert told == "None"
+        noted = _noted(method.name, passed, source)
+        return [_indented(f"self.{way}(lambda core: {passed})"), _indented(noted)]
     keyword = "" if told == "None" else "return "
     return [_indented(f"{keyword}self.{way}(lambda core: {passed})")]
+
+
+def _noted(name: str, passed: str, source: Source) -> str:
+    key = ", ".join([f'"{name}"', *source.noted[name]])
+    return f"self._note(({key}), lambda core: {passed})"
 
 
 def _way(
@@ -362,7 +412,7 @@ def _way(
         return "setter", None
     if told.strip("'\"") == source.name and source.base == "Part":
         return "part", ast.Constant(source.name)
-    return ("_call_again" if method.name in source.again else "_call"), answer
+    return "_call", answer
 
 
 ITERATION = {"__aiter__": "__iter__", "__anext__": "__next__"}
@@ -427,7 +477,9 @@ def blocking(told: str) -> str:
     lines = []
     for line in told.split("\n"):
         is_code = line.startswith(("    ", ">>>", "...")) and line.strip() != ""
-        lines.append(_plain(line) if is_code else re.sub(r"`[^`]+`", lambda span: _plain(span[0]), line))
+        if is_code:
+            line = _plain(line).replace("async def ", "def ")
+        lines.append(re.sub(r"`[^`]+`", lambda span: _plain(span[0]), line))
     joined = "\n".join(lines)
     return joined + ("\n" if joined.endswith('"') or "\n" in joined else "")
 

@@ -26,6 +26,10 @@ class Core:
         self.is_running = True
         return self
 
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.left_by = kind
+        await self.close()
+
     async def close(self) -> None:
         self.is_running = False
 
@@ -190,9 +194,19 @@ def test_a_face_starts_and_closes_its_core() -> None:
 
 
 def test_before_the_start_plain_calls_need_no_loop() -> None:
+    done = script("""
+        client = Client()
+        client._call(lambda core: core.on("a"))
+        assert client._core.handlers == ["a"] and threading.active_count() == 1
+    """)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_block_left_by_an_exception_tells_the_core() -> None:
     client = Client()
-    client._call_again(lambda core: core.on("a"))
-    assert client._core.handlers == ["a"]
+    with pytest.raises(LookupError), client:
+        raise LookupError
+    assert client._core.left_by is LookupError
 
 
 # --- processes: scripts, since pytest itself is not to be forked or ended ---------------------------------
@@ -274,7 +288,9 @@ def test_a_client_that_does_not_go_on_is_not_started_in_a_child_but_keeps_its_ha
         class Consumer(Client):
             _goes_on_after_fork = False
         consumer = Consumer()
-        consumer._call_again(lambda core: core.on("orders"))
+        for name in ("old", "orders", "orders"):
+            consumer._call(lambda core: core.on(name))
+        consumer._note(("on", "orders"), lambda core: core.on("orders"))
         consumer.__enter__()
         child = os.fork()
         if child == 0:

@@ -1,4 +1,7 @@
-"""Blocking administration. Written by scripts/faces.py from turbopump.client.admin.admin: change that."""
+"""Blocking administration.
+
+Written by scripts/faces.py from turbopump.client.admin.admin: change that.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

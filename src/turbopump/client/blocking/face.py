@@ -6,6 +6,7 @@ child makes a new core from the same arguments: ids, sockets and name are new, t
 
 import asyncio
 import concurrent.futures
+import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
@@ -19,6 +20,10 @@ T = TypeVar("T")
 
 class Core(Protocol):
     async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -35,12 +40,13 @@ class Face(Generic[C]):
 
     def __init__(self, make: Callable[[], C]) -> None:
         self._make = make
-        self._repeated: list[Callable[[C], object]] = []
         self._core = make()
         self._forks = background.forks()
         self._open: background.Open | None = None
-        self._restart: Callable[[C], Awaitable[object]] | None = None
-        self._restarting: asyncio.Task[None] | None = None
+        self._noted: dict[tuple[object, ...], Callable[[C], object]] = {}
+        self._is_anew = False
+        self._is_to_go_on = False
+        self._going_on: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
         self._start(lambda core: core.__aenter__())
@@ -52,24 +58,38 @@ class Face(Generic[C]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._close()
+        self._close(lambda core: core.__aexit__(kind, error, trace))
 
     # Life
 
     def _start(self, start: Callable[[C], Coroutine[Any, Any, object]]) -> None:
-        core = self._of_this_process()
-        self._restart = None
-        background.run(start(core))
-        self._open = background.keep(core.close, self._patience_s)
+        self._wait(self._started(self._of_this_process(), start))
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[C], Coroutine[Any, Any, object]] = lambda core: core.close()) -> None:
         core = self._of_this_process()
-        if self._restart is not None and self._restarting is None:
-            self._restart = None  # it was the parent's, and nobody has used it here
-        background.run(core.close())
+        self._is_to_go_on = False
+        self._wait(close(core))
         if self._open is not None:
             background.let_go(self._open)
             self._open = None
+
+    async def _started(self, core: C, start: Callable[[C], Awaitable[object]]) -> None:
+        if self._is_anew:
+            await self._repeat(core)
+        await start(core)
+        self._open = self._keep(core)
+        self._is_to_go_on = False
+
+    def _keep(self, core: C) -> background.Open:
+        return background.keep(core.close, self._patience_s)
+
+    @property
+    def _patience_s(self) -> float:
+        """How long closing may take."""
+        settings = getattr(self._core, "settings", None)
+        return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
+
+    # After a fork
 
     def _of_this_process(self) -> C:
         if self._forks != background.forks():
@@ -79,71 +99,75 @@ class Face(Generic[C]):
         return self._core
 
     def _make_anew(self) -> None:
-        background.leave_to_parent(self._core)
-        if self._open is not None and self._goes_on_after_fork:
-            self._restart = lambda core: core.__aenter__()
-        self._open = self._restarting = None
-        self._core = self._make()
-        for call in self._repeated:
-            call(self._core)
+        background.leave_to_parent((self._core, self._going_on))
+        self._is_to_go_on |= self._open is not None
+        self._is_to_go_on &= self._goes_on_after_fork
+        self._open = self._going_on = None
+        self._core, self._is_anew = self._make(), True
         self._forks = background.forks()
 
-    @property
-    def _patience_s(self) -> float:
-        """How long closing may take."""
-        settings = getattr(self._core, "settings", None)
-        return float(getattr(settings, "await_termination_when_shutdown", 0.0)) + CLOSING_S
+    async def _repeat(self, core: C) -> None:
+        self._is_anew = False
+        for call in self._noted.values():
+            done = call(core)
+            if inspect.isawaitable(done):
+                await done
 
-    async def _restarted(self, core: C) -> None:
+    async def _gone_on(self, core: C) -> None:
         """Whoever comes first after a fork starts it, others wait for the same."""
-        if self._restart is None:
-            return
-        if self._restarting is None:
-            self._restarting = asyncio.create_task(self._begin_again(core, self._restart))
-        await asyncio.shield(self._restarting)
+        if self._going_on is None:
+            start = self._started(core, lambda core: core.__aenter__())
+            self._going_on = asyncio.get_running_loop().create_task(start)
+            self._going_on.add_done_callback(self._has_gone_on)
+        await asyncio.shield(self._going_on)
 
-    async def _begin_again(self, core: C, restart: Callable[[C], Awaitable[object]]) -> None:
-        try:
-            await restart(core)
-            self._open = background.keep(core.close, self._patience_s)
-            self._restart = None
-        finally:
-            self._restarting = None
+    def _has_gone_on(self, task: "asyncio.Task[None]") -> None:
+        self._going_on = None
 
     # The way to the core
 
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return background.run(coroutine)
+
     def _run(self, call: Callable[[C], Awaitable[T]]) -> T:
         """Waits for what the core does."""
-        return background.run(self._awaited(self._of_this_process(), call))
+        return self._wait(self._awaited(self._of_this_process(), call))
 
     def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
         """Does not wait: also for callers that have an event loop of their own."""
         return background.submit(self._awaited(self._of_this_process(), call))
 
     async def _awaited(self, core: C, call: Callable[[C], Awaitable[T]]) -> T:
-        if self._restart is not None:
-            await self._restarted(core)
+        if self._is_to_go_on:
+            await self._gone_on(core)
         return await call(core)
 
     def _call(self, call: Callable[[C], T]) -> T:
         """For what does not wait in the core either: on its loop once it has one, which owns the state."""
         core = self._of_this_process()
-        if self._open is None and self._restart is None:
+        if self._open is None and not self._is_to_go_on:
             return call(core)
-        return background.run(self._called(core, call))
+        return self._wait(self._called(core, call))
 
     async def _called(self, core: C, call: Callable[[C], T]) -> T:
-        await self._restarted(core)
+        if self._is_to_go_on:
+            await self._gone_on(core)
         return call(core)
 
-    def _call_again(self, call: Callable[[C], T]) -> T:
-        """The same, and once more for each core that is made after a fork."""
-        done = self._call(call)
-        self._repeated.append(call)
-        return done
+    def _note(self, key: tuple[object, ...], call: Callable[[C], object]) -> None:
+        """To be done again with a core that is made after a fork, in this order."""
+        self._noted.pop(key, None)
+        self._noted[key] = call
 
     def _iterate(self, items: Callable[[C], AsyncIterator[T]]) -> Iterator[T]:
         return background.iterate(self._called_items(items))
+
+    async def _called_items(self, items: Callable[[C], AsyncIterator[T]]) -> AsyncIterator[T]:
+        core = self._of_this_process()
+        if self._is_to_go_on:
+            await self._gone_on(core)
+        async for item in items(core):
+            yield item
 
     def _next(self, item: Callable[[C], Awaitable[T]]) -> T:
         """For `__next__`: the end of async iteration is the end of iteration."""
@@ -151,12 +175,6 @@ class Face(Generic[C]):
             return self._run(item)
         except StopAsyncIteration:
             raise StopIteration from None
-
-    async def _called_items(self, items: Callable[[C], AsyncIterator[T]]) -> AsyncIterator[T]:
-        core = self._of_this_process()
-        await self._restarted(core)
-        async for item in items(core):
-            yield item
 
 
 class Part(Generic[C, P]):

@@ -4,7 +4,8 @@ import contextlib
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 from turbopump.client import background
 from turbopump.client.blocking.face import C, Face
@@ -28,8 +29,8 @@ class Running(Face[C]):
             _wait(self._ended)
         self._close()
 
-    def _close(self) -> None:
-        super()._close()
+    def _close(self, close: Callable[[C], Coroutine[Any, Any, object]] = lambda core: core.close()) -> None:
+        super()._close(close)
         if (ended := getattr(self, "_ended", None)) is not None:
             ended.put(0)
 

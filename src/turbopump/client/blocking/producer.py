@@ -1,0 +1,155 @@
+"""The blocking producer.
+
+Written by scripts/faces.py from turbopump.client.producer: change that.
+"""
+
+import concurrent.futures
+from collections.abc import Iterable, Sequence
+from typing import Unpack
+
+from turbopump.client.blocking.face import Face
+from turbopump.client.hooks import SendHook
+from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.options import ProducerOptions
+from turbopump.client.producer import REQUEST_TIMEOUT_S
+from turbopump.client.producer import Producer as AsyncProducer
+from turbopump.client.selectors import Selector
+from turbopump.client.settings import ProducerSettings
+from turbopump.client.signature import spelled_out
+from turbopump.client.world import World
+
+__all__ = ["Producer"]
+
+
+@spelled_out(ProducerSettings)
+class Producer(Face[AsyncProducer]):
+    """Sends messages.
+
+        with Producer("orders", name_servers="127.0.0.1:9876") as producer:
+            receipt = producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
+            producer.send(order, by="A-1")  # same key, same queue, in order
+
+    `group` names the producers that do the same work. Every other keyword is a setting, with Apache's name
+    in Python's spelling; see docs/settings.md. One producer serves all tasks of its event loop: make one and
+    keep it. `start` and `close` are what `with` calls.
+
+    A send that fails is tried again, at another broker if there is one, until `retry_times_when_send_failed`
+    more tries or `send_msg_timeout` are used up. With `by`, `queue` or `select` there is one try, since the
+    message must go to that queue. What a send can raise:
+
+    - InvalidArgument: the message cannot be right; nothing was sent.
+    - NotRunning: before `start`, or after `close`.
+    - Refused: a broker said no, and others would say the same; its classes are in `turbopump.errors`.
+    - SendFailed: no try succeeded; `.tries` has each, `.code` Apache's code of the last. SendTimedOut is
+      one of them: the message may have been stored although the answer was late.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[SendHook] = (),
+        world: World | None = None,
+        **settings: Unpack[ProducerOptions],
+    ) -> None:
+        super().__init__(
+            lambda: AsyncProducer(group, name_servers=name_servers, hooks=hooks, world=world, **settings)
+        )
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        return self._core.group
+
+    def start(self) -> None:
+        """Returns when a name server was reached. Raises NoNameServer. May be called again while it runs."""
+        self._start(lambda core: core.start())
+
+    def close(self) -> None:
+        """Waits for the sends under way, then leaves. May be called again, and without a start."""
+        self._close()
+
+    def send(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float | None = None,
+    ) -> SendResult:
+        """Returns when a broker has stored the message; `.status` says how far its wishes were fulfilled.
+
+        `by`: messages with the same key go to the same queue, the one a Java producer would choose with
+        SelectMessageQueueByHash. `queue`: this queue. `select`: a function of the topic's queues and the
+        message that returns one of them. Without any of these, the queues take turns.
+        `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
+        """
+        return self._run(lambda core: core.send(message, by=by, queue=queue, select=select, timeout=timeout))
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float | None = None,
+    ) -> concurrent.futures.Future[SendResult]:
+        """As `send`, without waiting: the task has the result. `close` waits for it."""
+        return self._submit(
+            lambda core: core.send_async(message, by=by, queue=queue, select=select, timeout=timeout)
+        )
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+    ) -> None:
+        """Fast and uncertain: returns when the message is on its way to a broker, which does not answer."""
+        self._run(lambda core: core.send_oneway(message, by=by, queue=queue, select=select))
+
+    def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        by: object = None,
+        timeout: float | None = None,
+    ) -> list[SendResult]:
+        """Several messages of one topic with few requests; one result for each, in their order.
+
+        What is more than `max_message_size` goes in several requests, one after the other; each of them is
+        stored as a whole or not at all. When one fails, those before it are stored: the exception's notes
+        say how many messages that were. Delayed messages cannot be in a batch.
+        """
+        return self._run(lambda core: core.send_batch(messages, queue=queue, by=by, timeout=timeout))
+
+    def request(
+        self,
+        message: Message,
+        *,
+        by: object = None,
+        queue: MessageQueue | None = None,
+        select: Selector | None = None,
+        timeout: float = REQUEST_TIMEOUT_S,
+    ) -> MessageExt:
+        """Sends a question and returns the answer that a consumer gives with `reply`.
+
+        Raises what `send` raises, and RequestTimedOut when the question was stored and nobody answered.
+        """
+        return self._run(
+            lambda core: core.request(message, by=by, queue=queue, select=select, timeout=timeout)
+        )
+
+    def reply(self, to: MessageExt, body: bytes, *, timeout: float | None = None) -> SendResult:
+        """Answers a message that was sent with `request`, to the very client that waits for it."""
+        return self._run(lambda core: core.reply(to, body, timeout=timeout))
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Those one can send to, in the order that selectors see."""
+        return self._run(lambda core: core.queues(topic))

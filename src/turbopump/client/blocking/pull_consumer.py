@@ -1,0 +1,267 @@
+"""The blocking pull consumer.
+
+Written by scripts/faces.py from turbopump.client.pull_consumer: change that.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Self, Unpack
+
+from turbopump.client.blocking.face import Face
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.moments import Moment
+from turbopump.client.options import PullOptions
+from turbopump.client.pull_consumer import PullConsumer as AsyncPullConsumer
+from turbopump.client.pull_consumer import Pulled
+from turbopump.client.pull_member import QueuesListener, Scheduled
+from turbopump.client.settings import PullSettings
+from turbopump.client.signature import spelled_out
+from turbopump.client.subscription import ALL
+from turbopump.client.world import World
+
+__all__ = ["PullConsumer"]
+
+
+@spelled_out(PullSettings)
+class PullConsumer(Face[AsyncPullConsumer]):
+    """Reads messages when you ask for them, as a member of a group or from queues of your choice.
+
+    As a member: the group's queues are divided among its members, and each message is read by one of them.
+
+        with PullConsumer("audit", topics=["OrderTopic"], name_servers="127.0.0.1:9876") as consumer:
+            consumer.seek_to_time("2026-11-01T00:00:00Z")
+            for message in consumer:
+                print(message.topic, message.text)
+
+    With queues of your own choice, and offsets committed when you say so:
+
+        with PullConsumer("audit", auto_commit=False) as consumer:
+            consumer.assign(consumer.queues("OrderTopic"))
+            while messages := consumer.poll(timeout=1):
+                work(messages)
+                consumer.commit()
+
+    Commits: with `auto_commit` (the default), what a call of `poll` or a step of the iteration gave out
+    counts as done when the *next* call begins, and is committed within `auto_commit_interval`. Leaving the
+    `with` block normally commits the rest too; leaving it by an exception does not commit what the last
+    call gave out, so it comes again. A group that never committed begins as `consume_from_where` says.
+
+    One task reads at a time: two that poll in turns would count each other's messages as done.
+
+    `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
+    All other keyword arguments are the settings of docs/settings.md.
+    """
+
+    _goes_on_after_fork = False
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        topics: Sequence[str] | Mapping[str, str] = (),
+        name_servers: str | Sequence[str] | None = None,
+        world: World | None = None,
+        **settings: Unpack[PullOptions],
+    ) -> None:
+        super().__init__(
+            lambda: AsyncPullConsumer(
+                group, topics=topics, name_servers=name_servers, world=world, **settings
+            )
+        )
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        return self._core.group
+
+    @property
+    def settings(self) -> PullSettings:
+        """All settings, with the defaults."""
+        return self._core.settings
+
+    def start(self) -> None:
+        """Returns when the brokers know us and the queues that are ours are being read. `with` does it.
+
+        Raises NoNameServer when none can be reached.
+        """
+        self._start(lambda core: core.start())
+
+    def close(self) -> None:
+        """Commits what was given out (with `auto_commit`), leaves the group and closes. Again: nothing.
+
+        An iteration that runs elsewhere ends; a `poll` that waits raises NotRunning.
+        """
+        self._close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._call(lambda core: core.is_running)
+
+    def subscribe(self, topic: str, tags: str = ALL) -> None:
+        """Reads this topic too, as a member of the group; a topic that is subscribed gets other tags.
+
+        Before the start or after it; then it returns when the brokers know and our queues are being read.
+        Raises InvalidArgument after `assign`: a consumer does one or the other.
+
+            consumer.subscribe("OrderTopic", "paid || refunded")
+        """
+        self._run(lambda core: core.subscribe(topic, tags))
+        self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
+        self._run(lambda core: core.unsubscribe(topic))
+        self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
+
+    def assign(self, queues: Iterable[MessageQueue], tags: str = ALL) -> None:
+        """Reads exactly these queues from now on, whatever other members of the group do.
+
+        Queues that were assigned before and still are go on where they were. Each new one begins where the
+        group committed, or as `consume_from_where` says; `seek` moves it. Raises InvalidArgument after
+        `subscribe`, and for no queue at all.
+
+            consumer.assign(consumer.queues("OrderTopic"))
+        """
+        self._run(lambda core: core.assign(queues, tags))
+
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        """The queues that this consumer reads now, in order."""
+        return self._call(lambda core: core.assignment())
+
+    def poll(self, timeout: float | None = None) -> list[MessageExt]:
+        """Messages of one queue, at most `pull_batch_size`, waiting for them up to `timeout` seconds
+        (`poll_timeout`, when not given). Empty: nothing came.
+
+        What earlier calls gave out counts as done now (see the class about commits). Queues take turns.
+
+            for message in consumer.poll(timeout=1):
+                print(message.text)
+        """
+        return self._run(lambda core: core.poll(timeout))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> MessageExt:
+        """The next message, waiting for it as long as it takes; the end when the consumer is closed."""
+        return self._next(lambda core: core.__anext__())
+
+    def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Gives out nothing of these queues (of all that are ours) until `resume`; they stay ours."""
+        self._call(lambda core: core.pause(queues))
+
+    def resume(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Goes on with these queues, or with all."""
+        self._call(lambda core: core.resume(queues))
+
+    def position(self, queue: MessageQueue) -> int:
+        """The offset of the next message that will be given out of this queue."""
+        return self._call(lambda core: core.position(queue))
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Goes on at this offset of the queue, which must be ours. What is held of it is forgotten.
+
+        Raises InvalidArgument for an offset that the queue does not have; its end is allowed.
+        """
+        self._run(lambda core: core.seek(queue, offset))
+
+    def seek_to_begin(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Goes on at the first message that is there, in these queues or all that are ours."""
+        self._run(lambda core: core.seek_to_begin(queues))
+
+    def seek_to_end(self, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Goes on behind the last message, in these queues or all that are ours."""
+        self._run(lambda core: core.seek_to_end(queues))
+
+    def seek_to_time(self, when: Moment, queues: Iterable[MessageQueue] | None = None) -> None:
+        """Goes on at the first message stored at that time or later, in these queues or all that are ours.
+
+        `when` is a datetime, ISO text or seconds since 1970; without a zone it is local time.
+
+            consumer.seek_to_time("2026-11-01T00:00:00Z")
+            consumer.seek_to_time(datetime.now() - timedelta(hours=2))
+        """
+        self._run(lambda core: core.seek_to_time(when, queues))
+
+    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
+        """Tells the brokers how far the group is; returns when they have it. Raises Refused or OSError.
+
+        Without offsets: everything that was given out so far, in all queues that are ours. An offset is that
+        of the next message to read, for any queue.
+
+            consumer.commit()
+            consumer.commit({message.queue: message.offset + 1})
+        """
+        self._run(lambda core: core.commit(offsets))
+
+    def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group goes on in this queue, as its broker knows; None: it never committed one."""
+        return self._run(lambda core: core.committed(queue))
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """All queues of the topic that can be read. Raises TopicNotFound."""
+        return self._run(lambda core: core.queues(topic))
+
+    def pull(
+        self, queue: MessageQueue, offset: int, n: int | None = None, expression: str = ALL, wait: float = 0.0
+    ) -> Pulled:
+        """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
+
+        When there are none, the broker waits for one up to `wait` seconds. Nothing is remembered and nothing
+        committed: `commit({queue: result.next_offset})` does. Raises Refused or OSError.
+
+            offset = consumer.committed(queue) or 0
+            result = consumer.pull(queue, offset, 32, "paid", wait=20)
+            for message in result.messages: ...
+        """
+        return self._run(lambda core: core.pull(queue, offset, n, expression, wait))
+
+    def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the first message that is still there."""
+        return self._run(lambda core: core.min_offset(queue))
+
+    def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the queue's next message will have."""
+        return self._run(lambda core: core.max_offset(queue))
+
+    def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+        """The offset of the first message stored at that time or later."""
+        return self._run(lambda core: core.offset_at(queue, when))
+
+    def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
+        """The message is to come again later: its broker keeps a copy for the group, with a delay that grows
+        each time, and after `max_reconsume_times` in the group's dead-letter topic.
+
+        `delay_level`: 1 to 18 chooses the delay, 0 leaves it to the broker, -1 means dead letter at once.
+        Copies come through the topic `%RETRY%<group>`: subscribe to it too, if this consumer is to read them.
+        Raises ConnectionError when nobody would take it.
+        """
+        self._run(lambda core: core.send_back(message, delay_level))
+
+    def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
+        """Calls back when the topic has other queues than before, or other ones of them are ours.
+
+        `callback` gets a `QueuesChanged` and may be `def` (it runs in a thread) or `async def`. Looks every
+        `topic_metadata_check_interval`, and whenever the group divides its queues anew.
+        """
+        self._call(lambda core: core.on_queues_changed(topic, callback))
+        self._note(
+            ("on_queues_changed", topic, callback), lambda core: core.on_queues_changed(topic, callback)
+        )
+
+    def schedule(self, topic: str, callback: Scheduled) -> None:
+        """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.
+
+        `callback` gets the queue and says after how many seconds it wants to be called again; None is 0.2. It
+        pulls and commits by itself, with `pull` and `commit`. After an exception, which is logged, the next
+        call comes in a second. As `subscribe`, this makes us a member of the group; `unsubscribe` ends it.
+
+            def look(queue):
+                result = consumer.pull(queue, consumer.committed(queue) or 0)
+                work(result.messages)
+                consumer.commit({queue: result.next_offset})
+                return 0 if result.messages else 5
+
+            consumer.schedule("OrderTopic", look)
+        """
+        self._run(lambda core: core.schedule(topic, callback))
+        self._note(("schedule", topic), lambda core: core.schedule(topic, callback))

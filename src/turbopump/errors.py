@@ -1,0 +1,68 @@
+"""What the clients can raise.
+
+- `ClientError`: of the client itself, each class with a text that says what to do. `InvalidArgument` is a
+  ValueError, `NotRunning` a RuntimeError, `Unreachable` and `NoNameServer` are ConnectionErrors; `SendFailed`
+  is an OSError that has every try in `.tries`, `SendTimedOut` and `RequestTimedOut` are TimeoutErrors.
+- `Refused`: a server said no. `.code` is Apache's number, `.remark` its text; many codes have a class.
+- `NotFound`: of `Admin`, something that was asked for by name and is not there.
+"""
+
+from turbopump.client.admin import NotFound
+from turbopump.client.consuming import RetryLater
+from turbopump.client.errors import (
+    BrokenBody,
+    ClientError,
+    InsideEventLoop,
+    InvalidArgument,
+    NoNameServer,
+    NotRunning,
+    RequestTimedOut,
+    SendFailed,
+    SendTimedOut,
+    Try,
+    Unreachable,
+    UnreadableMessage,
+)
+from turbopump.protocol.errors import (
+    ConsumerNotOnline,
+    FlowControl,
+    GroupNotFound,
+    MessageIllegal,
+    NoPermission,
+    Refused,
+    RequestNotSupported,
+    ServiceNotAvailable,
+    SubscriptionNotFound,
+    SystemBusy,
+    SystemFailure,
+    TopicNotFound,
+)
+
+__all__ = [
+    "BrokenBody",
+    "ClientError",
+    "ConsumerNotOnline",
+    "FlowControl",
+    "GroupNotFound",
+    "InsideEventLoop",
+    "InvalidArgument",
+    "MessageIllegal",
+    "NoNameServer",
+    "NoPermission",
+    "NotFound",
+    "NotRunning",
+    "Refused",
+    "RequestNotSupported",
+    "RequestTimedOut",
+    "RetryLater",
+    "SendFailed",
+    "SendTimedOut",
+    "ServiceNotAvailable",
+    "SubscriptionNotFound",
+    "SystemBusy",
+    "SystemFailure",
+    "TopicNotFound",
+    "Try",
+    "Unreachable",
+    "UnreadableMessage",
+]
