@@ -1,0 +1,72 @@
+from turbopump.client.faults import AvoidingChoice, Faults
+from turbopump.client.message import MessageQueue
+from turbopump.client.routes import QueueChoice
+from turbopump.client.settings import ProducerSettings
+from turbopump.runtime.chance import Chance
+
+DEFAULTS = ProducerSettings()
+QUEUES = tuple(MessageQueue("t", broker, number) for broker in "abc" for number in range(2))
+
+
+def faults() -> Faults:
+    return Faults(DEFAULTS.latency_max, DEFAULTS.not_available_duration)
+
+
+def test_the_table_of_pauses_is_apaches() -> None:
+    table = faults()
+    expected = [
+        (0.0, 0.0), (0.049, 0.0), (0.05, 0.0), (0.549, 0.0), (0.55, 2.0), (1.799, 2.0), (1.8, 5.0),
+        (3.0, 6.0), (4.999, 6.0), (5.0, 10.0), (10.0, 10.0), (14.999, 10.0), (15.0, 30.0), (100.0, 30.0),
+    ]  # fmt: skip
+    assert [table.pause_for(latency_s) for latency_s, _ in expected] == [pause for _, pause in expected]
+
+
+def test_a_failure_counts_as_ten_seconds() -> None:
+    table = faults()
+    table.record("a", 0.001, now=100.0, failed=True)
+    assert not table.is_available("a", 109.999)
+    assert table.is_available("a", 110.0)
+
+
+def test_a_new_pause_never_shortens_the_one_that_runs() -> None:
+    table = faults()
+    table.record("a", 5.0, now=100.0)
+    table.record("a", 0.6, now=101.0)
+    assert not table.is_available("a", 109.0)
+    table.record("a", 0.001, now=101.0)
+    assert not table.is_available("a", 109.0)
+    table.record("a", 5.0, now=105.0)
+    assert not table.is_available("a", 114.0)
+
+
+def test_a_success_makes_a_broker_reachable_again() -> None:
+    table = faults()
+    table.record("a", 0.001, now=0.0, failed=True, reachable=False)
+    assert not table.is_reachable("a")
+    table.record("a", 0.001, now=1.0)
+    assert table.is_reachable("a")
+    assert table.is_reachable("never seen")
+
+
+def test_available_brokers_come_first_then_reachable_ones_then_all() -> None:
+    table = faults()
+    now = 0.0
+    choice = AvoidingChoice(table, QueueChoice(Chance(1)), lambda: now)
+
+    def chosen(avoid: str | None = None) -> set[str]:
+        return {choice.choose(QUEUES, avoid).broker for _ in range(12)}
+
+    assert chosen() == {"a", "b", "c"}
+    table.record("a", 0.0, now, failed=True)
+    assert chosen() == {"b", "c"}
+    assert chosen(avoid="b") == {"c"}
+    table.record("b", 0.0, now, failed=True, reachable=False)
+    table.record("c", 0.0, now, failed=True)
+    assert chosen() == {"a", "c"}
+    assert chosen(avoid="c") == {"a"}
+    table.record("a", 0.0, now, failed=True, reachable=False)
+    table.record("c", 0.0, now, failed=True, reachable=False)
+    assert chosen() == {"a", "b", "c"}
+    assert chosen(avoid="a") == {"b", "c"}
+    now = 10.0
+    assert chosen() == {"a", "b", "c"}

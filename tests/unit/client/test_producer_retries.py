@@ -1,0 +1,285 @@
+"""Tries of a send: which failures are tried again, where, for how long, and what the caller hears at last."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.unit.admin.kit import Town, cluster, virtual
+from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
+from tests.unit.client.producing import producing
+
+from turbopump.client.errors import SendFailed, SendTimedOut
+from turbopump.client.faults import AvoidingChoice, Faults
+from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
+from turbopump.client.name_servers import NameServers
+from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.sender import Sender
+from turbopump.client.settings import ProducerSettings
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import NoPermission, Refused, SystemBusy
+from turbopump.protocol.ids import UniqueIds
+from turbopump.runtime.chance import Chance
+from turbopump.testing.loop import VirtualClock, run_virtual
+
+SEND = RequestCode.SEND_MESSAGE_V2
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+ORDER = Message("t", b"x")
+
+
+class SlowCluster(Cluster):
+    """Answers after a while, and a while too long is a timeout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slowness: dict[str, float] = {}
+
+    async def call(self, address: str, request: Command, timeout_s: float) -> Command:
+        slow_s = self.slowness.get(address, 0.0)
+        await asyncio.sleep(min(slow_s, timeout_s))
+        if slow_s > timeout_s:
+            self.asked.append((address, request))
+            raise TimeoutError(f"{address} did not answer in {timeout_s} s")
+        return await super().call(address, request, timeout_s)
+
+    def tried(self) -> list[str]:
+        return [
+            "a" if address == BROKER_A else "b" for address, request in self.asked if request.code == SEND
+        ]
+
+
+class Scene:
+    """A sender before two brokers of one queue each."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.cluster = SlowCluster()
+        self.cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A, "b": BROKER_B}))
+        self.settings = ProducerSettings(**settings)
+        self.faults: Faults | None = None
+        if self.settings.send_latency_fault_enable:
+            self.faults = Faults(self.settings.latency_max, self.settings.not_available_duration)
+        self.took = 0.0
+
+    def answers(self, address: str, code: int, remark: str = "") -> None:
+        ext = {"msgId": "X", "queueId": "0", "queueOffset": "1"}
+        self.cluster.on(address, SEND, lambda request: reply(request, code, remark, ext))
+
+    def send(self, times: int = 1, queue: MessageQueue | None = None, **options: Any) -> SendResult:
+        """First to broker a."""
+
+        async def run() -> SendResult:
+            clock, chance = VirtualClock(), Chance(1)
+            plain = QueueChoice(chance)
+            plain._first = 1
+            choice = AvoidingChoice(self.faults, plain, clock.monotonic) if self.faults else plain
+            routes = Routes(NameServers(self.cluster, [NAMESRV], chance))
+            sender = Sender(
+                self.cluster,
+                routes,
+                clock,
+                UniqueIds("10.0.0.1", 1, clock.now_ms),
+                choice,
+                settings=self.settings,
+                faults=self.faults,
+            )
+            try:
+                for _ in range(times):
+                    began = clock.monotonic()
+                    if queue is not None:
+                        result = await sender.send_to(queue, ORDER, **options)
+                    else:
+                        result = await sender.send(ORDER, **options)
+            finally:
+                self.took = clock.monotonic() - began
+            return result
+
+        return run_virtual(run())
+
+
+def test_each_retry_code_is_tried_at_the_other_broker() -> None:
+    for code in ProducerSettings().retry_response_codes:
+        scene = Scene()
+        scene.answers(BROKER_A, code)
+        scene.cluster.on(BROKER_B, SEND, stored)
+        assert scene.send().queue.broker == "b"
+        assert scene.cluster.tried() == ["a", "b"]
+
+
+def test_other_refusals_are_final() -> None:
+    for code in (13, 29, 15):
+        scene = Scene()
+        scene.answers(BROKER_A, code, "no")
+        scene.cluster.on(BROKER_B, SEND, stored)
+        with pytest.raises(Refused) as raised:
+            scene.send()
+        assert raised.value.code == code
+        assert scene.cluster.tried() == ["a"]
+
+
+def test_the_codes_can_be_chosen() -> None:
+    scene = Scene(retry_response_codes=frozenset({13}))
+    scene.answers(BROKER_A, 13)
+    scene.cluster.on(BROKER_B, SEND, stored)
+    assert scene.send().queue.broker == "b"
+    scene = Scene(retry_response_codes=frozenset({13}))
+    scene.answers(BROKER_A, 2, "busy")
+    with pytest.raises(SystemBusy):
+        scene.send()
+
+
+def test_the_number_of_tries_is_a_setting() -> None:
+    for retries in (0, 1, 5):
+        scene = Scene(retry_times_when_send_failed=retries)
+        with pytest.raises(SendFailed) as raised:
+            scene.send()
+        assert len(scene.cluster.tried()) == retries + 1 == len(raised.value.tries)
+        assert raised.value.code == 10001
+        assert "nobody at" in str(raised.value)
+
+
+def test_a_broker_that_is_silent_takes_the_whole_time_as_with_apache() -> None:
+    scene = Scene()
+    scene.cluster.slowness[BROKER_A] = 60.0
+    scene.cluster.on(BROKER_B, SEND, stored)
+    with pytest.raises(SendTimedOut, match="send_msg_max_timeout_per_request") as raised:
+        scene.send()
+    assert scene.took == pytest.approx(3.0)
+    assert raised.value.code == 10002
+    assert scene.cluster.tried() == ["a"]
+
+
+def test_a_limit_for_each_try_leaves_time_for_the_other_broker() -> None:
+    scene = Scene(send_msg_max_timeout_per_request=0.5)
+    scene.cluster.slowness[BROKER_A] = 60.0
+    scene.cluster.on(BROKER_B, SEND, stored)
+    assert scene.send().queue.broker == "b"
+    assert scene.took == pytest.approx(0.5)
+
+
+def test_the_last_try_has_all_the_time_that_is_left() -> None:
+    scene = Scene(send_msg_max_timeout_per_request=0.5, retry_times_when_send_failed=1)
+    scene.cluster.slowness = {BROKER_A: 60.0, BROKER_B: 2.0}
+    scene.cluster.on(BROKER_B, SEND, stored)
+    assert scene.send().queue.broker == "b"
+    assert scene.took == pytest.approx(2.5)
+
+
+def test_an_explicit_queue_has_one_try_and_its_refusal_is_told_as_it_is() -> None:
+    scene = Scene()
+    scene.answers(BROKER_A, 16, "not here")
+    with pytest.raises(NoPermission):
+        scene.send(queue=MessageQueue("t", "a", 0))
+    scene = Scene()
+    with pytest.raises(SendFailed):
+        scene.send(queue=MessageQueue("t", "a", 0))
+    assert scene.cluster.tried() == ["a"]
+
+
+def test_stored_but_not_as_asked_is_a_result_unless_one_wants_better() -> None:
+    scene = Scene()
+    scene.answers(BROKER_A, 11)
+    assert scene.send().status is SendStatus.SLAVE_NOT_AVAILABLE
+    scene = Scene(retry_another_broker_when_not_store_ok=True)
+    scene.answers(BROKER_A, 11)
+    scene.cluster.on(BROKER_B, SEND, stored)
+    assert scene.send().status is SendStatus.SEND_OK
+    assert scene.cluster.tried() == ["a", "b"]
+
+
+def test_a_weak_result_is_better_than_the_failure_that_follows_it() -> None:
+    for code in (13, 14):
+        scene = Scene(retry_another_broker_when_not_store_ok=True, retry_times_when_send_failed=1)
+        scene.answers(BROKER_A, 10)
+        scene.answers(BROKER_B, code)
+        result = scene.send()
+        assert (result.status, result.queue.broker) == (SendStatus.FLUSH_DISK_TIMEOUT, "a")
+        assert scene.cluster.tried() == ["a", "b"]
+
+
+def test_a_broker_that_failed_gets_nothing_for_a_while() -> None:
+    scene = Scene(send_latency_fault_enable=True)
+    scene.cluster.on(BROKER_B, SEND, stored)
+    scene.send(times=5)
+    assert scene.cluster.tried() == ["a", "b", "b", "b", "b", "b"]
+
+
+def test_without_fault_avoidance_it_gets_its_turn_again() -> None:
+    scene = Scene()
+    scene.cluster.on(BROKER_B, SEND, stored)
+    scene.send(times=3)
+    assert scene.cluster.tried().count("a") > 1
+
+
+# --- with brokers of ours ---------------------------------------------------------------------------------
+
+
+async def with_topic(town: Town) -> None:
+    for number in range(len(town.brokers)):
+        await town.create_topic("orders", 2, broker=number)
+    await town.registered()
+
+
+def test_one_broker_of_two_goes_down_and_no_caller_hears_of_it() -> None:
+    async def scene() -> None:
+        async with cluster(brokers=2) as town, producing(town) as one:
+            await with_topic(town)
+            assert {(await one.send(Message("orders", b"x"))).queue.broker for _ in range(4)} == {
+                "broker-a",
+                "broker-b",
+            }
+            tasks = [one.send_async(Message("orders", b"%d" % number)) for number in range(50)]
+            await town.brokers[0].stop()
+            results = await asyncio.gather(*tasks)
+            for _ in range(100):
+                results.append(await one.send(Message("orders", b"y")))
+                await town.clock.sleep(0.5)
+            assert {result.status for result in results} == {SendStatus.SEND_OK}
+            assert {result.queue.broker for result in results[-50:]} == {"broker-b"}
+
+    virtual(scene())
+
+
+def test_all_name_servers_are_down_for_five_minutes_and_sending_goes_on() -> None:
+    async def scene() -> None:
+        async with cluster(brokers=2) as town, producing(town) as one:
+            await with_topic(town)
+            await one.send(Message("orders", b"x"))
+            await town.name_server.stop()
+            began = town.clock.monotonic()
+            slowest = 0.0
+            for number in range(300):
+                if number == 150:
+                    await town.brokers[0].stop()
+                before = town.clock.monotonic()
+                assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
+                slowest = max(slowest, town.clock.monotonic() - before)
+                await town.clock.sleep(1)
+            assert town.clock.monotonic() - began >= 300
+            assert slowest < 0.5
+
+    virtual(scene())
+
+
+def test_a_topic_that_is_new_while_no_name_server_answers_fails_in_time_and_says_why() -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town) as one:
+            await town.name_server.stop()
+            with pytest.raises(SendFailed, match="name server") as raised:
+                await one.send(Message("orders", b"x"))
+            assert raised.value.code == 10004
+
+    virtual(scene())
+
+
+def test_a_broker_that_comes_back_elsewhere_is_found_by_the_retry() -> None:
+    scene = Scene(retry_times_when_send_failed=1)
+    asked = scene.cluster.asked
+    moved = "127.0.0.1:20911"
+
+    def route(request: Command) -> Command:
+        is_first = sum(1 for _, other in asked if other.code == ROUTE) == 1
+        return routes_to({"t": 1}, {"a": BROKER_A if is_first else moved})(request)
+
+    scene.cluster.on(NAMESRV, ROUTE, route)
+    scene.cluster.on(moved, SEND, stored)
+    assert scene.send().queue.broker == "a"
