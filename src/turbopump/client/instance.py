@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client import discovery
+from turbopump.client.encryption import network_for
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
@@ -90,7 +91,10 @@ class Instance:
         self.router = Router(_Door(self).routes())
         """What brokers may ask. Those who join add to it."""
         self.client = Client(
-            world.network, world.clock, self.router, connect_timeout_s=settings.connect_timeout
+            network_for(settings, world.network),
+            world.clock,
+            self.router,
+            connect_timeout_s=settings.connect_timeout,
         )
         self.name_servers = NameServers(self.client, name_servers, world.chance)
         self.routes = Routes(self.name_servers, settings.mq_client_api_timeout)

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Protocol
@@ -45,9 +46,12 @@ class _SystemListener:
 
 
 class SystemNetwork:
-    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets."""
+    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets. With `tls` we connect encrypted."""
 
     BACKLOG = 1024
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
@@ -64,7 +68,7 @@ class SystemNetwork:
 
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
-        _, protocol = await loop.create_connection(factory, host, port)
+        _, protocol = await loop.create_connection(factory, host, port, ssl=self._tls)
         return protocol
 
     async def resolve(self, host: str) -> str:
