@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.dead_letters import DeadLetters, Target, Window
-from turbopump.client.consumer import ConsumerConfig, PushConsumer
-from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.consumer import Consumer
+from turbopump.client.consuming import RetryLater
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.errors import TopicNotFound
-from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.network import SystemNetwork
 
 from . import artifacts, peers
 
@@ -33,14 +31,12 @@ class Reader:
         self.retries: list[int] = []
         self.refused = ""
 
-    async def __call__(self, messages: Sequence[MessageExt]) -> ConsumeStatus:
-        for message in messages:
-            assert message.topic == TOPIC
-            self.texts[message.body.decode()] += 1
-        if self.refused in (message.body.decode() for message in messages):
-            self.retries += [message.reconsume_times for message in messages]
-            return ConsumeStatus.RECONSUME_LATER
-        return ConsumeStatus.CONSUME_SUCCESS
+    async def __call__(self, message: MessageExt) -> None:
+        assert message.topic == TOPIC
+        self.texts[message.text] += 1
+        if message.text == self.refused:
+            self.retries.append(message.reconsume_times)
+            raise RetryLater
 
 
 @pytest.mark.parametrize("kind", [*artifacts.SERVERS, peers.OURS])
@@ -96,7 +92,7 @@ async def retried_and_dead(admin: Admin, reader: Reader, texts: list[str]) -> No
     await eventually(is_dead)
 
 
-async def asked_about_itself(admin: Admin, consumer: PushConsumer, reader: Reader) -> None:
+async def asked_about_itself(admin: Admin, consumer: Consumer, reader: Reader) -> None:
     info = await admin.groups.running_info(GROUP, consumer.client_id)
     assert {queue.queueId for queue in info.mqTable if queue.topic == TOPIC} == {0, 1, 2, 3}
     (message,) = await admin.messages.by_key(TOPIC, "03")
@@ -125,7 +121,7 @@ async def shared(admin: Admin, cluster: peers.Cluster, first: Reader) -> None:
     second = Reader()
     producer = admin.producer("senders")
     async with consumer(cluster, second) as other:
-        await eventually(lambda: len([queue for queue in other._held if queue.topic == TOPIC]) == 2)
+        await eventually(lambda: len(other.queues()) == 2)
         for number in range(100, 120):
             await producer.send(Message(TOPIC, b"%d" % number))
         await eventually(lambda: len([text for text in first.texts + second.texts if len(text) == 3]) == 20)
@@ -149,11 +145,15 @@ async def has_copy(letters: DeadLetters, letter: MessageExt) -> bool:
     return len(await letters.copies(letter, Target.GROUP)) == 1
 
 
-def consumer(cluster: peers.Cluster, reader: Reader) -> PushConsumer:
-    config = ConsumerConfig(
-        GROUP, {TOPIC: "*"}, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, max_reconsume_times=2
+def consumer(cluster: peers.Cluster, reader: Reader) -> Consumer:
+    made = Consumer(
+        GROUP,
+        name_servers=cluster.namesrv,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        max_reconsume_times=2,
     )
-    return PushConsumer(config, reader, [cluster.namesrv], SystemNetwork(), SystemClock())
+    made.subscribe(TOPIC, reader)
+    return made
 
 
 async def eventually(condition: Callable[[], object]) -> None:

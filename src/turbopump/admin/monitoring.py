@@ -1,7 +1,6 @@
 """`startMonitoring`: every minute, how far each group is behind and who is stuck, until Ctrl-C."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -9,8 +8,7 @@ import msgspec
 from turbopump.admin.command import Call, Command, until_interrupted
 from turbopump.admin.consumer_text import troubles
 from turbopump.client.admin import NotFound
-from turbopump.client.consumer import ConsumerConfig, PushConsumer
-from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.protocol import names
 from turbopump.protocol.bodies import OffsetWrapper
@@ -40,17 +38,18 @@ class Undone:
 async def start_monitoring(call: Call) -> None:
     """Brokers of Apache also tell, as messages, when they had to move a group's offset."""
 
-    async def told(messages: Sequence[MessageExt]) -> ConsumeStatus:
-        for message in messages:
-            text = message.body.decode("utf-8", "replace")
-            call.out.show({"offsetMoved": text}, [f"{PREFIX} reportDeleteMsgsEvent: {text}"])
-        return ConsumeStatus.CONSUME_SUCCESS
-
-    config = ConsumerConfig(GROUP, {names.OFFSET_MOVED_TOPIC: "*"})
     admin = call.admin
-    events = PushConsumer(
-        config, told, admin.name_servers.addresses, admin.network, admin.clock, admin.chance
+    events = Consumer(
+        GROUP,
+        name_servers=admin.name_servers.addresses,
+        world=admin.world,
     )
+
+    @events.on(names.OFFSET_MOVED_TOPIC)
+    async def told(message: MessageExt) -> None:
+        text = message.body.decode("utf-8", "replace")
+        call.out.show({"offsetMoved": text}, [f"{PREFIX} reportDeleteMsgsEvent: {text}"])
+
     with until_interrupted():
         async with events:
             while True:

@@ -5,14 +5,13 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
 from turbopump.client.admin import Admin
-from turbopump.client.consumer import ConsumerConfig, PushConsumer
-from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.errors import Refused
@@ -88,23 +87,21 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
     enough = asyncio.Event()
     got = 0
 
-    async def listen(messages: Sequence[MessageExt]) -> ConsumeStatus:
-        nonlocal got
-        shown = ", ".join(message_text(message) for message in messages)
-        print(f"{options.group} Receive New Messages: [{shown}] ", flush=True)
-        got += len(messages)
-        if options.count and got >= options.count:
-            enough.set()
-        return ConsumeStatus.CONSUME_SUCCESS
-
-    config = ConsumerConfig(
+    consumer = Consumer(
         options.group,
-        {options.topic: "*"},
+        name_servers=admin.name_servers.addresses,
+        world=admin.world,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
     )
-    consumer = PushConsumer(
-        config, listen, admin.name_servers.addresses, admin.network, admin.clock, admin.chance
-    )
+
+    @consumer.on(options.topic)
+    async def listen(message: MessageExt) -> None:
+        nonlocal got
+        print(f"{options.group} Receive New Messages: [{message_text(message)}] ", flush=True)
+        got += 1
+        if options.count and got >= options.count:
+            enough.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # not on every system

@@ -1,391 +1,336 @@
-"""The push consumer: a member of a group that pulls its share of the queues and hands messages to a listener.
-
-Three loops: heartbeats (`membership.py`), the division of queues (`rebalance.py`), and a pull loop for each
-queue that is ours. Offsets are committed every five seconds, with each pull, when a queue is given up and at
-the end; a message is counted as done only when `consuming.py` says so. This module wires them and answers
-what brokers ask of a consumer.
-"""
+"""The push consumer: a member of a group whose handlers are called with the messages of its topics."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar, Unpack
 
-from turbopump.client.consuming import Consuming, Listener
-from turbopump.client.figures import TopicFigures
-from turbopump.client.instance import Instance, complain, end, instances
-from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import GroupOffsets
-from turbopump.client.process_queue import CacheLimits, ProcessQueue
-from turbopump.client.pull import BATCH, Puller, PullResult, PullStatus
-from turbopump.client.rebalance import Strategy, averagely, share, shift
-from turbopump.client.routes import QueueChoice
-from turbopump.client.running_info import running_info
-from turbopump.client.send_back import MAX_RECONSUME_TIMES, SendBack
-from turbopump.client.sender import Sender
-from turbopump.client.settings import ClientSettings, ConsumeFromWhere
-from turbopump.client.subscription import Subscription
+from turbopump.client.discovery import defaults
+from turbopump.client.discovery import name_servers as discovered
+from turbopump.client.errors import InvalidArgument, NotRunning
+from turbopump.client.hooks import ConsumeHook
+from turbopump.client.instance import instances
+from turbopump.client.message import MessageQueue
+from turbopump.client.namespace import wrap
+from turbopump.client.options import ConsumerOptions
+from turbopump.client.push.engine import Engine, Plan, QueuesChanged
+from turbopump.client.push.handlers import Handler
+from turbopump.client.settings import ConsumerSettings, MessageModel, made
+from turbopump.client.subscription import ALL, SQL92, TAG, Subscription
 from turbopump.client.world import World
-from turbopump.protocol import bodies
-from turbopump.protocol.codes import VERSION, version_name
-from turbopump.protocol.errors import (
-    BrokenBody,
-    BrokenRecord,
-    FlowControl,
-    Refused,
-    SubscriptionNotFound,
-    SubscriptionNotLatest,
-    TopicNotFound,
-)
-from turbopump.protocol.names import retry_topic
-from turbopump.runtime.chance import Chance
-from turbopump.runtime.clock import Clock
-from turbopump.runtime.network import Network
+from turbopump.protocol import names
+from turbopump.protocol.errors import InvalidParameter
+from turbopump.runtime.disk import Disk, SystemDisk
 
 log = logging.getLogger(__name__)
 
-BALANCE_S = 20.0
-UNBALANCED_S = 1.0  # something could not be had: look again soon
-COMMIT_S = 5.0
-FULL_S = 0.05
-FLOW_CONTROL_S = 0.02
-FAILED_PULL_S = 1.0
+REFUSED_GROUP = "DEFAULT_CONSUMER"
 
-FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
-"""What a broker or the way to it may cause. It is told, and tried again."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """Names and defaults are Apache's, in Python's spelling."""
+class _Wish:
+    """What `on` was told."""
 
-    group: str
-    subscriptions: Mapping[str, str]
-    """Topic to expression over tags: `*`, or `A || B`."""
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    consume_timestamp_ms: int = 0
-    consume_concurrency: int = 20
-    consume_message_batch_max_size: int = 1
-    pull_batch_size: int = BATCH
-    max_reconsume_times: int = MAX_RECONSUME_TIMES
-    cache: CacheLimits = field(default_factory=CacheLimits)
-    allocate: Strategy = averagely
-    stop_patience_s: float = 30.0
-    """How long `stop` waits for listeners that are at work."""
+    subscription: Subscription
+    handler: Handler
+    ordered: bool
+    broadcast: bool
 
 
-class PushConsumer:
-    """Consumes as a member of a group, clustering, in no particular order.
+class Consumer:
+    """Calls handlers with messages, as a member of a group.
 
-    Example:
+    >>> consumer = Consumer("billing", name_servers="127.0.0.1:9876")
+    >>> @consumer.on("OrderTopic", tags="paid || refunded")
+    ... async def bill(message): ...
+    >>> await consumer.run()                                          # until SIGINT or SIGTERM
 
-        async def listen(messages: Sequence[MessageExt]) -> ConsumeStatus:
-            for message in messages:
-                print(message.body)
-            return ConsumeStatus.CONSUME_SUCCESS
+    A handler that returns has consumed what it was given. One that raises gets it again later, after a time
+    that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
+    letters, `%DLQ%<group>`. `RetryLater` chooses another time, or none. Every message is delivered at least
+    once: after a failure, a restart or when members join and leave, it may come again.
 
-        config = ConsumerConfig("readers", {"orders": "*"})
-        async with PushConsumer(config, listen, ["127.0.0.1:9876"], SystemNetwork(), SystemClock()):
-            await asyncio.sleep(60)
+    Handlers are `async def`, which run on the event loop, or `def`, which run in threads: at most
+    `consume_thread_max` of each at a time. A parameter with a type gets the body decoded (see `on`).
 
-    What the listener raises, or answers with RECONSUME_LATER, is delivered again later, at most
-    `max_reconsume_times` times; then it goes to the group's dead-letter topic.
+    A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
+    from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
+    group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
+    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
+
+    All members of a group must subscribe to the same topics with the same expressions.
     """
 
     def __init__(
         self,
-        config: ConsumerConfig,
-        listener: Listener,
-        name_servers: Sequence[str],
-        network: Network,
-        clock: Clock,
-        chance: Chance | None = None,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        world: World | None = None,
+        disk: Disk | None = None,
+        **settings: Unpack[ConsumerOptions],
     ) -> None:
-        self.config = config
-        self._name_servers = tuple(name_servers)
-        self._world = World(network, clock, chance or Chance())
-        self._clock = clock
-        self._listener = listener
-        self._figures: dict[str, TopicFigures] = {}
-        self._held: dict[MessageQueue, ProcessQueue] = {}
-        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._due = asyncio.Event()
+        self.settings = made(ConsumerSettings, settings, defaults())
+        _check_group(group)
+        _check_crew(self.settings.consume_thread_min, self.settings.consume_thread_max)
+        self.group = group
+        self._name_servers = discovered(name_servers)
+        self._hooks = tuple(hooks)
+        self._world = world or World()
+        self._disk = disk or SystemDisk()
+        self._wishes: dict[str, _Wish] = {}
+        self._queues_changed: list[QueuesChanged] = []
+        self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
+        self._engine: Engine | None = None
+        self._was_started = False
         self._stack = contextlib.AsyncExitStack()
-        self._started_ms = clock.now_ms()
-        wanted = {**config.subscriptions, retry_topic(config.group): "*"}
-        self._subscriptions = {
-            topic: Subscription(topic, expression, self._started_ms) for topic, expression in wanted.items()
-        }
+
+    # What is consumed
+
+    def on(
+        self,
+        topic: str,
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        ordered: bool = False,
+        batch: int | None = None,
+        broadcast: bool = False,
+    ) -> Callable[[F], F]:
+        """Makes a function the handler of a topic.
+
+        >>> @consumer.on("OrderTopic", batch=32)
+        ... def store(orders: list[Order]): ...
+
+        `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
+        that have it switched on. With `batch` the handler gets a list of at most so many messages. `ordered`
+        delivers each queue's messages one after the other, in order: a failure holds up the queue and is
+        tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
+        file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
+
+        What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
+        the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
+        body that does not fit is a failed delivery (UnreadableMessage).
+        """
+
+        def register(handler: F) -> F:
+            self.subscribe(topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)
+            return handler
+
+        return register
+
+    def subscribe(
+        self,
+        topic: str,
+        handler: Callable[..., Any],
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        ordered: bool = False,
+        batch: int | None = None,
+        broadcast: bool = False,
+    ) -> None:
+        """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
+        already gets the new handler and expression.
+        """
+        if self._was_started and self._engine is None:
+            raise NotRunning("this consumer is closed; make a new one")
+        subscription = self._subscription(topic, tags, sql)
+        wish = _Wish(
+            subscription, Handler(handler, self._batch(batch)), ordered, broadcast or self._broadcasts_all
+        )
+        self._check_same(wish, topic)
+        self._wishes[topic] = wish
+        if self._engine is not None:
+            self._engine.subscribe(subscription, wish.handler)
+            self._engine.announce_soon()
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Its queues go to other members, with what was consumed committed."""
+        if self._wishes.pop(topic, None) is not None and self._engine is not None:
+            await self._engine.unsubscribe(wrap(self.settings.namespace, topic))
+
+    def on_queues_changed(self, callback: QueuesChanged) -> None:
+        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
+        self._queues_changed.append(callback)
 
     # Life
 
     async def start(self) -> None:
-        """Returns when the brokers know us. Raises NoNameServer when none can be reached."""
-        shared = instances()
-        self._instance = instance = await shared.take(ClientSettings(), self._name_servers, self._world)
-        self._stack.push_async_callback(shared.give_back, instance)
-        self.client_id = instance.client_id
-        self._routes = instance.routes
-        self._puller = Puller(instance.client, instance.routes, self.config.group)
-        self._offsets = GroupOffsets(instance.client, instance.routes, self.config.group)
-        self._consuming = self._make_consuming(instance)
-        await instance.join_consumer(self)
-        self._stack.push_async_callback(instance.leave_consumer, self.config.group)
-        self._stack.push_async_callback(self._commit)
-        self._keep_running(self._commit_regularly())
-        self._stack.push_async_callback(self._consuming.stop, self.config.stop_patience_s)
-        self._stack.push_async_callback(self._pull_no_more)
-        self._keep_running(self._balance_regularly())
+        """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot
+        serve an expression. A consumer starts once; after `close` make a new one.
+        """
+        if self._was_started:
+            raise NotRunning(f"consumer {self.group} was started before; make a new one")
+        if not self._wishes:
+            raise InvalidArgument("a consumer needs a handler: use @consumer.on(topic) or subscribe")
+        self._was_started = True
+        async with contextlib.AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
 
-    async def stop(self) -> None:
-        """Pulls no more, lets listeners finish what they have in hand, commits, and leaves the group."""
-        await self._stack.aclose()
+    async def _start(self, stack: contextlib.AsyncExitStack) -> None:
+        shared = instances()
+        instance = await shared.take(
+            self.settings, self._name_servers, self._world, fixed_name=self.is_broadcast
+        )
+        stack.push_async_callback(shared.give_back, instance)
+        group = wrap(self.settings.namespace, self.group)
+        plan = Plan(group, self.is_ordered, self.is_broadcast, self.settings)
+        engine = Engine(plan, instance, self._hooks, self._disk, self._queues_changed)
+        engine.crew.least, engine.crew.most = self._crew
+        for wish in self._wishes.values():
+            engine.subscribe(wish.subscription, wish.handler)
+        stack.push_async_callback(engine.stop)
+        await engine.start()
+        self._engine = engine
+
+    async def close(self) -> None:
+        """Takes no new messages, waits up to `await_termination_when_shutdown` seconds for handlers at work,
+        commits and leaves the group. What was fetched and not begun is consumed by others, or next time.
+        """
+        self._was_started = True
+        stack, self._stack = self._stack, contextlib.AsyncExitStack()
+        try:
+            await stack.aclose()
+        finally:
+            self._engine = None
 
     async def __aenter__(self) -> Self:
         await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        await self.close()
 
-    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(complain)
-        self._stack.push_async_callback(end, task)
+    async def run(self) -> None:
+        """Consumes until SIGINT or SIGTERM (or until this call is cancelled); then closes."""
+        enough = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        caught = [number for number in (signal.SIGINT, signal.SIGTERM) if _catch(loop, number, enough.set)]
+        try:
+            if self._engine is None:
+                await self.start()
+            await enough.wait()
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+            await self.close()
 
-    def _make_consuming(self, instance: Instance) -> Consuming:
-        sender = Sender(
-            instance.client,
-            instance.routes,
-            self._clock,
-            instance.unique_ids,
-            QueueChoice(self._world.chance),
-        )
-        config = self.config
-        return Consuming(
-            self._listener,
-            SendBack(sender, config.group, config.max_reconsume_times),
-            self._clock,
-            self._figures_of,
-            config.consume_concurrency,
-            config.consume_message_batch_max_size,
-        )
+    # While it runs
 
-    # What brokers and tools ask
+    def pause(self) -> None:
+        """Fetches no more messages; handlers go on with those that are here. The group keeps its queues."""
+        self._running.pause()
+
+    def resume(self) -> None:
+        self._running.resume()
 
     @property
-    def group(self) -> str:
-        return self.config.group
+    def is_paused(self) -> bool:
+        return self._engine is not None and self._engine.is_paused
 
-    def topics(self) -> Iterable[str]:
-        return self._subscriptions
+    @property
+    def workers(self) -> tuple[int, int]:
+        """How many handlers are kept ready and how many may be at work at a time. Can be set at any time.
 
-    def describe(self) -> bodies.ConsumerData:
-        return bodies.ConsumerData(
-            groupName=self.config.group,
-            consumeType="CONSUME_PASSIVELY",
-            messageModel="CLUSTERING",
-            consumeFromWhere=self.config.consume_from_where.name,
-            subscriptionDataSet=[one.to_wire() for one in self._subscriptions.values()],
-        )
+        >>> consumer.workers = (4, 64)
+        """
+        return self._crew
 
-    def members_changed(self) -> None:
-        self._due.set()
+    @workers.setter
+    def workers(self, crew: tuple[int, int]) -> None:
+        least, most = crew
+        _check_crew(least, most)
+        self._crew = (least, most)
+        if self._engine is not None:
+            self._engine.resize(least, most)
 
-    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in offsets.items():
-            if queue in self._held:
-                await self._move(queue, offset)
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """Those that are ours now, without the retry topic's."""
+        held = self._running.queues.held
+        return tuple(sorted(queue for queue in held if not names.is_retry_or_dlq(queue.topic)))
 
-    def positions(self, topic: str) -> Mapping[MessageQueue, int]:
-        return {queue: held.committable for queue, held in self._held.items() if queue.topic == topic}
+    @property
+    def client_id(self) -> str:
+        return self._running.client_id
 
-    def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo:
-        return running_info(
-            self._properties(),
-            self._subscriptions.values(),
-            self._held,
-            self._figures,
-            self._clock.monotonic(),
-        )
+    @property
+    def is_ordered(self) -> bool:
+        return any(wish.ordered for wish in self._wishes.values())
 
-    async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
-        return await self._consuming.directly(message)
+    @property
+    def is_broadcast(self) -> bool:
+        return self._broadcasts_all or any(wish.broadcast for wish in self._wishes.values())
 
-    # Which queues are ours
+    @property
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise NotRunning(f"consumer {self.group} is not running; use `async with` or start()")
+        return self._engine
 
-    async def _balance_regularly(self) -> None:
-        while True:
-            self._due.clear()
-            pause_s = BALANCE_S if await self._balance() else UNBALANCED_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
-                    await self._due.wait()
+    @property
+    def _broadcasts_all(self) -> bool:
+        return self.settings.message_model is MessageModel.BROADCASTING
 
-    async def _balance(self) -> bool:
-        """True when we hold exactly what is ours."""
-        return all([await self._balance_topic(topic) for topic in self._subscriptions])
-
-    async def _balance_topic(self, topic: str) -> bool:
+    def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
+        if not isinstance(topic, str):
+            raise InvalidArgument(f"a topic is a name, not {topic!r}; write @consumer.on('topic')")
         try:
-            queues = await self._queues(topic)
-            members = await self._instance.heartbeats.members(self.config.group, topic)
-        except FAILURES as error:
-            log.info("Queues of %s cannot be divided now: %s", topic, error)
-            return False
-        if self.client_id not in members:  # then our queues are others' by now, until we are back
-            self._instance.heartbeats.renew()
-        mine = share(queues, members, self.client_id, self.config.allocate)
-        change = shift([queue for queue in self._held if queue.topic == topic], mine)
-        await asyncio.gather(*(self._drop(queue) for queue in change.dropped))
-        taken = await asyncio.gather(*(self._take(queue) for queue in change.taken))
-        if change.dropped or any(taken):
-            log.info("Group %s, topic %s: %d queues are ours", self.config.group, topic, len(mine))
-        return self.client_id in members and all(taken)
+            names.check_topic(topic)
+        except InvalidParameter as error:
+            raise InvalidArgument(str(error)) from None
+        wire = wrap(self.settings.namespace, topic)
+        if sql is None:
+            return Subscription(wire, tags or ALL, kind=TAG)
+        if tags != ALL:
+            raise InvalidArgument("give tags or sql, not both: SQL can test the property TAGS")
+        if not sql.strip():
+            raise InvalidArgument("sql must not be empty; for all messages leave it out")
+        return Subscription(wire, sql, kind=SQL92)
 
-    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        with contextlib.suppress(OSError):  # then what was known serves
-            await self._routes.refresh(topic)
-        return (await self._routes.find(topic)).subscribe
+    def _batch(self, batch: int | None) -> int | None:
+        if batch is None:
+            size = self.settings.consume_message_batch_max_size
+            return size if size > 1 else None
+        if not isinstance(batch, int) or not 1 <= batch <= 1024:
+            raise InvalidArgument(f"batch must be between 1 and 1024, not {batch}")
+        return batch
 
-    async def _take(self, queue: MessageQueue) -> bool:
-        try:
-            start = await self._start_of(queue)
-        except FAILURES as error:
-            log.warning("Where to begin in %s cannot be known yet: %s", queue, error)
-            return False
-        held = self._held[queue] = ProcessQueue(start)
-        pull = self._pulls[queue] = asyncio.get_running_loop().create_task(self._pull_regularly(queue, held))
-        pull.add_done_callback(lambda task: self._pull_ended(queue, held, task))
-        return True
+    def _check_same(self, wish: _Wish, topic: str) -> None:
+        others = [other for name, other in self._wishes.items() if name != topic]
+        if any(other.ordered != wish.ordered for other in others):
+            raise InvalidArgument("a consumer is ordered or not for all its topics; make two consumers")
+        if any(other.broadcast != wish.broadcast for other in others):
+            raise InvalidArgument("a consumer broadcasts or not for all its topics; make two consumers")
+        if self._engine is not None and (wish.ordered, wish.broadcast) != self._engine.manner:
+            raise InvalidArgument("how a running consumer delivers cannot change; make another consumer")
 
-    async def _start_of(self, queue: MessageQueue) -> int:
-        stored = await self._offsets.query(queue)
-        if stored is not None:
-            return stored
-        is_retry = queue.topic == retry_topic(self.config.group)
-        match self.config.consume_from_where:
-            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-                return 0  # the broker's first answer corrects it
-            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
-                return await self._puller.offset_at(queue, self.config.consume_timestamp_ms)
-            case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
-                return 0
-            case _:
-                return await self._puller.max_offset(queue)
 
-    async def _drop(self, queue: MessageQueue) -> None:
-        """The queue is another's, who goes on where we committed."""
-        held = self._give_up(queue)
-        await self._commit_one(queue, held.committable)
+def _catch(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> bool:
+    """Not every system can, and only the main thread may."""
+    try:
+        loop.add_signal_handler(number, call)
+    except (NotImplementedError, RuntimeError, ValueError):
+        return False
+    return True
 
-    async def _move(self, queue: MessageQueue, offset: int) -> None:
-        """The group is to go on elsewhere in this queue: give it up, and take it again from there."""
-        self._give_up(queue)
-        log.info("Group %s goes on in %s at offset %d", self.config.group, queue, offset)
-        await self._commit_one(queue, offset)
-        self._due.set()
 
-    def _give_up(self, queue: MessageQueue) -> ProcessQueue:
-        held = self._held.pop(queue)
-        held.dropped = True
-        pull = self._pulls.pop(queue)
-        if pull is not asyncio.current_task():
-            pull.cancel()
-        return held
+def _check_group(group: str) -> None:
+    try:
+        names.check_group(group)
+    except InvalidParameter as error:
+        raise InvalidArgument(str(error)) from None
+    if group == REFUSED_GROUP:
+        raise InvalidArgument(f"group {group} is nobody's; name your own")
 
-    def _pull_ended(self, queue: MessageQueue, held: ProcessQueue, task: asyncio.Task[None]) -> None:
-        """A loop that died by a fault of ours is begun anew, from what was committed."""
-        complain(task)
-        if not task.cancelled() and task.exception() is not None and self._held.get(queue) is held:
-            self._give_up(queue)
 
-    async def _pull_no_more(self) -> None:
-        pulls = list(self._pulls.values())
-        for pull in pulls:
-            pull.cancel()
-        await asyncio.gather(*pulls, return_exceptions=True)
-
-    # Pulling
-
-    async def _pull_regularly(self, queue: MessageQueue, held: ProcessQueue) -> None:
-        while not held.dropped:
-            if held.is_full(self.config.cache):
-                await self._clock.sleep(FULL_S)
-                continue
-            try:
-                result = await self._pull(queue, held)
-            except FlowControl:
-                await self._clock.sleep(FLOW_CONTROL_S)
-            except (SubscriptionNotFound, SubscriptionNotLatest):
-                self._instance.heartbeats.renew()
-                await self._clock.sleep(FAILED_PULL_S)
-            except FAILURES as error:
-                log.info("Pulling %s failed, trying again: %s", queue, error)
-                self._routes.doubt(queue.topic)
-                await self._clock.sleep(FAILED_PULL_S)
-            else:
-                if result.status is PullStatus.OFFSET_ILLEGAL:
-                    await self._move(queue, result.next_offset)
-                    return
-                self._take_in(queue, held, result)
-
-    async def _pull(self, queue: MessageQueue, held: ProcessQueue) -> PullResult:
-        held.last_pull_ms = self._clock.now_ms()
-        began_s = self._clock.monotonic()
-        version = self._subscriptions[queue.topic].version
-        result = await self._puller.pull_as_member(
-            queue, held.next_offset, version, held.committable, self.config.pull_batch_size
-        )
-        now_s = self._clock.monotonic()
-        figures = self._figures_of(queue.topic)
-        figures.pulls.add(now_s, 1, (now_s - began_s) * 1000)
-        figures.pulled.add(now_s, len(result.records))
-        return result
-
-    def _take_in(self, queue: MessageQueue, held: ProcessQueue, result: PullResult) -> None:
-        wanted = result.messages(queue, self._subscriptions[queue.topic])
-        held.put([message.record for message in wanted], result.next_offset)
-        self._consuming.submit(held, wanted)
-
-    def _figures_of(self, topic: str) -> TopicFigures:
-        return self._figures.setdefault(topic, TopicFigures())
-
-    # Offsets
-
-    async def _commit_regularly(self) -> None:
-        while True:
-            await self._clock.sleep(COMMIT_S)
-            for queue, held in list(self._held.items()):
-                with contextlib.suppress(OSError, TopicNotFound):
-                    await self._offsets.tell(queue, held.committable)
-
-    async def _commit(self) -> None:
-        await asyncio.gather(
-            *(self._commit_one(queue, held.committable) for queue, held in self._held.items())
-        )
-
-    async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
-        try:
-            await self._offsets.commit(queue, offset)
-        except (OSError, Refused) as error:
-            log.warning("Offset %d of %s is not committed: %s", offset, queue, error)
-
-    def _properties(self) -> dict[str, str]:
-        config = self.config
-        return {
-            "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
-            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
-            "PROP_CLIENT_VERSION": version_name(VERSION),
-            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
-            "PROP_THREADPOOL_CORE_SIZE": str(config.consume_concurrency),
-            "PROP_CONSUMEORDERLY": "false",
-            "consumerGroup": config.group,
-            "messageModel": "CLUSTERING",
-            "consumeFromWhere": config.consume_from_where.name,
-            "consumeMessageBatchMaxSize": str(config.consume_message_batch_max_size),
-            "pullBatchSize": str(config.pull_batch_size),
-            "maxReconsumeTimes": str(config.max_reconsume_times),
-        }
+def _check_crew(least: int, most: int) -> None:
+    if not 1 <= least <= most <= 1000:
+        raise InvalidArgument(f"workers must be 1 <= least <= most <= 1000, not {least} and {most}")

@@ -1,132 +1,72 @@
-"""Messages to the listener, several at a time, and what becomes of each.
+"""What a handler of messages says of a delivery: consumed, or again later.
 
-A message leaves its process queue when the listener took it, or when it was sent back. One that could
-neither be consumed nor sent back stays there, holds back its queue's offset, and is tried again here.
+A handler that returns has consumed what it was given; one that raises gets it again later. `RetryLater` is
+for those who want to choose when. Nothing a handler does ends its consumer.
 """
 
-import asyncio
-import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
-from turbopump.client.figures import TopicFigures
-from turbopump.client.message import MessageExt
-from turbopump.client.process_queue import ProcessQueue
-from turbopump.client.send_back import SendBack
-from turbopump.protocol import bodies
-from turbopump.runtime.clock import Clock
+from turbopump.client.errors import ClientError, InvalidArgument
 
-log = logging.getLogger(__name__)
-
-AGAIN_S = 5.0  # until a message that could not be sent back is tried again here
+DEAD_LETTER = -1
+LAST_LEVEL = 18
 
 
 class ConsumeStatus(Enum):
+    """What Java's listeners return. Handlers may return it too; they need not."""
+
     CONSUME_SUCCESS = "CR_SUCCESS"
+    SUCCESS = "CR_SUCCESS"
     RECONSUME_LATER = "CR_LATER"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "CR_LATER"
 
 
-Listener = Callable[[Sequence[MessageExt]], Awaitable[ConsumeStatus]]
-"""Receives messages. An exception means RECONSUME_LATER."""
+class RetryLater(ClientError):
+    """Raised by a handler: deliver this again.
+
+    `delay_level` chooses when: 0 leaves it to the broker, which waits longer with each failure; 1 to 18 is
+    that level of its `messageDelayLevel`; -1 is never, the message goes to the dead letters at once.
+    `consumed` tells how many of the first messages of a batch are done all the same. In an ordered handler
+    the queue waits `pause` seconds (0.01 to 30) and then delivers the same again; levels mean nothing there.
+
+    >>> raise RetryLater(delay_level=5)
+    Traceback (most recent call last):
+    turbopump.client.consuming.RetryLater: again later
+    """
+
+    def __init__(
+        self,
+        delay_level: int = 0,
+        *,
+        consumed: int = 0,
+        pause: float | None = None,
+        reason: str = "again later",
+    ) -> None:
+        if not DEAD_LETTER <= delay_level <= LAST_LEVEL:
+            raise InvalidArgument(f"delay_level must be between -1 and 18, not {delay_level}")
+        super().__init__(reason)
+        self.delay_level = delay_level
+        self.consumed = consumed
+        self.pause = pause
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    held: ProcessQueue
-    messages: tuple[MessageExt, ...]
+class Failure:
+    """A delivery that was not consumed, or not all of it."""
+
+    error: BaseException | None
+    """None: the handler returned RECONSUME_LATER."""
+    delay_level: int = 0
+    consumed: int = 0
+    """So many of the first messages are done."""
+    pause_s: float | None = None
 
 
-class Consuming:
-    def __init__(
-        self,
-        listener: Listener,
-        send_back: SendBack,
-        clock: Clock,
-        figures: Callable[[str], TopicFigures],
-        at_once: int,
-        batch_size: int,
-    ) -> None:
-        self._listener = listener
-        self._send_back = send_back
-        self._clock = clock
-        self._figures = figures
-        self._at_once = at_once
-        self._batch_size = batch_size
-        self._waiting: deque[Batch] = deque()  # bounded by the limits of the process queues
-        self._running: set[asyncio.Task[None]] = set()
-        self._stopped = False
+def failure_of(error: BaseException) -> Failure:
+    if isinstance(error, RetryLater):
+        return Failure(error, error.delay_level, max(error.consumed, 0), error.pause)
+    return Failure(error)
 
-    def submit(self, held: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        for start in range(0, len(messages), self._batch_size):
-            self._waiting.append(Batch(held, tuple(messages[start : start + self._batch_size])))
-        self._begin()
 
-    async def stop(self, patience_s: float) -> None:
-        """Begins no batch any more and waits for those in hand; what takes longer is cancelled."""
-        self._stopped = True
-        self._waiting.clear()
-        if self._running:
-            _, late = await asyncio.wait(self._running, timeout=patience_s)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-
-    async def directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
-        """For a tool: the listener's word on one message, without effect on any offset."""
-        began_s = self._clock.monotonic()
-        result = bodies.ConsumeMessageDirectlyResult()
-        try:
-            result.consumeResult = (await self._listener((message,))).value
-        except Exception as error:
-            result.consumeResult = "CR_THROW_EXCEPTION"
-            result.remark = f"{type(error).__name__}: {error}"
-        result.spentTimeMills = round((self._clock.monotonic() - began_s) * 1000)
-        return result
-
-    def _begin(self) -> None:
-        while self._waiting and len(self._running) < self._at_once and not self._stopped:
-            task = asyncio.get_running_loop().create_task(self._consume(self._waiting.popleft()))
-            self._running.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._begin()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Consuming failed; the message stays where it is", exc_info=error)
-
-    async def _consume(self, batch: Batch) -> None:
-        held = batch.held
-        if held.dropped:
-            return
-        began_s = self._clock.monotonic()
-        is_consumed = await self._listen(batch.messages)
-        self._count(batch, is_consumed, began_s)
-        held.last_consume_ms = self._clock.now_ms()
-        if held.dropped:  # whoever has the queue now will see these messages
-            return
-        left = [] if is_consumed else [one for one in batch.messages if not await self._send_back.send(one)]
-        kept = {message.offset for message in left}
-        held.finish(one.offset for one in batch.messages if one.offset not in kept)
-        if left:
-            again = [replace(message, local_retries=message.local_retries + 1) for message in left]
-            asyncio.get_running_loop().call_later(AGAIN_S, self.submit, held, again)
-
-    async def _listen(self, messages: tuple[MessageExt, ...]) -> bool:
-        try:
-            return await self._listener(messages) is ConsumeStatus.CONSUME_SUCCESS
-        except Exception:
-            log.exception("The listener failed with message %s", messages[0].message_id)
-            return False
-
-    def _count(self, batch: Batch, is_consumed: bool, began_s: float) -> None:
-        now_s = self._clock.monotonic()
-        figures = self._figures(batch.messages[0].queue.topic)
-        count = len(batch.messages)
-        if is_consumed:
-            figures.consumed.add(now_s, count, (now_s - began_s) * 1000)
-        else:
-            figures.failed.add(now_s, count)
-            figures.failed_in_hour.add(now_s, count)
+LATER = Failure(None)

@@ -12,7 +12,8 @@ class Window:
         self._now = 0
 
     def add(self, now_s: float, count: int = 1, value: float = 0.0) -> None:
-        slot = self._turn(now_s)
+        now = int(now_s / self._slot_s)
+        slot = now % len(self._counts) if now == self._now else self._turn(now_s)
         self._counts[slot] += count
         self._sums[slot] += value
 
@@ -48,3 +49,11 @@ class TopicFigures:
         self.consumed = Window()  # value: milliseconds in the listener
         self.failed = Window()
         self.failed_in_hour = Window(60, 60.0)
+
+    def count(self, is_consumed: bool, messages: int, now_s: float, began_s: float) -> None:
+        """A delivery that ended now."""
+        if is_consumed:
+            self.consumed.add(now_s, messages, (now_s - began_s) * 1000)
+        else:
+            self.failed.add(now_s, messages)
+            self.failed_in_hour.add(now_s, messages)

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from turbopump.client.bodies import from_json, to_json
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.namespace import unwrap
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import host_text, offset_id
@@ -118,6 +119,8 @@ class MessageExt:
     """The queue's lowest and next offset when the message was pulled."""
     local_retries: int = 0
     """Deliveries that failed here and could not be sent back."""
+    namespace: str = ""
+    """Of the consumer that received it; `topic` is without it."""
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
@@ -137,7 +140,8 @@ class MessageExt:
         """Where it was sent, also when it comes again through a retry topic. A dead letter is what it is."""
         stored_in = self.record.topic
         is_retry = stored_in.startswith(names.RETRY_PREFIX)
-        return (self.properties.get(properties.RETRY_TOPIC) if is_retry else None) or stored_in
+        sent_to = (self.properties.get(properties.RETRY_TOPIC) if is_retry else None) or stored_in
+        return unwrap(self.namespace, sent_to) if self.namespace else sent_to
 
     @property
     def tags(self) -> str | None:

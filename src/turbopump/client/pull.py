@@ -5,7 +5,7 @@ remembered is which of a broker's servers to read: each answer suggests one for 
 the consumer is far behind. One that is not there is passed over for a while (`routes.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -54,10 +54,15 @@ class PullResult:
     max_offset: int
     records: tuple[Record, ...]
 
-    def messages(self, queue: MessageQueue, subscription: Subscription) -> list[MessageExt]:
+    def messages(
+        self, queue: MessageQueue, subscription: Subscription, namespace: str = ""
+    ) -> list[MessageExt]:
         """Those that are wanted: the broker compared hashes of tags, here it is their text."""
         ends = (self.min_offset, self.max_offset)
-        return [MessageExt(one, queue, ends) for one in self.records if subscription.wants(one.tags)]
+        records: Iterable[Record] = self.records
+        if subscription.tags:  # finding the tag costs as much as all the rest here
+            records = [one for one in records if subscription.wants(one.tags)]
+        return [MessageExt(one, queue, ends, 0, namespace) for one in records]
 
 
 @dataclass
@@ -108,12 +113,21 @@ class Puller:
         committed: int,
         max_count: int = BATCH,
         hold_s: float = HOLD_S,
+        *,
+        kind: str = TAG,
+        expression: str | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> PullResult:
         """For a member of the group: filters by the subscription of its heartbeats, which must have that
-        version, and commits an offset on the way.
+        version, or by `expression`, and commits an offset on the way.
         """
         header = self._header(queue, offset, max_count, hold_s)
         header.subVersion = version
+        header.expressionType = kind
+        header.maxMsgBytes = max_bytes
+        if expression is not None:
+            header.sysFlag |= sysflag.PULL_SUBSCRIPTION
+            header.subscription = expression
         if committed > 0:
             header.sysFlag |= sysflag.PULL_COMMIT_OFFSET
             header.commitOffset = committed

@@ -1,5 +1,10 @@
 """What a consumer tells a tool about itself (307), in the words of Apache's consumers."""
 
+import asyncio
+import io
+import sys
+import threading
+import traceback
 from collections.abc import Iterable, Mapping
 
 from turbopump.client.figures import TopicFigures
@@ -9,6 +14,7 @@ from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
 
 MIB = 1 << 20
+MOST_FRAMES = 32
 
 
 def running_info(
@@ -35,6 +41,8 @@ def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:
         cachedMsgMaxOffset=held.newest,
         cachedMsgSizeInMiB=held.bytes // MIB,
         droped=held.dropped,
+        locked=held.locked_at_s is not None,
+        lastLockTimestamp=held.last_lock_ms,
         lastPullTimestamp=held.last_pull_ms,
         lastConsumeTimestamp=held.last_consume_ms,
     )
@@ -49,3 +57,16 @@ def consume_status(figures: TopicFigures, now_s: float) -> bodies.ConsumeStatus:
         consumeFailedTPS=figures.failed.rate(now_s),
         consumeFailedMsgs=figures.failed_in_hour.count(now_s),
     )
+
+
+def stacks() -> str:
+    """Where every thread of the process and every task of this loop is, as text."""
+    out = io.StringIO()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        print(f"{names.get(ident, 'unknown')} TID: {ident}", file=out)
+        print("".join(traceback.format_stack(frame)), file=out)
+    for task in asyncio.all_tasks():
+        print(f"task {task.get_name()}", file=out)
+        task.print_stack(limit=MOST_FRAMES, file=out)
+    return out.getvalue()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.name_servers import successful
+from turbopump.client.namespace import wrap
 from turbopump.client.sender import Sender
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
@@ -39,6 +40,10 @@ class SendBack:
             log.warning("Message %s was not taken back, sending a copy: %s", message.message_id, error)
         else:
             return True
+        return await self.send_copy(message)
+
+    async def send_copy(self, message: MessageExt) -> bool:
+        """To the retry topic, as any message is sent; it counts one failure more."""
         try:
             await self.producer.send(self._copy(message), CALL_TIMEOUT_S)
         except (OSError, Refused, BrokenBody) as error:
@@ -56,7 +61,7 @@ class SendBack:
             group=self.group,
             delayLevel=delay_level,
             originMsgId=message.message_id,
-            originTopic=message.topic,
+            originTopic=wrap(message.namespace, message.topic),
             maxReconsumeTimes=self.max_reconsume_times,
             bname=message.queue.broker,
         )
@@ -67,7 +72,7 @@ class SendBack:
         kept = message.record.property_map()
         kept.pop(properties.TRANSACTION_PREPARED, None)
         kept.setdefault(properties.ORIGIN_MESSAGE_ID, message.message_id)
-        kept[properties.RETRY_TOPIC] = message.topic
+        kept[properties.RETRY_TOPIC] = wrap(message.namespace, message.topic)
         kept[properties.RECONSUME_TIME] = str(message.reconsume_times + 1)
         kept[properties.MAX_RECONSUME_TIMES] = str(self.max_reconsume_times)
         kept[properties.DELAY] = str(FIRST_RETRY_LEVEL + message.reconsume_times)

@@ -1,12 +1,16 @@
-"""What a group wants of a topic: an expression over tags, as brokers and other members must see it."""
+"""What a group wants of a topic: an expression over tags, as brokers and other members must see it, or one in
+SQL92 over properties, which only the broker understands.
+"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turbopump.protocol import bodies
 from turbopump.protocol.hashing import java_hash
 
 ALL = "*"
 OR = "||"
+TAG = "TAG"
+SQL92 = "SQL92"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +19,32 @@ class Subscription:
     expression: str = ALL
     version: int = 0
     """Milliseconds; higher when something changed. A broker that has not heard of it yet refuses pulls."""
+    kind: str = TAG
+    tags: tuple[str, ...] = field(init=False)
+    """Empty: everything, or what the broker chooses by SQL."""
 
-    @property
-    def tags(self) -> tuple[str, ...]:
-        """Empty: everything."""
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tags", self._split() if self.kind == TAG else ())
+
+    def _split(self) -> tuple[str, ...]:
         if self.expression.strip() in ("", ALL):
             return ()
         return tuple(tag for part in self.expression.split(OR) if (tag := part.strip()))
 
+    @property
+    def text(self) -> str:
+        return self.expression.strip() or ALL
+
     def wants(self, tag: str | None) -> bool:
         """The broker compares hashes of tags; only the text is sure."""
-        tags = self.tags
-        return not tags or tag in tags
+        return not self.tags or tag in self.tags
 
     def to_wire(self) -> bodies.SubscriptionData:
         return bodies.SubscriptionData(
             topic=self.topic,
-            subString=self.expression.strip() or ALL,
+            subString=self.text,
             subVersion=self.version,
             tagsSet=list(self.tags),
             codeSet=[java_hash(tag) for tag in self.tags],
+            expressionType=self.kind,
         )

@@ -319,7 +319,7 @@ def test_monitoring_tells_who_is_behind_until_it_is_interrupted() -> None:
         async with cluster() as town:
             await town.create_topic("orders", 1)
             reader = Reader()
-            async with consumer(town, reader, consume_concurrency=1):
+            async with consumer(town, reader, workers=1):
                 await town.clock.sleep(6)
                 reader.pause_s = 200.0
                 for _ in range(3):

@@ -58,7 +58,7 @@ def test_what_became_of_a_message_is_told_for_each_group() -> None:
             await town.create_topic("orders", 1)
             first = await sent(town, 0, tags="paid")
             async with consumer(town, Reader(), 1):
-                async with consumer(town, Reader(), 2, group="other", subscriptions={"orders": "lost"}):
+                async with consumer(town, Reader(), 2, group="other", topics={"orders": "lost"}):
                     await town.clock.sleep(6)
                     found = await tracks(town, first)
                     assert found == {"readers": "CONSUMED", "other": "CONSUMED_BUT_FILTERED"}
@@ -172,7 +172,7 @@ def test_what_waits_for_a_group_is_printed_with_the_topic_that_holds_it() -> Non
             for topic in ("%RETRY%readers", "%DLQ%readers"):
                 printed = await town.mqadmin("printMsg", "-t", topic)
                 assert f"toString()=Message{{topic='{topic}', " in printed.out
-            async with consumer(town, reader := Reader(), 2, group="g", subscriptions={"%DLQ%readers": "*"}):
+            async with consumer(town, reader := Reader(), 2, group="g", topics={"%DLQ%readers": "*"}):
                 await town.clock.sleep(6)
             assert [one.topic for one in reader.got] == ["%DLQ%readers"]
 

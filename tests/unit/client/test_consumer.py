@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
-from tests.unit.client.listening import Reader, committed, consumer
+from tests.unit.client.listening import Reader, committed, consumer, world
 
-from turbopump.client.consumer import ConsumerConfig, PushConsumer
+from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageQueue
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol import bodies
@@ -62,7 +62,7 @@ def test_only_wanted_tags_are_consumed_and_the_others_are_passed_over() -> None:
             await sent(town, 8, tags="paid")
             await sent(town, 8, 100, tags="open")
             reader = Reader()
-            async with consumer(town, reader, subscriptions={"orders": "paid || lost"}):
+            async with consumer(town, reader, topics={"orders": "paid || lost"}):
                 await town.clock.sleep(2)
             assert [message.tags for message in reader.got] == ["paid"] * 8
             assert await committed(town) == [4, 4, 4, 4]
@@ -103,10 +103,11 @@ def test_a_group_that_starts_at_the_end_sees_only_what_comes() -> None:
             queue = MessageQueue("orders", "broker-a", 0)
             await sent(town, 3)
             async with at_the_end:
-                assert await at_the_end._start_of(queue) == 0
-                at_the_end._offsets.query = nothing  # type: ignore[method-assign]
-                assert await at_the_end._start_of(queue) == 3
-                assert await at_the_end._start_of(MessageQueue("%RETRY%readers", "broker-a", 0)) == 0
+                engine = at_the_end._running
+                assert await engine._start_of(queue) == 0
+                engine._offsets.query = nothing  # type: ignore[method-assign]
+                assert await engine._start_of(queue) == 3
+                assert await engine._start_of(MessageQueue("%RETRY%readers", "broker-a", 0)) == 0
 
     async def nothing(queue: MessageQueue) -> int | None:
         return None
@@ -119,7 +120,7 @@ def test_a_topic_that_is_created_later_is_found() -> None:
         async with cluster() as town:
             await town.create_topic("other")
             reader = Reader()
-            async with consumer(town, reader, subscriptions={"orders": "*", "other": "*"}):
+            async with consumer(town, reader, topics={"orders": "*", "other": "*"}):
                 await town.clock.sleep(30)
                 await town.create_topic("orders")
                 await sent(town, 4)
@@ -250,7 +251,7 @@ def test_stopping_waits_for_what_listeners_have_in_hand() -> None:
             await sent(town, 3)
             reader = Reader()
             reader.pause_s = 4.0
-            slow = consumer(town, reader, consume_concurrency=1)
+            slow = consumer(town, reader, workers=1)
             async with slow:
                 await town.clock.sleep(1)
             assert reader.bodies == [b"000"]
@@ -266,7 +267,7 @@ def test_stopping_gives_up_a_listener_that_never_ends() -> None:
             await sent(town, 1)
             reader = Reader()
             reader.pause_s = 1e9
-            async with consumer(town, reader, stop_patience_s=3.0):
+            async with consumer(town, reader, await_termination_when_shutdown=3.0):
                 await town.clock.sleep(1)
             assert await committed(town, queues=1) == [0]
 
@@ -281,15 +282,15 @@ def test_a_consumer_tells_about_itself_and_consumes_one_message_for_a_tool() -> 
             reader = Reader()
             async with consumer(town, reader) as told:
                 await town.clock.sleep(2)
-                answer = told.running_info(with_stacks=False)
+                answer = told._running.running_info(with_stacks=False)
                 assert answer.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
                 (queue,) = [one for one in answer.mqTable if one.topic == "orders"]
                 assert answer.mqTable[queue].commitOffset == 2
                 assert answer.statusTable["orders"].consumeOKTPS > 0
-                result = await told.consume_directly(reader.got[0])
+                result = await told._running.consume_directly(reader.got[0])
                 assert (result.consumeResult, len(reader.got)) == ("CR_SUCCESS", 3)
                 reader.refuses = lambda body: True
-                result = await told.consume_directly(reader.got[0])
+                result = await told._running.consume_directly(reader.got[0])
                 assert (result.consumeResult, result.remark) == (
                     "CR_THROW_EXCEPTION",
                     "ValueError: not this one",
@@ -307,7 +308,7 @@ def test_a_reset_to_the_beginning_delivers_everything_again() -> None:
             async with consumer(town, reader) as moved:
                 await town.clock.sleep(2)
                 queue = MessageQueue("orders", "broker-a", 0)
-                await moved._move(queue, 1)
+                await moved._running.reset({queue: 1})
                 await town.clock.sleep(2)
                 assert reader.bodies == sorted(texts + texts[1:])
             assert await committed(town, queues=1) == [3]
@@ -346,7 +347,7 @@ def test_members_come_and_go_and_nothing_is_lost_or_taken_back() -> None:
         async with cluster() as town:
             await town.create_topic("orders", 8)
             readers: list[Reader] = []
-            members: list[PushConsumer] = []
+            members: list[Consumer] = []
             texts: list[bytes] = []
             highest = [0] * 8
             for turn in range(40):
@@ -356,14 +357,14 @@ def test_members_come_and_go_and_nothing_is_lost_or_taken_back() -> None:
                     members.append(consumer(town, readers[-1], 100 * seed + turn))
                     await members[-1].start()
                 elif members and chance.random() < 0.4:
-                    await members.pop(chance.randrange(len(members))).stop()
+                    await members.pop(chance.randrange(len(members))).close()
                 texts += await sent(town, 5, len(texts))
                 await town.clock.sleep(chance.uniform(0.1, 5))
                 now = [offset or 0 for offset in await committed(town, queues=8)]
                 assert all(new >= old for new, old in zip(now, highest, strict=True))
                 highest = now
             for member in members:
-                await member.stop()
+                await member.close()
             last = Reader()
             async with consumer(town, last):
                 await town.clock.sleep(10)
@@ -381,7 +382,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
             await sent(town, 2)
             reader = Reader()
             async with consumer(town, reader) as patient:
-                call, broken = patient._instance.client.call, [0]
+                call, broken = patient._running._instance.client.call, [0]
 
                 async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
                     found = await call(address, question, timeout_s)
@@ -390,7 +391,7 @@ def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
                         found.body = b"nonsense"
                     return found
 
-                patient._instance.client.call = answer  # type: ignore[method-assign]
+                patient._running._instance.client.call = answer  # type: ignore[method-assign]
                 await town.clock.sleep(40)
                 assert reader.bodies == [b"000", b"001"]
 
@@ -400,34 +401,29 @@ def test_an_answer_that_cannot_be_read_ends_nothing() -> None:
 def test_without_a_name_server_it_does_not_start() -> None:
     async def scene() -> None:
         async with cluster(brokers=0) as town:
-            alone = PushConsumer(
-                ConsumerConfig("readers", {"orders": "*"}),
-                Reader(),
-                ["127.0.0.1:9999"],
-                town.network,
-                town.clock,
-            )
+            alone = Consumer("readers", name_servers="127.0.0.1:9999", world=world(town))
+            alone.subscribe("orders", Reader())
             with pytest.raises(OSError):
                 await alone.start()
 
     virtual(scene())
 
 
-def refuse(consumer: PushConsumer, *codes: int) -> None:
+def refuse(consumer: Consumer, *codes: int) -> None:
     """From now on these requests never arrive."""
-    call = consumer._instance.client.call
+    call = consumer._running._instance.client.call
 
     async def cut(address: str, question: Command, timeout_s: float = 3.0) -> Command:
         if question.code in codes:
             raise ConnectionResetError("cut")
         return await call(address, question, timeout_s)
 
-    consumer._instance.client.call = cut  # type: ignore[method-assign]
+    consumer._running._instance.client.call = cut  # type: ignore[method-assign]
 
 
-def accept(consumer: PushConsumer, code: int) -> list[Command]:
+def accept(consumer: Consumer, code: int) -> list[Command]:
     """From now on these requests are answered with success and collected."""
-    call = consumer._instance.client.call
+    call = consumer._running._instance.client.call
     asked: list[Command] = []
 
     async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
@@ -436,7 +432,7 @@ def accept(consumer: PushConsumer, code: int) -> list[Command]:
         asked.append(question)
         return Command(0, ext={"msgId": "", "queueId": "0", "queueOffset": "0"})
 
-    consumer._instance.client.call = answer  # type: ignore[method-assign]
+    consumer._running._instance.client.call = answer  # type: ignore[method-assign]
     return asked
 
 

@@ -1,0 +1,146 @@
+"""How fast our Python push consumer empties a backlog of 1 KiB messages, one process.
+
+`python -m benchmarks.client_consumes [--messages N] [--handler async] [--loop asyncio]` starts a broker of
+ours in a process of its own; `--name-servers` measures against another cluster. For each kind of handler it
+prints messages per second and the CPU time of the client for each message, after a tenth that is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import cProfile
+import time
+from collections.abc import Callable
+
+from turbopump.client.consumer import Consumer
+from turbopump.client.message import Message, MessageExt
+from turbopump.client.producer import Producer
+from turbopump.client.settings import ConsumeFromWhere
+
+from .client_sends import BODY, LOOPS, loop_factory, our_broker
+
+TOPIC = "ClientConsumes"
+BATCH = 32
+FILL = 512  # messages of a batch when the backlog is made
+PATIENCE_S = 120.0
+
+
+class Counter:
+    """Handlers that look at each body and count. They measure from `warm` messages on."""
+
+    def __init__(self, warm: int, messages: int) -> None:
+        self.warm, self.messages = warm, messages
+        self.seen = self.bytes = 0
+        self.began = self.spent = self.seconds = 0.0
+        self.enough = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def count(self, message: MessageExt) -> None:
+        self.bytes += len(message.body)
+        self.seen += 1
+        if self.seen == self.warm:
+            self.began, self.spent = time.perf_counter(), time.process_time()
+        elif self.seen == self.messages:
+            self.seconds = time.perf_counter() - self.began
+            self.spent = time.process_time() - self.spent
+            self._loop.call_soon_threadsafe(self.enough.set)
+
+    def count_all(self, messages: list[MessageExt]) -> None:
+        for message in messages:
+            self.count(message)
+
+
+def handle_async(consumer: Consumer, counter: Counter) -> None:
+    @consumer.on(TOPIC)
+    async def handle(message: MessageExt) -> None:
+        counter.count(message)
+
+
+def handle_one(consumer: Consumer, counter: Counter) -> None:
+    consumer.subscribe(TOPIC, counter.count)
+
+
+def handle_batch(consumer: Consumer, counter: Counter) -> None:
+    consumer.subscribe(TOPIC, counter.count_all, batch=BATCH)
+
+
+def handle_ordered(consumer: Consumer, counter: Counter) -> None:
+    @consumer.on(TOPIC, ordered=True)
+    async def handle(message: MessageExt) -> None:
+        counter.count(message)
+
+
+HANDLERS: dict[str, Callable[[Consumer, Counter], None]] = {
+    "async": handle_async,
+    "batch": handle_batch,
+    "one": handle_one,
+    "ordered": handle_ordered,
+}
+WORDS = {
+    "async": "async def",
+    "batch": f"def, batches of {BATCH}",
+    "one": "def, one by one",
+    "ordered": "async def, ordered",
+}
+
+
+def main() -> None:
+    options = arguments().parse_args()
+    with contextlib.ExitStack() as stack:
+        where = options.name_servers or stack.enter_context(our_broker())
+        with asyncio.Runner(loop_factory=loop_factory(options.loop)) as runner:
+            runner.run(fill(where, options.messages))
+            for number in range(options.rounds):
+                for kind in options.handler or HANDLERS:
+                    with profiled(options.profile):
+                        print(runner.run(measure(where, kind, number, options.messages)), flush=True)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.client_consumes", description=__doc__)
+    parser.add_argument("--messages", type=int, default=300_000, help="of 1 KiB")
+    parser.add_argument("--handler", action="append", choices=HANDLERS, help="this kind alone")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="which event loop")
+    parser.add_argument("--name-servers", help="of a cluster that runs already")
+    parser.add_argument("--profile", action="store_true", help="where the time goes, by function")
+    return parser
+
+
+async def fill(name_servers: str, messages: int) -> None:
+    async with Producer("bench", name_servers=name_servers) as producer:
+        await producer.send(Message(TOPIC, BODY, "bench"))
+        for start in range(1, messages, FILL):
+            count = min(FILL, messages - start)
+            await producer.send_batch([Message(TOPIC, BODY, "bench") for _ in range(count)])
+
+
+async def measure(name_servers: str, kind: str, number: int, messages: int) -> str:
+    consumer = Consumer(
+        f"bench-{kind}-{number}",
+        name_servers=name_servers,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    )
+    counter = Counter(messages // 10, messages)
+    HANDLERS[kind](consumer, counter)
+    async with consumer, asyncio.timeout(PATIENCE_S):
+        await counter.enough.wait()
+    counted = messages - messages // 10
+    rate, cpu_us = counted / counter.seconds, counter.spent / counted * 1e6
+    return f"{WORDS[kind]:22} {rate:10,.0f} messages/s, {cpu_us:5.1f} us CPU each"
+
+
+@contextlib.contextmanager
+def profiled(wanted: bool):  # type: ignore[no-untyped-def]
+    if not wanted:
+        yield
+        return
+    with cProfile.Profile() as profile:
+        yield
+    profile.print_stats("tottime")
+
+
+if __name__ == "__main__":
+    main()

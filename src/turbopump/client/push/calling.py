@@ -1,0 +1,67 @@
+"""Calls a handler, with the user's hooks around it, on the loop or in a thread."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from turbopump.client.consuming import Failure
+from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
+from turbopump.client.message import MessageExt
+from turbopump.client.push.handlers import Handler, Messages
+
+STATUSES = {
+    False: ("CONSUME_SUCCESS", "RECONSUME_LATER"),
+    True: ("SUCCESS", "SUSPEND_CURRENT_QUEUE_A_MOMENT"),
+}
+"""By whether the consumer is ordered: what Apache's hooks read when it worked, and when not."""
+
+
+class NoHandler(Exception):
+    """A message came again whose topic nobody here subscribes: other members of the group do."""
+
+
+async def _nobody(message: MessageExt) -> None:
+    raise NoHandler(f"this consumer has no handler of topic {message.topic}; all members of a group need one")
+
+
+NOBODY = Handler(_nobody)
+
+
+@dataclass
+class Calling:
+    group: str
+    handlers: Mapping[str, Handler]
+    """By topic, as brokers know it."""
+    hooks: Sequence[ConsumeHook] = ()
+    ordered: bool = False
+    namespace: str = ""
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+
+    def handler(self, topic: str) -> Handler:
+        return self.handlers.get(topic, NOBODY)
+
+    def run(self, handler: Handler, messages: Messages) -> Failure | None:
+        """For a `def`, in its thread."""
+        if not self.hooks:
+            return handler.run(messages, self.loop)
+        context = self._before(messages)
+        return self._after(context, handler.run(messages, self.loop))
+
+    async def deliver(self, handler: Handler, messages: Messages) -> Failure | None:
+        """For an `async def`."""
+        if not self.hooks:
+            return await handler.deliver(messages)
+        context = self._before(messages)
+        return self._after(context, await handler.deliver(messages))
+
+    def _before(self, messages: Messages) -> ConsumeContext:
+        context = ConsumeContext(self.group, tuple(messages), messages[0].queue, self.ordered, self.namespace)
+        run_before(self.hooks, context)
+        return context
+
+    def _after(self, context: ConsumeContext, failure: Failure | None) -> Failure | None:
+        context.success = failure is None
+        context.status = STATUSES[self.ordered][failure is not None]
+        context.failure = failure.error if failure is not None else None
+        run_after(self.hooks, context)
+        return failure

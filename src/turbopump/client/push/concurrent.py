@@ -1,0 +1,224 @@
+"""Messages to handlers, several at a time and in no particular order, and what becomes of each.
+
+A message leaves its process queue when its handler took it, or when it was sent back. One that could neither
+be consumed nor sent back stays there, holds back its queue's offset, and is tried again here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from turbopump.client.consuming import Failure, RetryLater
+from turbopump.client.figures import TopicFigures
+from turbopump.client.instance import complain
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.process_queue import ProcessQueue
+from turbopump.client.push.calling import Calling
+from turbopump.client.push.handlers import Handler, Messages
+from turbopump.client.push.workers import Coroutines, Crew, Threads
+from turbopump.client.send_back import SendBack
+from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 5.0  # until a message that could not be sent back is tried again here
+EXPIRED_LEVEL = 3
+EXPIRED_AT_ONCE = 16  # of one queue in one look
+
+
+class Delivery:
+    """One call of a handler."""
+
+    __slots__ = ("began_s", "failure", "figures", "handler", "held", "messages", "of")
+
+    def __init__(
+        self,
+        of: "Concurrent",
+        held: ProcessQueue,
+        handler: Handler,
+        messages: Messages,
+        figures: TopicFigures,
+    ) -> None:
+        self.of = of
+        self.figures = figures
+        self.held = held
+        self.handler = handler
+        self.messages = messages
+        self.began_s = -1.0
+        self.failure: Failure | None = None
+
+    def run(self) -> None:
+        if not self.held.dropped:
+            self.began_s = self.of.clock.monotonic()
+            self.failure = self.of.calling.run(self.handler, self.messages)
+
+    async def deliver(self) -> None:
+        if not self.held.dropped:
+            self.began_s = self.of.clock.monotonic()
+            self.failure = await self.of.calling.deliver(self.handler, self.messages)
+
+    def done(self) -> None:
+        self.of.ended(self)
+
+
+class Concurrent:
+    """`send_back` is None when broadcasting: there is no second delivery then."""
+
+    def __init__(
+        self,
+        calling: Calling,
+        send_back: SendBack | None,
+        clock: Clock,
+        figures: Callable[[str], TopicFigures],
+        crew: Crew,
+    ) -> None:
+        self.calling = calling
+        self.clock = clock
+        self._send_back = send_back
+        self._figures = figures
+        self._coroutines = Coroutines(crew, clock)
+        self._threads = Threads(calling.group, crew)
+        self._mending: set[asyncio.Task[None]] = set()
+        self._stopped = False
+
+    # Life of a queue
+
+    def begin(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        """Nothing to prepare: what is pulled is delivered."""
+
+    async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
+        """What still runs has no effect any more, so the queue can go at once."""
+        held.dropped = True
+        return True
+
+    def submit(self, queue: MessageQueue, held: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        if self._stopped or not messages:
+            return
+        for topic, own in by_topic(queue, messages):
+            handler, figures = self.calling.handler(topic), self._figures(topic)
+            deliveries = [
+                Delivery(self, held, handler, list(own[start : start + handler.size]), figures)
+                for start in range(0, len(own), handler.size)
+            ]
+            (self._coroutines if handler.is_async else self._threads).submit(deliveries)
+
+    # What becomes of it
+
+    def ended(self, delivery: Delivery) -> None:
+        if delivery.began_s < 0:  # it was not delivered: the queue is another's
+            return
+        now_s = self.clock.monotonic()
+        held, messages, failure = delivery.held, delivery.messages, delivery.failure
+        delivery.figures.count(failure is None, len(messages), now_s, delivery.began_s)
+        held.last_consume_ms = self.clock.now_ms()
+        if held.dropped:  # whoever has the queue now will see these messages
+            return
+        if failure is None:
+            held.finish(messages)
+        else:
+            self._mend(self._send_away(held, messages, failure))
+
+    async def _send_away(self, held: ProcessQueue, messages: Messages, failure: Failure) -> None:
+        complain_of(failure, messages)
+        held.finish(messages[: failure.consumed])
+        failed = [message for message in messages[failure.consumed :] if held.holds(message)]
+        if self._send_back is None:
+            held.finish(failed)
+            return
+        left = []
+        for message in failed:
+            if await self._send_back.send(message, failure.delay_level):
+                held.finish([message])
+            else:
+                left.append(replace(message, local_retries=message.local_retries + 1))
+        for message in left:
+            held.replace(message)
+        if left:
+            asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, held, left)
+
+    def _try_again(self, held: ProcessQueue, messages: Messages) -> None:
+        if messages and not held.dropped:
+            self.submit(messages[0].queue, held, messages)
+
+    def _mend(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._mending.add(task)
+        task.add_done_callback(self._mending.discard)
+        task.add_done_callback(complain)
+
+    async def expire(self, held_queues: Iterable[ProcessQueue], timeout_s: float) -> None:
+        """A message that is in work for so long is sent back, so that its queue can go on. Whoever works on
+        it is counted no more: one that blocks for ever costs a worker, not the consumer.
+        """
+        now_s = self.clock.monotonic()
+        late = [
+            delivery
+            for pool in (self._coroutines, self._threads)
+            for delivery in pool.in_hand()
+            if isinstance(delivery, Delivery) and now_s - delivery.began_s > timeout_s
+        ]
+        for held in held_queues:
+            for _ in range(EXPIRED_AT_ONCE):
+                first = held.first(1)
+                found = [one for one in late if one.held is held and first and first[0] in one.messages]
+                if not found or not await self._give_up(found[0], first[0]):
+                    break
+
+    async def _give_up(self, delivery: Delivery, message: MessageExt) -> bool:
+        held = delivery.held
+        if self._send_back is not None:
+            log.warning("Message %s is in work for too long and is sent back", message.message_id)
+            if not await self._send_back.send(message, EXPIRED_LEVEL):
+                return False
+        if held.holds(message):
+            held.finish([message])
+        if not any(held.holds(one) for one in delivery.messages):
+            self._coroutines.abandon(delivery)
+            self._threads.abandon(delivery)
+        return True
+
+    # Workers
+
+    def resize(self) -> None:
+        self._coroutines.resize()
+        self._threads.resize()
+
+    async def stop(self, patience_s: float) -> None:
+        """Begins nothing any more and waits for what is in hand; what takes longer is given up."""
+        self._stopped = True
+        self._coroutines.forget_waiting()
+        self._threads.forget_waiting()
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._coroutines.quiet()
+                await self._threads.quiet()
+                while self._mending:
+                    await asyncio.gather(*self._mending, return_exceptions=True)
+        except TimeoutError:
+            log.warning("Handlers of %s did not end within %s s", self.calling.group, patience_s)
+        for task in list(self._mending):
+            task.cancel()
+        self._threads.end()
+        await self._coroutines.end()
+
+
+def by_topic(
+    queue: MessageQueue, messages: Sequence[MessageExt]
+) -> Iterable[tuple[str, Sequence[MessageExt]]]:
+    """A retry topic has messages of all topics of its group; in order, cut where the topic changes."""
+    if not queue.topic.startswith(RETRY_PREFIX):
+        return [(queue.topic, messages)]
+    return [(topic, list(own)) for topic, own in groupby(messages, lambda message: message.topic)]
+
+
+def complain_of(failure: Failure, messages: Messages) -> None:
+    """In the log, with the traceback when it was not meant."""
+    what = (messages[0].message_id, messages[0].topic)
+    if failure.error is None or isinstance(failure.error, RetryLater):
+        log.info("Message %s of %s is wanted again later", *what)
+    else:
+        log.warning("The handler failed with message %s of %s", *what, exc_info=failure.error)

@@ -1,0 +1,32 @@
+"""For a tool: a handler's word on one message, without effect on any offset."""
+
+import asyncio
+
+from turbopump.client.consuming import ConsumeStatus, Failure, RetryLater
+from turbopump.client.message import MessageExt
+from turbopump.client.push.calling import Calling
+from turbopump.protocol import bodies
+from turbopump.runtime.clock import Clock
+
+
+async def directly(
+    calling: Calling, message: MessageExt, clock: Clock
+) -> bodies.ConsumeMessageDirectlyResult:
+    began_s = clock.monotonic()
+    handler = calling.handler(message.topic)
+    if handler.is_async:
+        failure = await calling.deliver(handler, [message])
+    else:
+        failure = await asyncio.to_thread(calling.run, handler, [message])
+    result = bodies.ConsumeMessageDirectlyResult(order=calling.ordered)
+    result.consumeResult, result.remark = _told(failure)
+    result.spentTimeMills = round((clock.monotonic() - began_s) * 1000)
+    return result
+
+
+def _told(failure: Failure | None) -> tuple[str, str | None]:
+    if failure is None:
+        return ConsumeStatus.CONSUME_SUCCESS.value, None
+    if failure.error is None or isinstance(failure.error, RetryLater):
+        return ConsumeStatus.RECONSUME_LATER.value, None
+    return "CR_THROW_EXCEPTION", f"{type(failure.error).__name__}: {failure.error}"

@@ -1,0 +1,467 @@
+"""What runs between a consumer's start and its end: it is wired here, and answers what brokers ask.
+
+Offsets are kept every five seconds, with each pull, when a queue is given up and at the end; a message counts
+as done only when its handler took it or its broker took it back.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from turbopump.client.figures import TopicFigures
+from turbopump.client.hooks import ConsumeHook
+from turbopump.client.instance import Instance, complain, end
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.name_servers import successful
+from turbopump.client.namespace import unwrap
+from turbopump.client.process_queue import CacheLimits
+from turbopump.client.pull import Puller
+from turbopump.client.push.calling import Calling
+from turbopump.client.push.concurrent import Concurrent
+from turbopump.client.push.directly import directly
+from turbopump.client.push.handlers import Handler
+from turbopump.client.push.locks import QueueLocks
+from turbopump.client.push.offsets import CommittedOffsets, LocalOffsets, Offsets, local_path
+from turbopump.client.push.ordered import InOrder, Patience
+from turbopump.client.push.pulling import Pulling, PullManner
+from turbopump.client.push.queues import Queues
+from turbopump.client.push.workers import Crew
+from turbopump.client.routes import QueueChoice
+from turbopump.client.running_info import running_info, stacks
+from turbopump.client.send_back import SendBack
+from turbopump.client.sender import Sender
+from turbopump.client.settings import ConsumeFromWhere, ConsumerSettings
+from turbopump.client.subscription import TAG, Subscription
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import VERSION, RequestCode, version_name
+from turbopump.protocol.command import request
+from turbopump.protocol.names import retry_topic
+from turbopump.runtime.disk import Disk
+
+log = logging.getLogger(__name__)
+
+FIRST_RENEWAL_S = 1.0
+HALF_AN_HOUR_S = 1800.0
+RECONSUME_TIMES = 16  # deliveries after the first, unless told otherwise
+NO_END = (1 << 31) - 1
+
+QueuesChanged = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is consumed, and how. Names are those on the wire."""
+
+    group: str
+    ordered: bool
+    broadcast: bool
+    settings: ConsumerSettings
+
+    @property
+    def max_reconsume_times(self) -> int:
+        given = self.settings.max_reconsume_times
+        return given if given >= 0 else NO_END if self.ordered else RECONSUME_TIMES
+
+
+class Engine:
+    """A running consumer. `start` once, `stop` once."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        instance: Instance,
+        hooks: Sequence[ConsumeHook],
+        disk: Disk,
+        queues_changed: Sequence[QueuesChanged],
+    ) -> None:
+        self._plan = plan
+        self._instance = instance
+        self._clock = instance.world.clock
+        self._started_ms = self._clock.now_ms()
+        self._handlers: dict[str, Handler] = {}
+        self._subscriptions: dict[str, Subscription] = {}
+        self._heard: dict[str, Subscription] = {}  # those that brokers know of
+        self._figures: dict[str, TopicFigures] = {}
+        self._queues_changed = queues_changed
+        self._stack = contextlib.AsyncExitStack()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_paused = False
+        settings = plan.settings
+        self.crew = Crew(settings.consume_thread_min, settings.consume_thread_max)
+        self._limits = self._limits_of_queue(1)
+        self._puller = Puller(instance.client, instance.routes, plan.group)
+        self._locks = self._make_locks()
+        self._offsets = self._make_offsets(disk)
+        self._deliveries = self._make_deliveries(
+            Calling(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
+        )
+        self.queues = self._make_queues(self._make_pulling())
+        if not plan.broadcast:
+            self._subscribe(retry_topic(plan.group), Subscription(retry_topic(plan.group)))
+
+    # Life
+
+    async def start(self) -> None:
+        """Returns when the brokers know us."""
+        settings = self._plan.settings
+        await self._check_expressions()
+        await self._instance.join_consumer(self)
+        self._heard = dict(self._subscriptions)
+        self._stack.push_async_callback(self._instance.leave_consumer, self.group)
+        self._stack.push_async_callback(self.queues.leave_all)
+        self._keep_running(self._persist_regularly(settings.persist_consumer_offset_interval))
+        self._stack.push_async_callback(self._deliveries.stop, settings.await_termination_when_shutdown)
+        if self._locks is not None:
+            self._keep_running(self._renew_locks(self._locks, settings.rebalance_lock_interval))
+        self._keep_running(self._expire_regularly(settings.consume_timeout))
+        self._stack.push_async_callback(self.queues.pull_no_more)
+        self._keep_running(self.queues.keep_balanced())
+
+    async def stop(self) -> None:
+        """Pulls no more, lets handlers finish what they have in hand, commits, and leaves the group."""
+        for task in list(self._tasks):
+            await end(task)
+        await self._stack.aclose()
+
+    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(complain)
+        self._stack.push_async_callback(end, task)
+
+    def resize(self, least: int, most: int) -> None:
+        self.crew.least, self.crew.most = least, most
+        self._deliveries.resize()
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self.queues.look_soon()
+
+    # Subscriptions
+
+    def subscribe(self, subscription: Subscription, handler: Handler) -> None:
+        """Also while it runs: then the brokers hear of it at once."""
+        self._handlers[self._own(subscription.topic)] = handler
+        self._subscribe(subscription.topic, subscription)
+
+    def announce_soon(self) -> None:
+        self._do(self._announce())
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Its queues are given up, and the brokers hear of it."""
+        self._subscriptions.pop(topic, None)
+        await self.queues.balance()
+        self._handlers.pop(self._own(topic), None)
+        await self._announce()
+
+    def _subscribe(self, topic: str, subscription: Subscription) -> None:
+        self._subscriptions[topic] = replace(subscription, version=self._clock.now_ms())
+
+    async def _announce(self) -> None:
+        await self._tell_brokers()
+        self.queues.look_soon()
+
+    async def _tell_brokers(self) -> None:
+        """Pulls use a subscription when the brokers have heard it: before, they would refuse them."""
+        subscriptions = dict(self._subscriptions)
+        if not await self._instance.heartbeats.announce():
+            self._instance.heartbeats.renew()
+        self._heard = subscriptions
+
+    def _own(self, topic: str) -> str:
+        return unwrap(self._plan.settings.namespace, topic)
+
+    async def _check_expressions(self) -> None:
+        """Whether brokers can choose by them. Raises Refused when one cannot."""
+        for subscription in self._subscriptions.values():
+            if subscription.kind == TAG:
+                continue
+            address = await self._any_broker(subscription.topic)
+            body = bodies.CheckClientRequestBody(
+                clientId=self._instance.client_id,
+                group=self.group,
+                namespace=self._plan.settings.namespace or None,
+                subscriptionData=subscription.to_wire(),
+            )
+            question = request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
+            timeout_s = self._plan.settings.mq_client_api_timeout
+            successful(await self._instance.client.call(address, question, timeout_s))
+
+    async def _any_broker(self, topic: str) -> str:
+        route = await self._instance.routes.find(topic)
+        for broker in route.brokers:
+            if (address := route.reader(broker)) is not None:
+                return address
+        raise ConnectionError(f"no broker of topic {topic} is known")
+
+    # What brokers and tools ask
+
+    @property
+    def group(self) -> str:
+        return self._plan.group
+
+    @property
+    def manner(self) -> tuple[bool, bool]:
+        """Ordered, broadcasting."""
+        return self._plan.ordered, self._plan.broadcast
+
+    @property
+    def client_id(self) -> str:
+        return self._instance.client_id
+
+    def topics(self) -> Sequence[str]:
+        return list(self._subscriptions)
+
+    def describe(self) -> bodies.ConsumerData:
+        settings = self._plan.settings
+        return bodies.ConsumerData(
+            groupName=self.group,
+            consumeType="CONSUME_PASSIVELY",
+            messageModel=self._model,
+            consumeFromWhere=settings.consume_from_where.name,
+            subscriptionDataSet=[one.to_wire() for one in self._subscriptions.values()],
+            unitMode=settings.unit_mode,
+        )
+
+    def members_changed(self) -> None:
+        self.queues.look_soon()
+
+    async def reset(self, offsets: Mapping[MessageQueue, int]) -> None:
+        for queue, offset in offsets.items():
+            await self.queues.move(queue, offset)
+
+    def positions(self, topic: str) -> Mapping[MessageQueue, int]:
+        return {queue: at for queue, at in self.queues.positions().items() if queue.topic == topic}
+
+    def running_info(self, with_stacks: bool) -> bodies.ConsumerRunningInfo:
+        told = running_info(
+            self._properties(),
+            self._subscriptions.values(),
+            self.queues.held,
+            self._figures,
+            self._clock.monotonic(),
+        )
+        if with_stacks:
+            told.jstack = stacks()
+        return told
+
+    async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
+        one = replace(message, namespace=self._plan.settings.namespace)
+        return await directly(self._deliveries.calling, one, self._clock)
+
+    @property
+    def _model(self) -> str:
+        return "BROADCASTING" if self._plan.broadcast else "CLUSTERING"
+
+    def _properties(self) -> dict[str, str]:
+        """All settings by our names, in our units, and by Apache's what its consumers tell."""
+        settings = self._plan.settings
+        own = {
+            field.name: _text(getattr(settings, field.name))
+            for field in dataclasses.fields(settings)
+            if "password" not in field.name
+        }
+        return own | {
+            "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
+            "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+            "PROP_CLIENT_VERSION": version_name(VERSION),
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            "PROP_THREADPOOL_CORE_SIZE": str(self.crew.least),
+            "PROP_CONSUMEORDERLY": str(self._plan.ordered).lower(),
+            "consumerGroup": self.group,
+            "messageModel": self._model,
+            "consumeFromWhere": settings.consume_from_where.name,
+            "consumeThreadMin": str(self.crew.least),
+            "consumeThreadMax": str(self.crew.most),
+            "consumeMessageBatchMaxSize": str(settings.consume_message_batch_max_size),
+            "pullBatchSize": str(settings.pull_batch_size),
+            "maxReconsumeTimes": str(self._plan.max_reconsume_times),
+        }
+
+    # Where to begin
+
+    async def _start_of(self, queue: MessageQueue) -> int:
+        stored = await self._offsets.query(queue)
+        if stored is not None:
+            return stored
+        settings = self._plan.settings
+        is_retry = queue.topic == retry_topic(self.group)
+        match settings.consume_from_where:
+            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+                return 0  # the broker's first answer corrects it
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
+                when_ms = self._started_ms - HALF_AN_HOUR_S * 1000
+                if settings.consume_timestamp is not None:
+                    when_ms = settings.consume_timestamp * 1000
+                return await self._puller.offset_at(queue, int(when_ms))
+            case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
+                return 0
+            case _:
+                return await self._puller.max_offset(queue)
+
+    # Regular work
+
+    async def _persist_regularly(self, interval_s: float) -> None:
+        while True:
+            await self._clock.sleep(interval_s)
+            await self._offsets.persist(self.queues.positions())
+
+    async def _renew_locks(self, locks: QueueLocks, interval_s: float) -> None:
+        await self._clock.sleep(FIRST_RENEWAL_S)
+        while True:
+            await locks.renew({queue: held for queue, held in self.queues.held.items() if not held.leaving})
+            await self._clock.sleep(interval_s)
+
+    async def _expire_regularly(self, timeout_s: float) -> None:
+        while True:
+            await self._clock.sleep(timeout_s)
+            await self._deliveries.expire(list(self.queues.held.values()), timeout_s)
+
+    async def _changed(self, topic: str, every: Sequence[MessageQueue], own: Sequence[MessageQueue]) -> None:
+        """A topic's limits are shared by its queues, and brokers hear the subscription with a new version."""
+        self._limits = self._limits_of_queue(len(self.queues.held))
+        subscription = self._subscriptions.get(topic)
+        if subscription is not None:
+            newer = replace(subscription, version=max(self._clock.now_ms(), subscription.version + 1))
+            self._subscriptions[topic] = newer
+            self._do(self._tell_brokers())
+        for callback in self._queues_changed:
+            try:
+                callback(self._own(topic), tuple(every), tuple(own))
+            except Exception:
+                log.exception("A callback for changed queues failed")
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(complain)
+
+    # The parts
+
+    def _figures_of(self, topic: str) -> TopicFigures:
+        found = self._figures.get(topic)
+        if found is None:
+            found = self._figures[topic] = TopicFigures()
+        return found
+
+    def _limits_of_queue(self, queues: int) -> CacheLimits:
+        settings = self._plan.settings
+        messages, size = settings.pull_threshold_for_queue, settings.pull_threshold_size_for_queue
+        if settings.pull_threshold_for_topic > 0:
+            messages = max(1, settings.pull_threshold_for_topic // max(queues, 1))
+        if settings.pull_threshold_size_for_topic > 0:
+            size = max(1, settings.pull_threshold_size_for_topic // max(queues, 1))
+        span = None if self._plan.ordered else settings.consume_concurrently_max_span
+        return CacheLimits(messages, size, span)
+
+    def _make_locks(self) -> QueueLocks | None:
+        if not self._plan.ordered or self._plan.broadcast:
+            return None
+        instance = self._instance
+        return QueueLocks(
+            instance.client,
+            instance.routes,
+            self._clock,
+            self.group,
+            instance.client_id,
+            self._plan.settings.rebalance_lock_max_live_time,
+        )
+
+    def _make_offsets(self, disk: Disk) -> Offsets:
+        instance = self._instance
+        if not self._plan.broadcast:
+            return CommittedOffsets(instance.client, instance.routes, self.group)
+        directory = self._plan.settings.local_offset_store_dir
+        offsets = LocalOffsets(disk, local_path(directory, instance.client_id, self.group))
+        offsets.load()
+        return offsets
+
+    def _make_deliveries(self, calling: Calling) -> "Concurrent | InOrder":
+        settings = self._plan.settings
+        send_back = None if self._plan.broadcast else self._make_send_back()
+        if not self._plan.ordered:
+            return Concurrent(calling, send_back, self._clock, self._figures_of, self.crew)
+        patience = Patience(
+            settings.suspend_current_queue_time,
+            settings.max_time_consume_continuously,
+            self._plan.max_reconsume_times,
+        )
+        return InOrder(calling, send_back, self._locks, self._clock, self._figures_of, self.crew, patience)
+
+    def _make_send_back(self) -> SendBack:
+        instance = self._instance
+        sender = Sender(
+            instance.client,
+            instance.routes,
+            self._clock,
+            instance.unique_ids,
+            QueueChoice(instance.world.chance),
+        )
+        return SendBack(sender, self.group, self._plan.max_reconsume_times)
+
+    def _make_pulling(self) -> Pulling:
+        settings = self._plan.settings
+        manner = PullManner(
+            settings.pull_batch_size,
+            settings.pull_batch_size_in_bytes,
+            settings.pull_interval,
+            settings.pull_time_delay_when_exception,
+            settings.post_subscription_when_pull,
+            commits=not self._plan.broadcast,
+        )
+        locks = self._locks
+        return Pulling(
+            self._puller,
+            self._instance.routes,
+            self._instance.heartbeats,
+            self._clock,
+            manner,
+            subscription=lambda topic: self._heard.get(topic),
+            figures=self._figures_of,
+            take_in=self._deliveries.submit,
+            moved=lambda queue, offset: self.queues.move(queue, offset),
+            limits=lambda: self._limits,
+            is_paused=lambda: self.is_paused,
+            is_locked=lambda held: locks is None or locks.is_valid(held),
+            namespace=settings.namespace,
+        )
+
+    def _make_queues(self, pulling: Pulling) -> Queues:
+        settings = self._plan.settings
+        return Queues(
+            self.group,
+            self._instance.client_id,
+            self._instance.routes,
+            self._instance.heartbeats,
+            self._clock,
+            self._offsets,
+            self._deliveries,
+            start_of=self._start_of,
+            pull=pulling.run,
+            topics=self.topics,
+            is_paused=lambda: self.is_paused,
+            changed=self._changed,
+            strategy=settings.allocate_message_queue_strategy,
+            locks=self._locks,
+            shares=not self._plan.broadcast,
+            interval_s=settings.rebalance_wait_interval,
+        )
+
+
+def _text(value: object) -> str:
+    """Of a setting, as tools show it."""
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if callable(value):
+        return getattr(value, "__name__", None) or type(value).__name__
+    return str(value)

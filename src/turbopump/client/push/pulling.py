@@ -1,0 +1,127 @@
+"""Reading a queue that is ours: pull after pull, as fast as handlers keep up.
+
+Each queue has one loop. It waits while enough messages are held, while the consumer is paused, and after a
+failure; it ends when the queue is no longer ours.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from turbopump.client.figures import TopicFigures
+from turbopump.client.heartbeats import Heartbeats
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.process_queue import CacheLimits, ProcessQueue
+from turbopump.client.pull import Puller, PullResult, PullStatus
+from turbopump.client.routes import Routes
+from turbopump.client.subscription import Subscription
+from turbopump.protocol.errors import (
+    BrokenBody,
+    BrokenRecord,
+    FlowControl,
+    Refused,
+    SubscriptionNotFound,
+    SubscriptionNotLatest,
+)
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+FLOW_CONTROL_S = 0.02
+PAUSED_S = 1.0
+
+FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
+"""What a broker or the way to it may cause. It is told, and tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullManner:
+    batch: int = 32
+    batch_bytes: int = 256 * 1024
+    interval_s: float = 0.0
+    failed_s: float = 1.0
+    with_subscription: bool = False
+    commits: bool = True
+    """Each pull carries how far we are; not when offsets are kept elsewhere."""
+
+
+@dataclass
+class Pulling:
+    puller: Puller
+    routes: Routes
+    heartbeats: Heartbeats
+    clock: Clock
+    manner: PullManner
+    subscription: Callable[[str], Subscription | None]
+    figures: Callable[[str], TopicFigures]
+    take_in: Callable[[MessageQueue, ProcessQueue, list[MessageExt]], None]
+    """Messages have come."""
+    moved: Callable[[MessageQueue, int], Awaitable[None]]
+    """The queue has nothing at our offset: it must be taken anew at this one."""
+    limits: Callable[[], CacheLimits]
+    is_paused: Callable[[], bool]
+    is_locked: Callable[[ProcessQueue], bool]
+    namespace: str = ""
+
+    async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        while not held.dropped:
+            if self.is_paused():
+                await self.clock.sleep(PAUSED_S)
+            elif held.is_full(self.limits()):
+                await held.room(self.limits())
+            elif not self.is_locked(held):
+                await self.clock.sleep(self.manner.failed_s)
+            elif not await self._once(queue, held):
+                return
+
+    async def _once(self, queue: MessageQueue, held: ProcessQueue) -> bool:
+        """One pull. False: this loop is at its end."""
+        subscription = self.subscription(queue.topic)
+        if subscription is None:
+            await self.clock.sleep(self.manner.failed_s)
+            return True
+        try:
+            result = await self._pull(queue, held, subscription)
+        except FlowControl:
+            await self.clock.sleep(FLOW_CONTROL_S)
+            return True
+        except (SubscriptionNotFound, SubscriptionNotLatest):
+            self.heartbeats.renew()
+            await self.clock.sleep(self.manner.failed_s)
+            return True
+        except FAILURES as error:
+            log.info("Pulling %s failed, trying again: %s", queue, error)
+            self.routes.doubt(queue.topic)
+            await self.clock.sleep(self.manner.failed_s)
+            return True
+        if held.dropped:
+            return False
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            await self.moved(queue, result.next_offset)
+            return False
+        wanted = result.messages(queue, subscription, self.namespace)
+        held.put(wanted, result.next_offset)
+        self.take_in(queue, held, wanted)
+        if self.manner.interval_s and result.status is PullStatus.FOUND:
+            await self.clock.sleep(self.manner.interval_s)
+        return True
+
+    async def _pull(self, queue: MessageQueue, held: ProcessQueue, subscription: Subscription) -> PullResult:
+        held.last_pull_ms = self.clock.now_ms()
+        began_s = self.clock.monotonic()
+        manner = self.manner
+        result = await self.puller.pull_as_member(
+            queue,
+            held.next_offset,
+            subscription.version,
+            held.committable if manner.commits else 0,
+            manner.batch,
+            kind=subscription.kind,
+            expression=subscription.text if manner.with_subscription else None,
+            max_bytes=manner.batch_bytes,
+        )
+        now_s = self.clock.monotonic()
+        figures = self.figures(queue.topic)
+        figures.pulls.add(now_s, 1, (now_s - began_s) * 1000)
+        figures.pulled.add(now_s, len(result.records))
+        return result
