@@ -14,6 +14,7 @@ from turbopump.admin.failures import explain
 from turbopump.admin.options import HELP, JSON, NAME_SERVERS, Given, WrongUse, parse
 from turbopump.admin.render import Output
 from turbopump.admin.unsupported import UNSUPPORTED
+from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.remoting.client import split_address
 from turbopump.runtime.chance import Chance
@@ -74,7 +75,8 @@ async def _run(words: Sequence[str], world: World) -> None:
         world.warn(f"{word!r} belongs to no option and is ignored")
     out = Output(world.write, world.warn, given[JSON])
     servers = name_servers(given, world.environ)
-    async with Admin(servers, world.network, world.clock, world.chance) as admin:
+    surroundings = client.World(world.network, world.clock, world.chance)
+    async with Admin(servers, world=surroundings) as admin:
         await command.run(Call(given, admin, out, world.disk))
 
 

@@ -21,6 +21,7 @@ from tests.unit.broker.desk import CONFIG
 from turbopump.admin.main import World, run
 from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers
 from turbopump.broker.server import Broker
+from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message, SendResult
 from turbopump.client.routes import QueueChoice
@@ -110,7 +111,7 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
         NamesrvConfig(bind_address="127.0.0.1"), network, clock, SimulatedDisk(chance, clock)
     )
     await name_server.start()
-    admin = Admin([NAMESRV], network, clock, chance)
+    admin = Admin(NAMESRV, world=client.World(network, clock, chance))
     ids = UniqueIds("127.0.0.1", 1, clock.now_ms)
     producer = Sender(admin.client, admin.routes, clock, ids, QueueChoice(chance), "senders")
     town = Town(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)

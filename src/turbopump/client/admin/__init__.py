@@ -1,6 +1,6 @@
 """Administration of a cluster, Apache's or ours: `Admin`, with one part per subject.
 
-    async with Admin(["127.0.0.1:9876"]) as admin:
+    async with Admin("127.0.0.1:9876") as admin:
         clusters = await admin.clusters.layout()
         for address in clusters.masters("DefaultCluster"):
             await admin.topics.create(address, TopicConfig(topicName="orders"))

@@ -3,42 +3,66 @@
 from collections.abc import Sequence
 from typing import Self
 
+from turbopump.client import discovery
 from turbopump.client.admin.asking import TIMEOUT_S, Asking
 from turbopump.client.admin.brokers import Brokers
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections
+from turbopump.client.admin.dead_letters import DeadLetters
 from turbopump.client.admin.groups import Groups
 from turbopump.client.admin.messages import Messages
 from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.offsets import Offsets
 from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.topics import Topics
+from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.name_servers import NameServers
 from turbopump.client.pull import Puller
 from turbopump.client.routes import QueueChoice, Routes
 from turbopump.client.sender import Sender
+from turbopump.client.world import World
 from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
-from turbopump.runtime.chance import Chance
-from turbopump.runtime.clock import Clock, SystemClock
-from turbopump.runtime.network import Network, SystemNetwork
 
 
 class Admin:
+    """Looks after a cluster, Apache's or ours: one part per subject.
+
+    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages` about what they
+    store; `groups`, `offsets`, `connections` about who reads and writes it.
+
+        async with Admin("127.0.0.1:9876") as admin:
+            layout = await admin.clusters.layout()
+            for address in layout.masters("DefaultCluster"):
+                await admin.topics.create(address, TopicConfig(topicName="OrderTopic"))
+            print(await admin.topics.names())
+
+    Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
+    file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
+    call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
+    when it says nothing.
+    """
+
     def __init__(
         self,
-        name_servers: Sequence[str],
-        network: Network | None = None,
-        clock: Clock | None = None,
-        chance: Chance | None = None,
-        timeout_s: float = TIMEOUT_S,
+        name_servers: str | Sequence[str] | None = None,
+        *,
+        world: World | None = None,
+        timeout: float = TIMEOUT_S,
     ) -> None:
-        self.clock = clock or SystemClock()
-        self.chance = chance or Chance()
-        self.network = network or SystemNetwork()
+        addresses = discovery.name_servers(name_servers)
+        if not addresses:
+            raise NoNameServer(
+                'no name server is given: Admin("host:9876"), turbopump.configure(name_servers=…) or '
+                "NAMESRV_ADDR names one"
+            )
+        if timeout <= 0:
+            raise InvalidArgument(f"timeout must be more than 0 seconds, not {timeout}")
+        self.world = world or World()
+        self.network, self.clock, self.chance = self.world.network, self.world.clock, self.world.chance
         self.client = Client(self.network, self.clock)
-        self.routes = Routes(NameServers(self.client, name_servers, self.chance))
-        self.asking = asking = Asking(self.client, name_servers, self.chance, timeout_s)
+        self.routes = Routes(NameServers(self.client, addresses, self.chance))
+        self.asking = asking = Asking(self.client, addresses, self.chance, timeout)
         self.clusters = Clusters(asking)
         self.topics = Topics(asking)
         self.brokers = Brokers(asking)
@@ -48,17 +72,28 @@ class Admin:
         self.offsets = Offsets(asking, self.topics, self.groups)
         puller = Puller(self.client, self.routes)
         self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
-        self.queues = Queues(asking)
+        self.queues = Queues(asking, puller)
+
+    def dead_letters(self, group: str) -> DeadLetters:
+        """The messages that the group could not consume.
+
+        Example:
+
+            async for letter in admin.dead_letters("billing").within(Window()):
+                print(letter.message_id, letter.reconsume_times)
+        """
+        return DeadLetters(self.messages, self.routes, group)
 
     def producer(self, group: str) -> Sender:
         """To send with, over the same connections. Its ids are told apart by random bits, so that many short
         processes of one machine may have one each.
         """
-        chance = self.chance
-        ids = UniqueIds("127.0.0.1", chance.getrandbits(16), self.clock.now_ms, chance.getrandbits(32))
-        return Sender(self.client, self.routes, self.clock, ids, QueueChoice(chance), group)
+        clock, chance = self.clock, self.chance
+        ids = UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32))
+        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group)
 
     async def close(self) -> None:
+        """Closes its connections. Again: nothing."""
         await self.client.close()
 
     async def __aenter__(self) -> Self:

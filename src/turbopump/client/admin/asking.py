@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from turbopump.client import errors
 from turbopump.client.name_servers import Calls, NameServers, successful
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
@@ -20,7 +21,7 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-class Unreachable(OSError):
+class Unreachable(errors.Unreachable):
     """A server that cannot be reached, or does not answer in time."""
 
     def __init__(self, address: str, why: OSError) -> None:
@@ -28,7 +29,7 @@ class Unreachable(OSError):
         self.address = address
 
 
-class NotFound(Exception):
+class NotFound(errors.ClientError):
     """What was asked for by name is not there."""
 
 

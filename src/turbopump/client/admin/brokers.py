@@ -20,15 +20,35 @@ CONSUME_STATS_TIMEOUT_S = 50.0
 
 @dataclass
 class Brokers:
+    """One broker, by its address: runtime figures, statistics, configuration, upkeep.
+
+    Example:
+
+        for broker in (await admin.clusters.layout()).brokers:
+            figures = await admin.brokers.figures(broker.address)
+            print(broker.name, figures["brokerVersionDesc"], figures["msgPutTotalTodayNow"])
+    """
+
     asking: Asking
 
     async def figures(self, address: str) -> dict[str, str]:
-        """What `brokerStatus` shows: each version of a broker has its own set of keys."""
+        """What `brokerStatus` shows: each version of a broker has its own set of keys.
+
+        Example:
+
+            (await admin.brokers.figures("127.0.0.1:10911"))["putTps"]
+        """
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return bodies.KVTable.decode(answer.body).table
 
     async def statistics(self, address: str, name: StatsName, key: str) -> bodies.BrokerStatsData:
-        """Messages of the last minute, hour and day. Raises Refused where nothing was counted."""
+        """Messages of the last minute, hour and day. Raises Refused where nothing was counted.
+
+        Example:
+
+            found = await admin.brokers.statistics(address, "TOPIC_PUT_NUMS", "OrderTopic")
+            print(found.statsMinute.tps, found.statsDay.sum)
+        """
         header = ViewBrokerStatsDataRequest(name, key)
         answer = await self.asking.ask(address, RequestCode.VIEW_BROKER_STATS_DATA, header)
         return bodies.BrokerStatsData.decode(answer.body)
@@ -36,17 +56,34 @@ class Brokers:
     async def consume_stats(
         self, address: str, of_order_topics: bool = False, timeout_s: float = CONSUME_STATS_TIMEOUT_S
     ) -> bodies.ConsumeStatsList:
-        """Offsets of all groups in all queues of the broker."""
+        """Offsets of all groups in all queues of the broker.
+
+        Example:
+
+            for by_group in (await admin.brokers.consume_stats(address)).consumeStatsList: ...
+        """
         header = GetBrokerConsumeStatsRequest(of_order_topics)
         code = RequestCode.GET_BROKER_CONSUME_STATS
         answer = await self.asking.ask(address, code, header, timeout_s=timeout_s)
         return bodies.ConsumeStatsList.decode(answer.body)
 
     async def config(self, address: str) -> dict[str, str]:
+        """All settings of a broker, by Apache's names.
+
+        Example:
+
+            (await admin.brokers.config(address))["flushDiskType"]
+        """
         answer = await self.asking.ask(address, RequestCode.GET_BROKER_CONFIG)
         return properties_of(answer.body)
 
     async def update_config(self, address: str, changes: Mapping[str, str]) -> None:
+        """Changes settings while the broker runs, and in its file. Raises Refused for one that cannot change.
+
+        Example:
+
+            await admin.brokers.update_config(address, {"fileReservedTime": "48"})
+        """
         body = pack_properties(changes)
         await self.asking.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
 

@@ -35,15 +35,18 @@ class Layout:
 
     @property
     def clusters(self) -> list[str]:
+        """Their names."""
         return sorted({broker.cluster for broker in self.brokers})
 
     def of_cluster(self, cluster: str) -> list[BrokerAt]:
+        """Raises ClusterNotFound."""
         found = [broker for broker in self.brokers if broker.cluster == cluster]
         if not found:
             raise ClusterNotFound(f"there is no cluster {cluster}")
         return found
 
     def masters(self, cluster: str) -> list[str]:
+        """The addresses at which a cluster is configured. Raises ClusterNotFound."""
         return [broker.address for broker in self.of_cluster(cluster) if broker.id == MASTER]
 
     def master_of(self, name: str) -> str:
@@ -63,9 +66,18 @@ class Layout:
 
 @dataclass
 class Clusters:
+    """Which clusters there are, which brokers belong to them, and at which addresses."""
+
     asking: Asking
 
     async def layout(self) -> Layout:
+        """All brokers of all clusters, as one of the name servers knows them.
+
+        Example:
+
+            layout = await admin.clusters.layout()
+            print(layout.clusters, layout.masters("DefaultCluster"), layout.master_of("broker-a"))
+        """
         answer = await self.asking.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return layout_of(bodies.ClusterInfo.decode(answer.body))
 

@@ -19,11 +19,24 @@ class NobodyOnline(NotFound):
 
 @dataclass
 class Connections:
+    """Who is connected: producers and consumers of a group, as the brokers see them.
+
+    Example:
+
+        for member in (await admin.connections.consumers("billing")).connectionSet:
+            print(member.clientId, member.clientAddr, member.language)
+    """
+
     asking: Asking
     topics: Topics
 
     async def producers(self, group: str, topic: str) -> bodies.ProducerConnection:
-        """Producers of the group on the first broker of the topic that has any. Raises NobodyOnline."""
+        """Producers of the group on the first broker of the topic that has any. Raises NobodyOnline.
+
+        Example:
+
+            (await admin.connections.producers("orders", "OrderTopic")).connectionSet
+        """
         header = GetProducerConnectionListRequest(group)
         for address in (await self.topics.readers(topic)).values():
             try:
@@ -41,7 +54,7 @@ class Connections:
         return bodies.ProducerTableInfo.decode(answer.body).data
 
     async def consumers_at(self, address: str, group: str) -> bodies.ConsumerConnection:
-        """Raises NobodyOnline."""
+        """Consumers of the group that one broker knows. Raises NobodyOnline."""
         header = GetConsumerConnectionListRequest(group)
         try:
             answer = await self.asking.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
@@ -50,7 +63,10 @@ class Connections:
         return bodies.ConsumerConnection.decode(answer.body)
 
     async def consumers(self, group: str) -> bodies.ConsumerConnection:
-        """Consumers of the group on the first broker that has any: a consumer tells all of its brokers."""
+        """Consumers of the group on the first broker that has any: a consumer tells all of its brokers.
+
+        Also what they subscribe to, and how they consume. Raises NobodyOnline.
+        """
         try:
             addresses = (await self.topics.readers(names.RETRY_PREFIX + group)).values()
         except TopicNotFound:

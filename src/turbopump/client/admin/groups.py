@@ -10,13 +10,23 @@ from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageQueue
 from turbopump.protocol import bodies, names
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import Refused, RequestNotSupported, TopicNotFound
-from turbopump.protocol.headers.client import GetConsumerRunningInfoRequest
+from turbopump.protocol.errors import (
+    GroupNotFound,
+    Refused,
+    RequestNotSupported,
+    TopicNotFound,
+)
+from turbopump.protocol.headers.client import GetConsumerRunningInfoRequest, GetConsumerStatusRequest
 from turbopump.protocol.headers.topics import (
     DeleteSubscriptionGroupRequest,
     GetAllSubscriptionGroupRequest,
     GetAllSubscriptionGroupResponse,
     GetConsumeStatsRequest,
+    GetSubscriptionGroupConfigRequest,
+    QueryConsumeTimeSpanRequest,
+    QuerySubscriptionByConsumerRequest,
+    QueryTopicsByConsumerRequest,
+    UpdateGroupForbiddenRequest,
 )
 
 STATS_TIMEOUT_S = 15.0
@@ -39,12 +49,21 @@ class NoProgress(NotFound):
 
 @dataclass
 class Groups:
+    """Consumer groups: their configuration, how far they are, and what their members say of themselves.
+
+    Example:
+
+        progress = await admin.groups.progress("billing")
+        for queue, at in progress.offsetTable.items():
+            print(queue, at.brokerOffset - at.consumerOffset)
+    """
+
     asking: Asking
     topics: Topics
     connections: Connections
 
     async def names(self) -> list[str]:
-        """Groups that have had a member: each of them has a retry topic."""
+        """Groups that have had a member, in order: each of them has a retry topic."""
         topics = await self.topics.names()
         found = {group_of(topic) for topic in topics if topic.startswith(names.RETRY_PREFIX)}
         return sorted(found)
@@ -61,7 +80,12 @@ class Groups:
     # --- configuration -------------------------------------------------------------------------------
 
     async def create(self, address: str, config: bodies.SubscriptionGroupConfig) -> None:
-        """Creates it on that broker, or changes it."""
+        """Creates it on that broker, or changes it.
+
+        Example:
+
+            await admin.groups.create(address, SubscriptionGroupConfig(groupName="billing", retryMaxTimes=5))
+        """
         code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
         await self.asking.ask(address, code, body=config.encode())
 
@@ -77,8 +101,35 @@ class Groups:
                 await self.create(address, config)
 
     async def delete(self, address: str, group: str, with_offsets: bool = False) -> None:
+        """From one broker; its offsets stay unless they are to go too."""
         header = DeleteSubscriptionGroupRequest(group, cleanOffset=with_offsets, removeOffset=with_offsets)
         await self.asking.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def config(self, address: str, group: str) -> bodies.SubscriptionGroupConfig:
+        """How one broker has it configured. Raises NoGroup; a broker that creates groups by itself has each.
+
+        Brokers before 5.0 cannot be asked for one group, so all are read.
+        """
+        header = GetSubscriptionGroupConfigRequest(group)
+        try:
+            answer = await self.asking.ask(address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, header)
+        except RequestNotSupported:
+            found = (await self.configs(address)).get(group)
+            if found is None:
+                raise NoGroup(f"the broker at {address} has no group {group}") from None
+            return found
+        except GroupNotFound:
+            raise NoGroup(f"the broker at {address} has no group {group}") from None
+        return bodies.SubscriptionGroupConfig.decode(answer.body)
+
+    async def set_readable(self, address: str, group: str, topic: str, readable: bool) -> bool:
+        """Whether the group may read the topic on this broker, from now on; what the broker says it is.
+
+        Brokers before 5.0 refuse.
+        """
+        header = UpdateGroupForbiddenRequest(group, topic, readable)
+        answer = await self.asking.ask(address, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, header)
+        return bool(bodies.GroupForbidden.decode(answer.body).readable)
 
     async def configs(self, address: str) -> dict[str, bodies.SubscriptionGroupConfig]:
         """Every group of a broker, by name."""
@@ -119,7 +170,14 @@ class Groups:
         return bodies.ConsumeStats.decode(answer.body)
 
     async def progress(self, group: str, topic: str | None = None) -> bodies.ConsumeStats:
-        """On all of its brokers. Raises NoProgress when there is none and nobody is online."""
+        """On all of its brokers, in all topics or one. Raises NoProgress when there is none and nobody is
+        online, NoGroup when no broker knows the group.
+
+            behind = sum(
+                at.brokerOffset - at.consumerOffset
+                for at in (await admin.groups.progress("billing", "OrderTopic")).offsetTable.values()
+            )
+        """
         addresses = (await self.brokers(group, topic)).values()
         parts = await together(lambda address: self.progress_at(address, group, topic), addresses)
         whole = bodies.ConsumeStats(consumeTps=sum(part.consumeTps for part in parts))
@@ -137,12 +195,54 @@ class Groups:
         if members.messageModel == "BROADCASTING":
             raise NoProgress(f"group {group} is broadcasting: each member keeps its own offsets")
 
+    async def topics_read(self, group: str) -> list[str]:
+        """Topics in which the group has committed offsets, in order. Raises NoGroup."""
+        header = QueryTopicsByConsumerRequest(group)
+        found: set[str] = set()
+        for address in (await self.brokers(group)).values():
+            answer = await self.asking.ask(address, RequestCode.QUERY_TOPICS_BY_CONSUMER, header)
+            found.update(bodies.TopicList.decode(answer.body).topicList)
+        return sorted(found)
+
+    async def subscription(self, group: str, topic: str) -> bodies.SubscriptionData | None:
+        """What the members that are online want of the topic; None: nobody is, or nothing."""
+        header = QuerySubscriptionByConsumerRequest(group, topic)
+        for address in (await self.brokers(group, topic)).values():
+            answer = await self.asking.ask(address, RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, header)
+            found = bodies.QuerySubscriptionResponseBody.decode(answer.body).subscriptionData
+            if found is not None:
+                return found
+        return None
+
+    async def time_spans(self, group: str, topic: str) -> list[bodies.QueueTimeSpan]:
+        """For each queue of the topic: when its first and last message were stored, and the one the group is
+        at; the delay is between the latter two.
+
+            for span in await admin.groups.time_spans("billing", "OrderTopic"):
+                print(span.messageQueue, span.delayTime)
+        """
+        header = QueryConsumeTimeSpanRequest(topic, group)
+        spans: list[bodies.QueueTimeSpan] = []
+        for address in (await self.topics.readers(topic)).values():
+            answer = await self.asking.ask(
+                address, RequestCode.QUERY_CONSUME_TIME_SPAN, header, timeout_s=STATS_TIMEOUT_S
+            )
+            spans += bodies.QueryConsumeTimeSpanBody.decode(answer.body).consumeTimeSpanSet
+        return spans
+
     # --- members -------------------------------------------------------------------------------------
 
     async def running_info(
         self, group: str, client_id: str, with_stack: bool = False
     ) -> bodies.ConsumerRunningInfo:
-        """What one member says of itself, through the first broker that reaches it."""
+        """What one member says of itself, through the first broker that reaches it.
+
+        Example:
+
+            for member in (await admin.connections.consumers("billing")).connectionSet:
+                info = await admin.groups.running_info("billing", member.clientId)
+                print(member.clientId, info.properties["PROP_CLIENT_VERSION"], len(info.mqTable))
+        """
         header = GetConsumerRunningInfoRequest(group, client_id, with_stack)
         failure: Refused | OSError | None = None
         for address in (await self.brokers(group)).values():
@@ -155,6 +255,25 @@ class Groups:
             else:
                 return bodies.ConsumerRunningInfo.decode(answer.body)
         raise failure or NoGroup(f"no broker knows a consumer group {group}")
+
+    async def member_positions(
+        self, group: str, topic: str, client_id: str | None = None
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """How far each member says that it is in its queues of the topic, by its id; or one member alone.
+
+        Members that pull by themselves and those in other languages than Java may not tell.
+        """
+        header = GetConsumerStatusRequest(topic, group, client_id)
+        found: dict[str, dict[MessageQueue, int]] = {}
+        for address in (await self.topics.readers(topic)).values():
+            answer = await self.asking.ask(
+                address, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header, timeout_s=STATS_TIMEOUT_S
+            )
+            told = bodies.GetConsumerStatusBody.decode(answer.body).consumerTable
+            for member, positions in told.items():
+                of_member = {MessageQueue.of_wire(queue): offset for queue, offset in positions.items()}
+                found.setdefault(member, {}).update(of_member)
+        return found
 
     async def owners(self, group: str) -> dict[MessageQueue, str]:
         """Which member has which queue. Members that do not answer are left out."""

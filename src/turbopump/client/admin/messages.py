@@ -52,6 +52,16 @@ class Track:
 
 @dataclass
 class Messages:
+    """Stored messages: found by id, by key, by place; handed to a consumer; followed to who has read them.
+
+    Example:
+
+        for message in await admin.messages.by_key("OrderTopic", "A-1"):
+            print(message.message_id, message.text)
+            for track in await admin.messages.tracks(message):
+                print(track.group, track.type)
+    """
+
     asking: Asking
     topics: Topics
     clusters: Clusters
@@ -64,7 +74,12 @@ class Messages:
         return replace(self, puller=replace(self.puller, group=group))
 
     async def at_offset_id(self, message_id: str, topic: str | None = None) -> MessageExt:
-        """The message stored where the id says. Raises Refused when there is none, or it is no such id."""
+        """The message stored where the id says. Raises Refused when there is none, or it is no such id.
+
+        Example:
+
+            await admin.messages.at_offset_id("7F00000100002A9F00000000000000DE")
+        """
         ip, port, offset = parse_offset_id(message_id)
         if not 0 < port <= MAX_PORT:
             raise SystemFailure(f"illegal message id {message_id!r}")
@@ -73,7 +88,12 @@ class Messages:
         return received(record.decode(answer.body))
 
     async def find(self, topic: str, message_id: str) -> MessageExt:
-        """By either kind of id. Raises NoMessages."""
+        """By either kind of id. Raises NoMessages.
+
+        Example:
+
+            message = await admin.messages.find("OrderTopic", receipt.message_id)
+        """
         try:
             return await self.at_offset_id(message_id, topic)
         except (Refused, OSError, BrokenRecord):  # a unique key may look like the other kind
@@ -87,7 +107,12 @@ class Messages:
         begin_ms: int = 0,
         end_ms: int = FOREVER_MS,
     ) -> list[MessageExt]:
-        """In the order of storing. The sender's id is no key. Raises NoMessages."""
+        """Those with that key, in the order of storing. The sender's id is no key. Raises NoMessages.
+
+        Example:
+
+            await admin.messages.by_key("OrderTopic", "A-1", max_count=10)
+        """
         header = QueryMessageRequest(topic, key, max_count, begin_ms, end_ms, unique_key_query=False)
         found = [one for one in await self._query(header) if key in one.keys]
         if not found:
@@ -127,7 +152,12 @@ class Messages:
         return await self._of_all_brokers(topic, ask)
 
     async def at_offset(self, queue: MessageQueue, offset: int) -> MessageExt | None:
-        """The message at one place of a queue; None: there is none."""
+        """The message at one place of a queue; None: there is none.
+
+        Example:
+
+            await admin.messages.at_offset(MessageQueue("OrderTopic", "broker-a", 0), 41)
+        """
         result = await self.puller.pull(queue, offset, max_count=1, hold_s=0)
         found = result.messages(queue, Subscription(queue.topic))
         return found[0] if found else None
@@ -154,7 +184,13 @@ class Messages:
     async def consume_directly(
         self, message: MessageExt, group: str, client_id: str
     ) -> bodies.ConsumeMessageDirectlyResult:
-        """One member of a group consumes one message, whatever its offsets are; what its listener said."""
+        """One member of a group consumes one message, whatever its offsets are; what its listener said.
+
+        Example:
+
+            result = await admin.messages.consume_directly(message, "billing", member.clientId)
+            print(result.consumeResult, result.remark)
+        """
         header = ConsumeMessageDirectlyRequest(
             group, client_id, message.offset_message_id, topic=message.record.topic
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking
 from turbopump.client.admin.brokers import properties_of
+from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import pack_properties
 from turbopump.protocol.errors import QueryNotFound
@@ -18,6 +19,7 @@ from turbopump.protocol.headers.namesrv import (
     DeleteKVConfigRequest,
     GetKVConfigRequest,
     GetKVConfigResponse,
+    GetKVListByNamespaceRequest,
     PutKVConfigRequest,
     WipeWritePermOfBrokerRequest,
     WipeWritePermOfBrokerResponse,
@@ -27,14 +29,24 @@ from turbopump.protocol.names import ORDER_TOPIC_NAMESPACE
 
 @dataclass
 class NameServerSettings:
+    """Name servers: their key-value tables and settings, and the write permission they give to brokers.
+
+    Example:
+
+        await admin.name_servers.put_value("ORDER_TOPIC_CONFIG", "OrderTopic", "broker-a:4;broker-b:4")
+        for address in admin.name_servers.addresses:
+            await admin.name_servers.wipe_write_permission(address, "broker-b")
+    """
+
     asking: Asking
 
     @property
     def addresses(self) -> tuple[str, ...]:
+        """All that are known."""
         return self.asking.name_servers
 
     async def value(self, namespace: str, key: str) -> str | None:
-        """None: there is none."""
+        """One value of a namespace; None: there is none."""
         try:
             answer = await self.asking.ask_name_server(
                 RequestCode.GET_KV_CONFIG, GetKVConfigRequest(namespace, key)
@@ -43,11 +55,27 @@ class NameServerSettings:
             return None
         return GetKVConfigResponse.from_ext(answer.ext).value
 
+    async def values(self, namespace: str) -> dict[str, str]:
+        """All keys and values of a namespace.
+
+        Example:
+
+            await admin.name_servers.values("ORDER_TOPIC_CONFIG")
+        """
+        header = GetKVListByNamespaceRequest(namespace)
+        try:
+            answer = await self.asking.ask_name_server(RequestCode.GET_KVLIST_BY_NAMESPACE, header)
+        except QueryNotFound:
+            return {}
+        return bodies.KVTable.decode(answer.body).table
+
     async def put_value(self, namespace: str, key: str, value: str) -> None:
+        """Sets it on every name server."""
         header = PutKVConfigRequest(namespace, key, value)
         await self.asking.ask_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_value(self, namespace: str, key: str) -> None:
+        """Removes it from every name server."""
         header = DeleteKVConfigRequest(namespace, key)
         await self.asking.ask_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
@@ -67,14 +95,17 @@ class NameServerSettings:
         return WipeWritePermOfBrokerResponse.from_ext(answer.ext).wipeTopicCount
 
     async def add_write_permission(self, address: str, broker: str) -> int:
+        """New messages may come again. How many topics are concerned, on this name server."""
         header = AddWritePermOfBrokerRequest(broker)
         answer = await self.asking.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return AddWritePermOfBrokerResponse.from_ext(answer.ext).addTopicCount
 
     async def configs(self) -> dict[str, dict[str, str]]:
+        """The settings of each name server, by its address."""
         answers = await self.asking.ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
         return {address: properties_of(answer.body) for address, answer in answers.items()}
 
     async def update_config(self, changes: Mapping[str, str]) -> None:
+        """Changes settings of every name server."""
         body = pack_properties(changes)
         await self.asking.ask_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=body)

@@ -7,16 +7,20 @@ say that nobody is online when the group is stopped: then the offsets are moved 
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.clusters import BrokerNotFound
 from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageQueue
+from turbopump.client.moments import Moment, moment_ms
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import V5_2_0, RequestCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.errors import ConsumerNotOnline, QueryNotFound
 from turbopump.protocol.headers.client import ResetOffsetRequest
 from turbopump.protocol.headers.offsets import (
     GetMaxOffsetRequest,
     OffsetResponse,
+    QueryConsumerOffsetRequest,
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
@@ -40,9 +44,46 @@ class Rollback:
 
 @dataclass
 class Offsets:
+    """Moving a group's offsets: to a time, to the end, to those of another group.
+
+    Example:
+
+        await admin.offsets.reset_to("billing", "OrderTopic", "2026-11-01T00:00:00Z")
+        await admin.offsets.reset_to("billing", "OrderTopic", END)
+        await admin.offsets.clone("billing", "audit", "OrderTopic")
+    """
+
     asking: Asking
     topics: Topics
     groups: Groups
+
+    async def reset_to(
+        self, group: str, topic: str, when: Moment, force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """The group goes on in the topic at the first message stored at that time or later, whether it runs
+        or not. `when` is a datetime, ISO text, seconds since 1970, or END. Without `force` only back.
+
+        Where the group goes on now. Raises GroupNotFound for a group that a broker does not know.
+        """
+        time_ms = END if when == END else moment_ms(when)
+        try:
+            return await self.reset(group, topic, time_ms, force)
+        except ConsumerNotOnline:
+            moved = await self.reset_stopped(group, topic, time_ms, force)
+            return {one.queue: one.reset_offset for one in moved}
+
+    async def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """Where the group goes on in one queue; None: it has never committed an offset there."""
+        addresses = await self.topics.readers(queue.topic)
+        header = QueryConsumerOffsetRequest(group, queue.topic, queue.id, bname=queue.broker)
+        if queue.broker not in addresses:
+            raise BrokerNotFound(f"no broker {queue.broker} has topic {queue.topic}")
+        try:
+            answer = await self.asking.ask(addresses[queue.broker], RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except QueryNotFound:
+            return None
+        offset = OffsetResponse.from_ext(answer.ext).offset
+        return offset if offset >= 0 else None
 
     async def reset(
         self, group: str, topic: str, time_ms: int, force: bool = True
@@ -58,6 +99,7 @@ class Offsets:
         return found
 
     async def reset_stopped(self, group: str, topic: str, time_ms: int, force: bool = True) -> list[Rollback]:
+        """Queue by queue, for a group none of which is online: members that run would commit over it."""
         done = []
         for broker, address in (await self.topics.readers(topic)).items():
             for queue, (consumer_offset, broker_offset) in (
@@ -108,6 +150,7 @@ class Offsets:
         return OffsetResponse.from_ext(answer.ext).offset
 
     async def commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        """As a member of the group would. A member that runs goes on where it is, and commits over it."""
         await self._commit(address, group, queue, offset)
 
     async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> Command:

@@ -1,21 +1,68 @@
-"""Consume queues: the entries that point into the commit log."""
+"""Queues: where they begin and end, where a time is in them, and what their entries say."""
 
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking
+from turbopump.client.message import MessageQueue
+from turbopump.client.moments import Moment, moment_ms
+from turbopump.client.pull import Puller
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.headers.offsets import (
+    GetEarliestMsgStoretimeRequest,
+    GetEarliestMsgStoretimeResponse,
+)
 from turbopump.protocol.headers.query import QueryConsumeQueueRequest
 
 
 @dataclass
 class Queues:
+    """Queues: where they begin and end, where a time is in them, and what their entries say.
+
+    Example:
+
+        for queue in (await admin.topics.queues("OrderTopic")).subscribe:
+            print(queue, await admin.queues.min_offset(queue), await admin.queues.max_offset(queue))
+    """
+
     asking: Asking
+    puller: Puller
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The offset of the first message that is still there."""
+        return await self.puller.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the queue's next message will have."""
+        return await self.puller.max_offset(queue)
+
+    async def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+        """The offset of the first message stored at that time or later.
+
+        Example:
+
+            await admin.queues.offset_at(queue, "2026-11-01T00:00:00Z")
+        """
+        return await self.puller.offset_at(queue, moment_ms(when))
+
+    async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
+        """When the first message that is still there was stored; -1: there is none."""
+        header = GetEarliestMsgStoretimeRequest(queue.topic, queue.id, bname=queue.broker)
+        code = RequestCode.GET_EARLIEST_MSG_STORETIME
+        answer = await self.puller.routes.ask_replica(
+            queue, lambda replica: self.asking.ask(replica.address, code, header)
+        )
+        return GetEarliestMsgStoretimeResponse.from_ext(answer.ext).timestamp
 
     async def entries(
         self, address: str, topic: str, queue_id: int, index: int, count: int, group: str | None = None
     ) -> bodies.QueryConsumeQueueResponseBody | None:
-        """With a group, each entry says whether its subscription wants it. None: nothing at that index."""
+        """Entries of a consume queue, from that index on. None: there is nothing.
+
+        With a group, each entry says whether its subscription wants it.
+
+            found = await admin.queues.entries(address, "OrderTopic", 0, 100, 10, "billing")
+        """
         header = QueryConsumeQueueRequest(topic, queue_id, index, count, group)
         answer = await self.asking.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
         return bodies.QueryConsumeQueueResponseBody.decode(answer.body) if answer.body else None

@@ -9,7 +9,7 @@ from turbopump.client.routes import Route, route_of
 from turbopump.protocol import bodies, names
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import NoPermission, RequestNotSupported, TopicNotFound
+from turbopump.protocol.errors import NoPermission, Refused, RequestNotSupported, TopicNotFound
 from turbopump.protocol.headers.namesrv import (
     DeleteTopicFromNamesrvRequest,
     GetRouteInfoRequest,
@@ -31,20 +31,40 @@ MAX_PERMISSION = 7
 
 @dataclass
 class Topics:
+    """Topics: their list, their routes, their configuration, how full their queues are and who reads them.
+
+    Example:
+
+        await admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic", readQueueNums=8))
+        for queue, ends in (await admin.topics.stats("OrderTopic")).offsetTable.items():
+            print(queue, ends.minOffset, ends.maxOffset)
+        await admin.topics.delete("OrderTopic")
+    """
+
     asking: Asking
 
     async def names(self) -> list[str]:
-        """Every topic that a name server knows, system topics too."""
+        """Every topic that a name server knows, system topics too, in order."""
         answer = await self.asking.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
     async def names_in_cluster(self, cluster: str) -> list[str]:
+        """Those that brokers of this cluster have, in order."""
         header = GetTopicsByClusterRequest(cluster)
         answer = await self.asking.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
         return sorted(bodies.TopicList.decode(answer.body).topicList)
 
+    async def system_names(self) -> list[str]:
+        """Topics that brokers made for themselves, as a name server knows them: clusters and brokers."""
+        answer = await self.asking.ask_name_server(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        return sorted(bodies.TopicList.decode(answer.body).topicList)
+
+    async def clusters(self, topic: str) -> list[str]:
+        """The clusters whose brokers have it. Raises TopicNotFound."""
+        return sorted({broker.cluster for broker in (await self.route(topic)).brokerDatas if broker.cluster})
+
     async def route(self, topic: str) -> bodies.TopicRouteData:
-        """Raises TopicNotFound when no broker has it."""
+        """Its queues and brokers, as a name server tells them. Raises TopicNotFound when no broker has it."""
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         answer = await self.asking.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return bodies.TopicRouteData.decode(answer.body)
@@ -55,13 +75,22 @@ class Topics:
         return {name: address for name in sorted(route.brokers) if (address := route.reader(name))}
 
     async def queues(self, topic: str) -> Route:
-        """To which queues one can send, and from which one can read."""
+        """To which queues one can send, and from which one can read. Raises TopicNotFound.
+
+        Example:
+
+            route = await admin.topics.queues("OrderTopic")
+            print(route.publish, route.subscribe, route.master("broker-a"))
+        """
         return route_of(topic, await self.route(topic))
 
     # --- configuration -------------------------------------------------------------------------------
 
     async def config(self, address: str, topic: str) -> TopicConfig:
-        """Raises TopicNotFound. Brokers before 5.0 cannot be asked for one topic, so all are read."""
+        """How one broker has it configured. Raises TopicNotFound.
+
+        Brokers before 5.0 cannot be asked for one topic, so all are read.
+        """
         try:
             answer = await self.asking.ask(
                 address, RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequest(topic)
@@ -107,6 +136,9 @@ class Topics:
         """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`.
 
         Raises NoPermission for a permission that is none: brokers would take it.
+
+            config = TopicConfig(topicName="OrderTopic", readQueueNums=8, writeQueueNums=8, perm=6)
+            await admin.topics.create("127.0.0.1:10911", config)
         """
         check_permission(config)
         header = CreateTopicRequest(
@@ -122,6 +154,29 @@ class Topics:
         )
         await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
+    async def create_like(self, template: str, config: TopicConfig) -> list[str]:
+        """Creates it on every broker that has the topic `template`; a cluster's name is such a topic. Returns
+        the addresses; when some of the brokers refuse and others do not, these have it.
+
+        Raises the last refusal when none took it.
+
+            await admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic"))
+        """
+        route = route_of(template, await self.route(template))
+        masters = [address for name in sorted(route.brokers) if (address := route.master(name)) is not None]
+        created = []
+        failure: Refused | OSError = TopicNotFound(f"no master has topic {template}")
+        for address in masters:
+            try:
+                await self.create(address, config)
+            except (Refused, OSError) as error:
+                failure = error
+            else:
+                created.append(address)
+        if not created:
+            raise failure
+        return created
+
     async def create_all(self, address: str, configs: Iterable[TopicConfig]) -> None:
         """Many at once; a broker before 5.3 cannot, so they are then created one by one."""
         asked = list(configs)
@@ -134,10 +189,25 @@ class Topics:
             for config in asked:
                 await self.create(address, config)
 
+    async def delete(self, topic: str) -> None:
+        """From every broker that has it, and from the name servers. Its messages are gone for good.
+
+        Example:
+
+            await admin.topics.delete("OrderTopic")
+        """
+        route = route_of(topic, await self.route(topic))
+        for addresses in route.brokers.values():
+            for address in addresses.values():
+                await self.delete_in_broker(address, topic)
+        await self.delete_in_name_servers(topic)
+
     async def delete_in_broker(self, address: str, topic: str) -> None:
+        """With its messages, on one broker."""
         await self.asking.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic))
 
     async def delete_in_name_servers(self, topic: str, cluster: str | None = None) -> None:
+        """Its routes only; a broker that has it brings them back."""
         header = DeleteTopicFromNamesrvRequest(topic, cluster)
         await self.asking.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
@@ -161,7 +231,7 @@ class Topics:
         return whole
 
     async def consumers(self, topic: str) -> list[str]:
-        """Groups that read the topic or have offsets in it, as any of its brokers knows."""
+        """Groups that read the topic or have offsets in it, as any of its brokers knows, in order."""
         groups: set[str] = set()
         for address in (await self.readers(topic)).values():
             header = QueryTopicConsumeByWhoRequest(topic)
