@@ -22,7 +22,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -66,7 +66,12 @@ SOURCES = (
         "The blocking push consumer.",
         base="Running",
         by_hand=frozenset({"run"}),
-        noted={"on": ["topic"], "subscribe": ["topic"], "unsubscribe": ["topic"]},
+        noted={
+            "on": ["topic"],
+            "subscribe": ["topic"],
+            "unsubscribe": ["topic"],
+            "on_queues_changed": ["callback"],
+        },
     ),
     Source(
         "pull_consumer",
@@ -116,11 +121,13 @@ def _exists(source: Source) -> bool:
 def _file(source: Source) -> str:
     module = Module.of(source.module)
     whole = Class(module, module.classes[source.name])
-    parts = {name: Class(Module.of(at), Module.of(at).classes[kind]) for name, kind, at in _parts(whole)}
-    imports = Imports(local={source.name, *(part.name for part in parts.values())})
+    parts = {name: Class.at(kind, at) for name, kind, at in _parts(whole)}
+    given_out = {kind: Class.at(kind, at) for kind, at in _given_out(whole, source)}
+    kinds = {part.name: part for part in [*parts.values(), *given_out.values()]}
+    imports = Imports(local={source.name, *kinds})
     bodies = [_face(source, whole, parts, imports)]
-    bodies += [_part(source.name, part, imports) for part in parts.values()]
-    names = [source.name, *(part.name for part in parts.values())]
+    bodies += [_part(source.name, part, imports) for part in kinds.values()]
+    names = [source.name, *kinds]
     return "\n\n".join(
         [
             HEAD.format(title=source.title, module=source.module),
@@ -179,6 +186,11 @@ class Class:
     module: Module
     node: ast.ClassDef
 
+    @classmethod
+    def at(cls, name: str, module: str) -> "Class":
+        there = Module.of(module)
+        return cls(there, there.classes[name])
+
     @property
     def name(self) -> str:
         return self.node.name
@@ -236,6 +248,17 @@ def _parts(whole: Class) -> list[tuple[str, str, str]]:
         target = next((one for one in node.targets if isinstance(one, ast.Attribute)), None)
         if match and target and match[1].startswith(PARTS_IN) and kind not in NO_PARTS:
             found.append((target.attr, kind, match[1]))
+    return found
+
+
+def _given_out(whole: Class, source: Source) -> list[tuple[str, str]]:
+    """Classes of subjects that methods return: class, module."""
+    found = []
+    for method in whole.methods():
+        kind = ast.unparse(method.returns).strip("'\"") if method.returns else ""
+        match = re.fullmatch(r"from (\S+) import \w+", whole.module.imports.get(kind, ""))
+        if match and match[1].startswith(PARTS_IN) and _is_public(method, source):
+            found.append((kind, match[1]))
     return found
 
 
@@ -338,7 +361,7 @@ def _method(
     passed = f"core.{method.name}({_passed(method.args)})"
     if "property" in decorators:
         passed = f"core.{method.name}"
-    way, answer = _way(method, source, returns)
+    way, answer = _way(method, source, returns, imports.local)
     if answer is not None:
         imports.need(of.module, answer)
     told = "None" if answer is None else ast.unparse(answer)
@@ -369,8 +392,11 @@ def _body(
             )
         ]
     if way == "part":
-        made = f"{source.name}(self._whole, lambda core: self._pick(core).{passed.removeprefix('core.')})"
-        return [_indented(f"return {made}")]
+        kind = told.strip("'")
+        if source.base == "Part":
+            rest = passed.removeprefix("core.")
+            return [_indented(f"return {kind}(self._whole, lambda core: self._pick(core).{rest})")]
+        return [_indented(f"return {kind}(self, lambda core: {passed})")]
     if way == "setter":
         value = method.args.args[1].arg
         return [_indented(f'self._call(lambda core: setattr(core, "{method.name}", {value}))')]
@@ -392,7 +418,10 @@ def _noted(name: str, passed: str, source: Source) -> str:
 
 
 def _way(
-    method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source, returns: ast.expr | None
+    method: ast.FunctionDef | ast.AsyncFunctionDef,
+    source: Source,
+    returns: ast.expr | None,
+    faces: Collection[str],
 ) -> tuple[str, ast.expr | None]:
     """How the face gets at it, and what comes back (None: nothing)."""
     told = "" if returns is None else ast.unparse(returns)
@@ -410,8 +439,8 @@ def _way(
         return "decorator", answer
     if any(ast.unparse(one).endswith(".setter") for one in method.decorator_list):
         return "setter", None
-    if told.strip("'\"") == source.name and source.base == "Part":
-        return "part", ast.Constant(source.name)
+    if (kind := told.strip("'\"")) in faces:
+        return "part", ast.Constant(kind)
     return "_call", answer
 
 
@@ -462,10 +491,19 @@ def _passed(arguments: ast.arguments) -> str:
 
 
 def _docstring(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
-    told = ast.get_docstring(node)
-    if told is None:
+    if ast.get_docstring(node) is None:
         return ""
+    told = _dedented(node.body[0])
     return _indented(f'{"r" if chr(92) in told else ""}"""{blocking(told)}"""')
+
+
+def _dedented(docstring: ast.stmt) -> str:
+    """By the indentation of its function, so that an example at its end stays indented."""
+    assert isinstance(docstring, ast.Expr)
+    assert isinstance(docstring.value, ast.Constant)
+    first, *rest = str(docstring.value.value).split("\n")
+    lines = [line[docstring.col_offset :] if line.strip() else "" for line in rest]
+    return "\n".join([first, *lines]).strip()
 
 
 def blocking(told: str) -> str:

@@ -1,3 +1,85 @@
-"""RocketMQ in Python: name server, broker and tools with Apache RocketMQ's own protocol and store format."""
+"""RocketMQ in Python: name server, broker and tools with Apache RocketMQ's own protocol and store format, and
+a client for these and for Apache's.
+
+    from turbopump import Consumer, Message, Producer
+
+    with Producer("orders", name_servers="127.0.0.1:9876") as producer:
+        producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
+
+The clients here wait for what they do; `turbopump.aio` has the same names for `await`. Nothing is imported
+before it is asked for, so that a server does not load a client.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turbopump import aio, errors
+    from turbopump.client import selectors, strategies
+    from turbopump.client.blocking.admin import Admin
+    from turbopump.client.blocking.consumer import Consumer
+    from turbopump.client.blocking.producer import Producer
+    from turbopump.client.blocking.pull_consumer import PullConsumer
+    from turbopump.client.consuming import ConsumeStatus, RetryLater
+    from turbopump.client.discovery import configure
+    from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
+    from turbopump.client.settings import ConsumeFromWhere, MessageModel
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Admin",
+    "ConsumeFromWhere",
+    "ConsumeStatus",
+    "Consumer",
+    "Message",
+    "MessageExt",
+    "MessageModel",
+    "MessageQueue",
+    "Producer",
+    "PullConsumer",
+    "RetryLater",
+    "SendResult",
+    "SendStatus",
+    "aio",
+    "configure",
+    "errors",
+    "selectors",
+    "strategies",
+]
+
+_HOMES = {
+    "Admin": "turbopump.client.blocking.admin",
+    "ConsumeFromWhere": "turbopump.client.settings",
+    "ConsumeStatus": "turbopump.client.consuming",
+    "Consumer": "turbopump.client.blocking.consumer",
+    "Message": "turbopump.client.message",
+    "MessageExt": "turbopump.client.message",
+    "MessageModel": "turbopump.client.settings",
+    "MessageQueue": "turbopump.client.message",
+    "Producer": "turbopump.client.blocking.producer",
+    "PullConsumer": "turbopump.client.blocking.pull_consumer",
+    "RetryLater": "turbopump.client.consuming",
+    "SendResult": "turbopump.client.message",
+    "SendStatus": "turbopump.client.message",
+    "aio": "turbopump.aio",
+    "configure": "turbopump.client.discovery",
+    "errors": "turbopump.errors",
+    "selectors": "turbopump.client.selectors",
+    "strategies": "turbopump.client.strategies",
+}
+"""Name → the module that has it, or is it."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'turbopump' has no attribute {name!r}")
+    module = import_module(home)
+    found = module if home.endswith(f".{name}") else getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,205 @@
+"""The blocking push consumer.
+
+Written by scripts/faces.py from turbopump.client.consumer: change that.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
+
+from turbopump.client.blocking.running import Running
+from turbopump.client.consumer import Consumer as AsyncConsumer
+from turbopump.client.consumer import F
+from turbopump.client.hooks import ConsumeHook
+from turbopump.client.message import MessageQueue
+from turbopump.client.options import ConsumerOptions
+from turbopump.client.push.engine import QueuesChanged
+from turbopump.client.settings import ConsumerSettings
+from turbopump.client.signature import spelled_out
+from turbopump.client.subscription import ALL
+from turbopump.client.world import World
+from turbopump.runtime.disk import Disk
+
+__all__ = ["Consumer"]
+
+
+@spelled_out(ConsumerSettings)
+class Consumer(Running[AsyncConsumer]):
+    """Calls handlers with messages, as a member of a group.
+
+    >>> consumer = Consumer("billing", name_servers="127.0.0.1:9876")
+    >>> @consumer.on("OrderTopic", tags="paid || refunded")
+    ... def bill(message): ...
+    >>> consumer.run()                                          # until SIGINT or SIGTERM
+
+    A handler that returns has consumed what it was given. One that raises gets it again later, after a time
+    that grows with each failure, at most `max_reconsume_times` times; then it goes to the group's dead
+    letters, `%DLQ%<group>`. `RetryLater` chooses another time, or none. Every message is delivered at least
+    once: after a failure, a restart or when members join and leave, it may come again.
+
+    Handlers are `async def`, which run on the event loop, or `def`, which run in threads: at most
+    `consume_thread_max` of each at a time. A parameter with a type gets the body decoded (see `on`).
+
+    A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
+    from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
+    group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
+    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
+
+    All members of a group must subscribe to the same topics with the same expressions.
+    """
+
+    _goes_on_after_fork = False
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[ConsumeHook] = (),
+        world: World | None = None,
+        disk: Disk | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        super().__init__(
+            lambda: AsyncConsumer(
+                group, name_servers=name_servers, hooks=hooks, world=world, disk=disk, **settings
+            )
+        )
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        return self._core.group
+
+    @property
+    def settings(self) -> ConsumerSettings:
+        """All settings, with the defaults."""
+        return self._core.settings
+
+    def on(
+        self,
+        topic: str,
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        ordered: bool = False,
+        batch: int | None = None,
+        broadcast: bool = False,
+    ) -> Callable[[F], F]:
+        """Makes a function the handler of a topic.
+
+        >>> @consumer.on("OrderTopic", batch=32)
+        ... def store(orders: list[Order]): ...
+
+        `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
+        that have it switched on. With `batch` the handler gets a list of at most so many messages. `ordered`
+        delivers each queue's messages one after the other, in order: a failure holds up the queue and is
+        tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
+        file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
+
+        What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
+        the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
+        body that does not fit is a failed delivery (UnreadableMessage).
+        """
+
+        def register(handler: F) -> F:
+            self._call(
+                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
+                    handler
+                )
+            )
+            self._note(
+                ("on", topic),
+                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
+                    handler
+                ),
+            )
+            return handler
+
+        return register
+
+    def subscribe(
+        self,
+        topic: str,
+        handler: Callable[..., Any],
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        ordered: bool = False,
+        batch: int | None = None,
+        broadcast: bool = False,
+    ) -> None:
+        """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
+        already gets the new handler and expression.
+        """
+        self._call(
+            lambda core: core.subscribe(
+                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+            )
+        )
+        self._note(
+            ("subscribe", topic),
+            lambda core: core.subscribe(
+                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+            ),
+        )
+
+    def unsubscribe(self, topic: str) -> None:
+        """Its queues go to other members, with what was consumed committed."""
+        self._run(lambda core: core.unsubscribe(topic))
+        self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
+
+    def on_queues_changed(self, callback: QueuesChanged) -> None:
+        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
+        self._call(lambda core: core.on_queues_changed(callback))
+        self._note(("on_queues_changed", callback), lambda core: core.on_queues_changed(callback))
+
+    def start(self) -> None:
+        """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot
+        serve an expression. A consumer starts once; after `close` make a new one.
+        """
+        self._start(lambda core: core.start())
+
+    def close(self) -> None:
+        """Takes no new messages, waits up to `await_termination_when_shutdown` seconds for handlers at work,
+        commits and leaves the group. What was fetched and not begun is consumed by others, or next time.
+        """
+        self._close()
+
+    def pause(self) -> None:
+        """Fetches no more messages; handlers go on with those that are here. The group keeps its queues."""
+        self._call(lambda core: core.pause())
+
+    def resume(self) -> None:
+        self._call(lambda core: core.resume())
+
+    @property
+    def is_paused(self) -> bool:
+        return self._call(lambda core: core.is_paused)
+
+    @property
+    def workers(self) -> tuple[int, int]:
+        """How many handlers are kept ready and how many may be at work at a time. Can be set at any time.
+
+        >>> consumer.workers = (4, 64)
+        """
+        return self._call(lambda core: core.workers)
+
+    @workers.setter
+    def workers(self, crew: tuple[int, int]) -> None:
+        self._call(lambda core: setattr(core, "workers", crew))
+
+    def queues(self) -> tuple[MessageQueue, ...]:
+        """Those that are ours now, without the retry topic's."""
+        return self._call(lambda core: core.queues())
+
+    @property
+    def client_id(self) -> str:
+        return self._call(lambda core: core.client_id)
+
+    @property
+    def is_ordered(self) -> bool:
+        return self._call(lambda core: core.is_ordered)
+
+    @property
+    def is_broadcast(self) -> bool:
+        return self._call(lambda core: core.is_broadcast)
