@@ -88,6 +88,9 @@ class Division:
         except FAILURES as error:
             log.info("Queues of %s cannot be divided now: %s", topic, error)
             return False
+        except Exception:  # the user's own strategy: what we have stays ours until it does better
+            log.exception("Queues of %s cannot be divided: the allocation strategy failed", topic)
+            return False
         change = shift([queue for queue in self._holder.held() if queue.topic == topic], ours.mine)
         await asyncio.gather(*(self._holder.drop(queue) for queue in change.dropped))
         taken = await asyncio.gather(*(self._holder.take(queue) for queue in change.taken))
@@ -104,9 +107,13 @@ class GroupShare:
     instance: Instance
     group: str
     strategy: Strategy
+    is_broadcast: bool = False
+    """Then every member has all queues."""
 
     async def __call__(self, topic: str) -> Share:
         queues = await readable_queues(self.instance, topic)
+        if self.is_broadcast:
+            return Share(queues, queues)
         members = await self.instance.heartbeats.members(self.group, topic)
         me = self.instance.client_id
         if me not in members:  # then our queues are others' by now, until we are back

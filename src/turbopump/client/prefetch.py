@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from turbopump.client.division import FAILURES
 from turbopump.client.pull import Puller, PullResult, PullStatus
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import PullSettings
 from turbopump.client.shelf import Shelf, Shelves
 from turbopump.client.subscription import Subscription
@@ -24,6 +25,7 @@ EMPTY_S = 0.1  # after an empty answer that came at once: a broker that holds no
 @dataclass
 class Prefetch:
     puller: Puller
+    names: QueueNames
     shelves: Shelves
     settings: PullSettings
     clock: Clock
@@ -60,6 +62,7 @@ class Prefetch:
             subscription.expression,
             settings.pull_batch_size,
             settings.broker_suspend_max_time,
+            kind=subscription.kind,
             max_bytes=settings.pull_batch_size_in_bytes,
             timeout_s=settings.consumer_timeout_when_suspend,
         )
@@ -70,7 +73,7 @@ class Prefetch:
         before = shelf.next_offset
         if result.status is PullStatus.OFFSET_ILLEGAL:
             log.warning("%s has no offset %d: going on at %d", shelf.queue, before, result.next_offset)
-        messages = result.messages(shelf.queue, subscription)
+        messages = result.messages(self.names.shown(shelf.queue), subscription, self.names.namespace)
         self.shelves.put(shelf, messages, result.next_offset)
         if messages:
             self.arrived.set()

@@ -7,7 +7,7 @@ Here is what users call; the work behind it is in `pull_member.py`. What is neve
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, Unpack
 
 from turbopump.client import discovery
@@ -19,14 +19,16 @@ from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.options import PullOptions
 from turbopump.client.pull import PullStatus
 from turbopump.client.pull_member import PullMember, QueuesChanged, QueuesListener, Scheduled
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
-from turbopump.client.subscription import ALL, Subscription
+from turbopump.client.subscription import ALL, SQL92, Subscription
 from turbopump.client.world import World
 from turbopump.protocol import names
 from turbopump.protocol.errors import InvalidParameter
+from turbopump.runtime.disk import Disk, SystemDisk
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled", "QueuesChanged"]
 
@@ -68,6 +70,9 @@ class PullConsumer:
     `async with` block normally commits the rest too; leaving it by an exception does not commit what the last
     call gave out, so it comes again. A group that never committed begins as `consume_from_where` says.
 
+    With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
+    file below `local_offset_store_dir`, one for each `instance_name` of a host.
+
     One task reads at a time: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
@@ -81,6 +86,7 @@ class PullConsumer:
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         world: World | None = None,
+        disk: Disk | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         self.settings = made(PullSettings, settings, discovery.defaults())
@@ -89,12 +95,12 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
         self._world = world or World()
-        self._member = PullMember(group, self.settings, self._world.clock)
+        self._member = PullMember(group, self.settings, self._world.clock, disk or SystemDisk())
         self._instance: Instance | None = None
         self._is_closed = False
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(_list(topics), ALL)
         for topic, expression in wanted.items():
-            self._member.note(self._subscription(topic, expression))
+            self._member.note(self._subscription(topic, expression, None))
 
     # Life
 
@@ -108,7 +114,9 @@ class PullConsumer:
         if self._instance is not None:
             return
         shared = instances()
-        instance = self._instance = await shared.take(self.settings, self._name_servers, self._world)
+        instance = self._instance = await shared.take(
+            self.settings, self._name_servers, self._world, fixed_name=self._member.is_broadcast
+        )
         try:
             await self._member.start(instance)
         except BaseException:
@@ -145,21 +153,25 @@ class PullConsumer:
 
     # What to read
 
-    async def subscribe(self, topic: str, tags: str = ALL) -> None:
-        """Reads this topic too, as a member of the group; a topic that is subscribed gets other tags.
+    async def subscribe(self, topic: str, tags: str = ALL, *, sql: str | None = None) -> None:
+        """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
 
-        Before the start or after it; then it returns when the brokers know and our queues are being read.
-        Raises InvalidArgument after `assign`: a consumer does one or the other.
+        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. Before the
+        start or after it; then it returns when the brokers know and our queues are being read. Raises
+        InvalidArgument after `assign`: a consumer does one or the other.
 
             await consumer.subscribe("OrderTopic", "paid || refunded")
+            await consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
         """
-        await self._member.subscribe(self._subscription(topic, tags))
+        await self._member.subscribe(self._subscription(topic, tags, sql))
 
     async def unsubscribe(self, topic: str) -> None:
         """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
-        await self._member.unsubscribe(topic)
+        await self._member.unsubscribe(self._names.topic(topic))
 
-    async def assign(self, queues: Iterable[MessageQueue], tags: str = ALL) -> None:
+    async def assign(
+        self, queues: Iterable[MessageQueue], tags: str = ALL, *, sql: str | None = None
+    ) -> None:
         """Reads exactly these queues from now on, whatever other members of the group do.
 
         Queues that were assigned before and still are go on where they were. Each new one begins where the
@@ -168,19 +180,24 @@ class PullConsumer:
 
             await consumer.assign(await consumer.queues("OrderTopic"))
         """
-        wanted = tuple(sorted(set(queues)))
+        wanted = tuple(sorted({self._names.on_wire(queue) for queue in queues}))
         if not wanted:
             raise InvalidArgument("assign needs at least one queue; `unsubscribe(topic)` reads no more")
-        topics = {queue.topic: self._subscription(queue.topic, tags) for queue in wanted}
+        topics = {queue.topic: self._subscription(queue.topic, tags, sql) for queue in wanted}
         await self._member.assign(wanted, topics)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now, in order."""
-        return self._member.shelves.queues
+        return self._names.all_shown(self._member.shelves.queues)
 
-    def _subscription(self, topic: str, tags: str) -> Subscription:
+    @property
+    def _names(self) -> QueueNames:
+        return self._member.names
+
+    def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
         _check(names.check_topic, topic)
-        return Subscription(topic, tags, self._world.clock.now_ms())
+        topic, now_ms = self._names.topic(topic), self._world.clock.now_ms()
+        return Subscription(topic, tags, now_ms) if sql is None else Subscription(topic, sql, now_ms, SQL92)
 
     # Reading
 
@@ -256,7 +273,7 @@ class PullConsumer:
         low, high = await self.min_offset(queue), await self.max_offset(queue)
         if not low <= offset <= high:
             raise InvalidArgument(f"{queue} has offsets {low} to {high}, not {offset}")
-        self._member.move(queue, offset)
+        self._member.move(self._names.on_wire(queue), offset)
 
     async def seek_to_begin(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Goes on at the first message that is there, in these queues or all that are ours."""
@@ -304,24 +321,31 @@ class PullConsumer:
         for queue, offset in offsets.items():
             if offset < 0:
                 raise InvalidArgument(f"an offset is 0 or more: {queue} cannot be committed at {offset}")
-        await asyncio.gather(
-            *(self._member.offsets.commit(queue, offset) for queue, offset in offsets.items())
-        )
+        commit, on_wire = self._member.offsets.commit, self._names.on_wire
+        await asyncio.gather(*(commit(on_wire(queue), offset) for queue, offset in offsets.items()))
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Where the group goes on in this queue, as its broker knows; None: it never committed one."""
         self._running()
-        return await self._member.offsets.query(queue)
+        return await self._member.offsets.query(self._names.on_wire(queue))
 
     # Queues and single pulls
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of the topic that can be read. Raises TopicNotFound."""
         _check(names.check_topic, topic)
-        return await readable_queues(self._running(), topic)
+        found = await readable_queues(self._running(), self._names.topic(topic))
+        return self._names.all_shown(found)
 
     async def pull(
-        self, queue: MessageQueue, offset: int, n: int | None = None, expression: str = ALL, wait: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        n: int | None = None,
+        expression: str = ALL,
+        wait: float = 0.0,
+        *,
+        sql: str | None = None,
     ) -> Pulled:
         """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
@@ -339,32 +363,34 @@ class PullConsumer:
         patience_s = settings.consumer_pull_timeout
         if wait > 0:
             patience_s = wait + settings.consumer_timeout_when_suspend - settings.broker_suspend_max_time
+        subscription = self._subscription(queue.topic, expression, sql)
         result = await self._member.puller.pull(
-            queue,
+            self._names.on_wire(queue),
             offset,
-            expression,
+            subscription.text,
             n or settings.pull_batch_size,
             wait,
+            kind=subscription.kind,
             max_bytes=settings.pull_batch_size_in_bytes,
             timeout_s=patience_s,
         )
-        messages = result.messages(queue, Subscription(queue.topic, expression))
+        messages = result.messages(self._names.shown(queue), subscription, self._names.namespace)
         return Pulled(result.status, messages, result.next_offset, result.min_offset, result.max_offset)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that is still there."""
         self._running()
-        return await self._member.puller.min_offset(queue)
+        return await self._member.puller.min_offset(self._names.on_wire(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """The offset that the queue's next message will have."""
         self._running()
-        return await self._member.puller.max_offset(queue)
+        return await self._member.puller.max_offset(self._names.on_wire(queue))
 
     async def offset_at(self, queue: MessageQueue, when: Moment) -> int:
         """The offset of the first message stored at that time or later."""
         self._running()
-        return await self._member.puller.offset_at(queue, moment_ms(when))
+        return await self._member.puller.offset_at(self._names.on_wire(queue), moment_ms(when))
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
         """The message is to come again later: its broker keeps a copy for the group, with a delay that grows
@@ -378,8 +404,8 @@ class PullConsumer:
         world = self._world
         choice = QueueChoice(world.chance)
         sender = Sender(instance.client, instance.routes, world.clock, instance.unique_ids, choice)
-        back = SendBack(sender, self.group, self.settings.max_reconsume_times)
-        if not await back.send(message, delay_level):
+        back = SendBack(sender, self._member.group, self.settings.max_reconsume_times)
+        if not await back.send(replace(message, queue=self._names.on_wire(message.queue)), delay_level):
             raise ConnectionError(f"message {message.message_id} could not be sent back now; try again later")
 
     # Being called
@@ -391,7 +417,7 @@ class PullConsumer:
         `topic_metadata_check_interval`, and whenever the group divides its queues anew.
         """
         _check(names.check_topic, topic)
-        self._member.listeners.setdefault(topic, []).append(callback)
+        self._member.listeners.setdefault(self._names.topic(topic), []).append(callback)
 
     async def schedule(self, topic: str, callback: Scheduled) -> None:
         """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.
@@ -408,7 +434,7 @@ class PullConsumer:
 
             await consumer.schedule("OrderTopic", look)
         """
-        await self._member.subscribe(self._subscription(topic, ALL), callback)
+        await self._member.subscribe(self._subscription(topic, ALL, None), callback)
 
     def _running(self) -> Instance:
         if self._is_closed:

@@ -2,7 +2,8 @@
 committed of them.
 
 Wires what others do: `division.py` says which queues are ours, `prefetch.py` fills a shelf for each of them,
-`shelf.py` knows what was given out and may be committed. What the user calls is in `pull_consumer.py`.
+`shelf.py` knows what was given out and may be committed. What the user calls is in `pull_consumer.py`. Names
+in here are those on the wire, with the namespace; what the user's callbacks get is without it.
 """
 
 import asyncio
@@ -18,19 +19,24 @@ from turbopump.client.errors import InvalidArgument
 from turbopump.client.instance import Instance, complain, end
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import moment_ms
-from turbopump.client.offsets import GroupOffsets
+from turbopump.client.name_servers import successful
+from turbopump.client.namespace import unwrap
 from turbopump.client.prefetch import Prefetch, called
 from turbopump.client.process_queue import CacheLimits
 from turbopump.client.pull import Puller
+from turbopump.client.push.offsets import CommittedOffsets, LocalOffsets, Offsets, local_path
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.running_info import running_info
-from turbopump.client.settings import PullSettings
+from turbopump.client.settings import MessageModel, PullSettings
 from turbopump.client.shelf import Shelf, Shelves
 from turbopump.client.starting import Beginning
-from turbopump.client.subscription import Subscription
+from turbopump.client.subscription import TAG, Subscription
 from turbopump.protocol import bodies
-from turbopump.protocol.codes import VERSION, version_name
+from turbopump.protocol.codes import VERSION, RequestCode, version_name
+from turbopump.protocol.command import request
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -60,10 +66,12 @@ class Mode(Enum):
 
 
 class PullMember:
-    def __init__(self, group: str, settings: PullSettings, clock: Clock) -> None:
-        self.group = group
+    def __init__(self, group: str, settings: PullSettings, clock: Clock, disk: Disk) -> None:
+        self.names = QueueNames(settings.namespace)
+        self.group = self.names.topic(group)
         self.settings = settings
         self.clock = clock
+        self._disk = disk
         self.mode = Mode.UNDECIDED
         self.subscriptions: dict[str, Subscription] = {}
         self.listeners: dict[str, list[QueuesListener]] = {}
@@ -94,14 +102,17 @@ class PullMember:
         routes, client = instance.routes, instance.client
         versions = instance.heartbeats.versions
         self.puller = Puller(client, routes, self.group, lite=True, versions=versions)
-        self.offsets = GroupOffsets(client, routes, self.group)
+        self.offsets = self._make_offsets(instance)
         where = self.settings.consume_from_where
         self._beginning = Beginning(self.offsets, self.puller, where, self._begin_ms())
         self._prefetch = Prefetch(
-            self.puller, self.shelves, self.settings, self.clock, self.arrived, self.room
+            self.puller, self.names, self.shelves, self.settings, self.clock, self.arrived, self.room
         )
         self._division = Division(self, self._share_of)
-        self._group_share = GroupShare(instance, self.group, self.settings.allocate_message_queue_strategy)
+        strategy = self.settings.allocate_message_queue_strategy
+        self._group_share = GroupShare(instance, self.group, strategy, self.is_broadcast)
+        for subscription in self.subscriptions.values():
+            await self._check_expression(subscription)
         await instance.join_consumer(self)
         self._is_running = True
         self._stack.push_async_callback(instance.leave_consumer, self.group)
@@ -123,6 +134,18 @@ class PullMember:
         task.add_done_callback(complain)
         self._stack.push_async_callback(end, task)
 
+    @property
+    def is_broadcast(self) -> bool:
+        return self.settings.message_model is MessageModel.BROADCASTING
+
+    def _make_offsets(self, instance: Instance) -> Offsets:
+        if not self.is_broadcast:
+            return CommittedOffsets(instance.client, instance.routes, self.group)
+        directory = self.settings.local_offset_store_dir
+        offsets = LocalOffsets(self._disk, local_path(directory, instance.client_id, self.group))
+        offsets.load()
+        return offsets
+
     def _begin_ms(self) -> int:
         asked_s = self.settings.consume_timestamp
         return self._started_ms - HALF_AN_HOUR_MS if asked_s is None else moment_ms(asked_s)
@@ -130,6 +153,8 @@ class PullMember:
     # What to read
 
     async def subscribe(self, wanted: Subscription, callback: Scheduled | None = None) -> None:
+        if self._is_running:
+            await self._check_expression(wanted)
         self.note(wanted, callback)
         await self._follow()
 
@@ -154,9 +179,28 @@ class PullMember:
         self._assigned = queues
         self.subscriptions = dict(wanted)
         for topic in wanted:
-            if topic in before and before[topic].expression != wanted[topic].expression:
+            if topic in before and before[topic].text != wanted[topic].text:
                 self._begin_anew(topic)
         await self._follow()
+
+    async def _check_expression(self, wanted: Subscription) -> None:
+        """Whether brokers can choose by it. Raises Refused when they cannot, which pulls would only show."""
+        if wanted.kind == TAG:
+            return
+        queues = await readable_queues(self._instance, wanted.topic)
+        body = bodies.CheckClientRequestBody(
+            clientId=self._instance.client_id,
+            group=self.group,
+            namespace=self.settings.namespace or None,
+            subscriptionData=wanted.to_wire(),
+        )
+        question = request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
+        timeout_s = self.settings.mq_client_api_timeout
+        for queue in queues[:1]:
+            answer = await self._instance.routes.ask_replica(
+                queue, lambda replica: self._instance.client.call(replica.address, question, timeout_s)
+            )
+            successful(answer)
 
     def _enter(self, mode: Mode) -> None:
         if self.mode not in (Mode.UNDECIDED, mode):
@@ -258,10 +302,9 @@ class PullMember:
     async def _commit_regularly(self) -> None:
         while True:
             await self.clock.sleep(self.settings.auto_commit_interval)
-            for shelf in self.shelves:
-                if not self._is_users(shelf):
-                    with contextlib.suppress(*FAILURES):  # the next one mends it
-                        await self.offsets.tell(shelf.queue, shelf.done)
+            done = {shelf.queue: shelf.done for shelf in self.shelves if not self._is_users(shelf)}
+            with contextlib.suppress(*FAILURES):  # the next one mends it
+                await self.offsets.persist(done)
 
     async def _commit_finally(self) -> None:
         await asyncio.gather(*(self._commit_one(shelf) for shelf in self.shelves))
@@ -284,7 +327,7 @@ class PullMember:
     async def _call_regularly(self, queue: MessageQueue, callback: Scheduled) -> None:
         while True:
             try:
-                next_s = await called(callback, queue)
+                next_s = await called(callback, self.names.shown(queue))
             except Exception:
                 log.exception("The scheduled callback failed with %s", queue)
                 next_s = NEXT_AFTER_FAILURE_S
@@ -307,8 +350,10 @@ class PullMember:
 
     def _tell(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
         mine = tuple(queue for queue in self.shelves.queues if queue.topic == topic)
+        shown = self.names.all_shown
+        change = QueuesChanged(unwrap(self.names.namespace, topic), shown(queues), shown(mine))
         for listener in self.listeners.get(topic, ()):
-            told = called(listener, QueuesChanged(topic, queues, mine))
+            told = called(listener, change)
             call = asyncio.get_running_loop().create_task(told)
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
@@ -361,7 +406,7 @@ class PullMember:
     # Small things
 
     def shelf(self, queue: MessageQueue) -> Shelf:
-        found = self.shelves.find(queue)
+        found = self.shelves.find(self.names.on_wire(queue))
         if found is None:
             raise InvalidArgument(f"{queue} is not read by this consumer; `assignment()` tells what is")
         return found

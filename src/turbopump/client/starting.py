@@ -1,23 +1,19 @@
 """Where a group begins in a queue that has just become its own."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller
+from turbopump.client.push.offsets import Offsets
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.names import RETRY_PREFIX
-
-
-class StoredOffsets(Protocol):
-    async def query(self, queue: MessageQueue) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """What was committed wins; the rest is for groups that have committed nothing."""
 
-    offsets: StoredOffsets
+    offsets: Offsets
     puller: Puller
     where: ConsumeFromWhere
     time_ms: int

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 
-from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
+from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning, Refused
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.pull import PullStatus
 from turbopump.client.pull_consumer import PullConsumer, QueuesChanged
-from turbopump.client.settings import ConsumeFromWhere
+from turbopump.client.settings import ConsumeFromWhere, MessageModel
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.names import retry_topic
 from turbopump.runtime.chance import Chance
+from turbopump.testing.disk import SimulatedDisk
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 QUEUES = tuple(MessageQueue("orders", "broker-a", number) for number in range(4))
@@ -432,6 +433,67 @@ def test_what_is_held_is_bounded() -> None:
                 for shelf in reader._member.shelves:
                     assert len(shelf) <= 20 + 10
                 assert texts_of(await all_of(reader)) == texts
+
+    virtual(scene())
+
+
+# Namespaces, broadcasting, SQL
+
+
+def test_a_namespace_is_on_the_wire_and_not_in_what_the_user_sees() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("shop%orders")
+            await town.send("shop%orders", b"paid")
+            async with consumer(town, namespace="shop") as reader:
+                assert reader.assignment() == await reader.queues("orders") == QUEUES
+                (message,) = await all_of(reader)
+                assert (message.topic, message.queue in QUEUES) == ("orders", True)
+                await reader.seek(message.queue, 0)
+                assert len(await all_of(reader)) == 1
+                assert len((await reader.pull(message.queue, 0)).messages) == 1
+                await reader.commit({message.queue: 1})
+                assert await reader.committed(message.queue) == 1
+                await reader.send_back(message, delay_level=1)
+                await reader.subscribe(retry_topic("readers"))
+                (again,) = await reader.poll(20)
+                assert (again.topic, again.reconsume_times) == ("orders", 1)
+            assert "shop%readers" in await town.admin.groups.names()
+
+    virtual(scene())
+
+
+def test_a_broadcasting_member_reads_everything_and_keeps_its_offsets_in_a_file() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            texts = await sent(town, 8)
+            disk = SimulatedDisk(Chance(1), town.clock)
+            model = {"message_model": MessageModel.BROADCASTING, "disk": disk}
+            for seed in (1, 2):
+                async with consumer(town, seed=seed, instance_name=f"m{seed}", **model) as reader:
+                    assert texts_of(await all_of(reader)) == texts
+            assert set(await committed(town)) <= {None, 0}
+            async with consumer(town, instance_name="m1", **model) as reader:
+                assert await reader.committed(QUEUES[0]) == 2
+                assert await reader.poll(1) == []
+
+    virtual(scene())
+
+
+def test_an_expression_that_brokers_do_not_know_is_refused_at_the_start() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            reader = consumer(town, topics=())
+            await reader.subscribe("orders", sql="price > 10")
+            with pytest.raises(Refused):
+                await reader.start()
+            async with consumer(town) as running:
+                with pytest.raises(Refused):
+                    await running.subscribe("orders", sql="price > 10")
+                await sent(town, 4)
+                assert len(await all_of(running)) == 4  # what was, is still
 
     virtual(scene())
 

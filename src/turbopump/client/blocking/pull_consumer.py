@@ -17,6 +17,7 @@ from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
 from turbopump.client.world import World
+from turbopump.runtime.disk import Disk
 
 __all__ = ["PullConsumer"]
 
@@ -45,6 +46,9 @@ class PullConsumer(Face[AsyncPullConsumer]):
     `with` block normally commits the rest too; leaving it by an exception does not commit what the last
     call gave out, so it comes again. A group that never committed begins as `consume_from_where` says.
 
+    With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
+    file below `local_offset_store_dir`, one for each `instance_name` of a host.
+
     One task reads at a time: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
@@ -60,11 +64,12 @@ class PullConsumer(Face[AsyncPullConsumer]):
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         world: World | None = None,
+        disk: Disk | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         super().__init__(
             lambda: AsyncPullConsumer(
-                group, topics=topics, name_servers=name_servers, world=world, **settings
+                group, topics=topics, name_servers=name_servers, world=world, disk=disk, **settings
             )
         )
 
@@ -96,23 +101,25 @@ class PullConsumer(Face[AsyncPullConsumer]):
     def is_running(self) -> bool:
         return self._call(lambda core: core.is_running)
 
-    def subscribe(self, topic: str, tags: str = ALL) -> None:
-        """Reads this topic too, as a member of the group; a topic that is subscribed gets other tags.
+    def subscribe(self, topic: str, tags: str = ALL, *, sql: str | None = None) -> None:
+        """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
 
-        Before the start or after it; then it returns when the brokers know and our queues are being read.
-        Raises InvalidArgument after `assign`: a consumer does one or the other.
+        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. Before the
+        start or after it; then it returns when the brokers know and our queues are being read. Raises
+        InvalidArgument after `assign`: a consumer does one or the other.
 
             consumer.subscribe("OrderTopic", "paid || refunded")
+            consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
         """
-        self._run(lambda core: core.subscribe(topic, tags))
-        self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags))
+        self._run(lambda core: core.subscribe(topic, tags, sql=sql))
+        self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags, sql=sql))
 
     def unsubscribe(self, topic: str) -> None:
         """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
-    def assign(self, queues: Iterable[MessageQueue], tags: str = ALL) -> None:
+    def assign(self, queues: Iterable[MessageQueue], tags: str = ALL, *, sql: str | None = None) -> None:
         """Reads exactly these queues from now on, whatever other members of the group do.
 
         Queues that were assigned before and still are go on where they were. Each new one begins where the
@@ -121,7 +128,7 @@ class PullConsumer(Face[AsyncPullConsumer]):
 
             consumer.assign(consumer.queues("OrderTopic"))
         """
-        self._run(lambda core: core.assign(queues, tags))
+        self._run(lambda core: core.assign(queues, tags, sql=sql))
 
     def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now, in order."""
@@ -202,7 +209,14 @@ class PullConsumer(Face[AsyncPullConsumer]):
         return self._run(lambda core: core.queues(topic))
 
     def pull(
-        self, queue: MessageQueue, offset: int, n: int | None = None, expression: str = ALL, wait: float = 0.0
+        self,
+        queue: MessageQueue,
+        offset: int,
+        n: int | None = None,
+        expression: str = ALL,
+        wait: float = 0.0,
+        *,
+        sql: str | None = None,
     ) -> Pulled:
         """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
@@ -213,7 +227,7 @@ class PullConsumer(Face[AsyncPullConsumer]):
             result = consumer.pull(queue, offset, 32, "paid", wait=20)
             for message in result.messages: ...
         """
-        return self._run(lambda core: core.pull(queue, offset, n, expression, wait))
+        return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that is still there."""

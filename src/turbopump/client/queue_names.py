@@ -1,0 +1,33 @@
+"""Queues and topics in a namespace: as brokers know them, and as they are shown to the user. Pure."""
+
+from dataclasses import dataclass
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.namespace import unwrap, wrap
+
+
+@dataclass(frozen=True, slots=True)
+class QueueNames:
+    """Without a namespace everything is as it is.
+
+    >>> names = QueueNames("shop")
+    >>> names.on_wire(MessageQueue("orders", "broker-a", 0)).topic
+    'shop%orders'
+    """
+
+    namespace: str = ""
+
+    def on_wire(self, queue: MessageQueue) -> MessageQueue:
+        return MessageQueue(self.topic(queue.topic), queue.broker, queue.id) if self.namespace else queue
+
+    def shown(self, queue: MessageQueue) -> MessageQueue:
+        if not self.namespace:
+            return queue
+        return MessageQueue(unwrap(self.namespace, queue.topic), queue.broker, queue.id)
+
+    def topic(self, name: str) -> str:
+        """As brokers know it; groups too."""
+        return wrap(self.namespace, name)
+
+    def all_shown(self, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+        return tuple(map(self.shown, queues)) if self.namespace else queues
