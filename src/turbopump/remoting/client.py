@@ -44,21 +44,38 @@ class Client:
 
     async def call(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
         """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
-        started = self._clock.monotonic()
-        connection = await self.connect(address)
-        left_s = timeout_s - (self._clock.monotonic() - started)
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closing or connection.is_full:
+            started = self._clock.monotonic()
+            connection = await self._ready(address, timeout_s)
+            timeout_s = max(0.0, timeout_s - (self._clock.monotonic() - started))
         reads = connection.reads
         try:
-            return await connection.call(request, max(left_s, 0.0))
+            return await connection.ask(request, timeout_s)
         except TimeoutError:
-            if (
-                connection.reads == reads
-            ):  # not one byte in all that time: the peer may be gone, dial anew next time
+            if connection.reads == reads:  # not one byte in all that time: the peer may be gone, dial anew
                 connection.abort()
             raise
 
-    async def send_oneway(self, address: str, request: Command) -> None:
-        (await self.connect(address)).send_oneway(request)
+    async def send_oneway(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
+        """Returns when it is on its way, which takes a while when the peer is slow. Raises OSError."""
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closing or connection.is_full:
+            connection = await self._ready(address, timeout_s)
+        connection.send_oneway(request)
+
+    async def _ready(self, address: str, timeout_s: float) -> Connection:
+        """A connection that takes more, in that time. Raises OSError."""
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                connection = await self.connect(address)
+                while connection.is_full:
+                    await connection.room()
+                return connection
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(f"{address} took no request in {timeout_s} s") from None
+            raise
 
     async def connect(self, address: str) -> Connection:
         """The connection to `address`. Callers that come while it is being dialled share the dial."""
@@ -93,7 +110,9 @@ class Client:
 
     async def _dial(self, address: str) -> Connection:
         host, port = split_address(address)
-        connection = Connection(self._router.serve, self._limits, self._unfinished, self._misbehaved)
+        connection = Connection(
+            self._router.serve, self._limits, self._unfinished, self._misbehaved, gathers=True
+        )
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._network.connect(lambda: connection, host, port)

@@ -1,8 +1,9 @@
 """One connection: bytes in, frames out to `serve`, answers collected and written once per read event.
 
 A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written
-meanwhile leaves in one `transport.write`. Either side may ask at any time: `call` numbers a request,
-`answered` gives its answer back.
+meanwhile leaves in one `transport.write`. Either side may ask at any time: `ask` numbers a request,
+`answered` gives its answer back, and one timer looks after the deadlines of all that wait. On the side that
+dialled, requests of one turn of the loop are written together.
 
 Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
 connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
@@ -30,6 +31,9 @@ TLS_HANDSHAKE = 0x16
 MAX_OPAQUE = 0x7FFFFFFF
 NOWHERE = ("", 0)
 CLOCK_STEP_S = 0.001  # a timer may be so much early
+POSTED_BYTES = 256 * 1024  # of requests are written without waiting for the end of the turn
+SWEEP_S = 1e-6  # for each waiting call: how often they are looked at, when they end one after the other
+NEVER_S = float("inf")
 
 
 class ConnectionClosed(ConnectionError):
@@ -48,6 +52,7 @@ class Connection(asyncio.Protocol):
         "_collected_bytes",
         "_deferred",
         "_draining",
+        "_gathers",
         "_held",
         "_last_opaque",
         "_limits",
@@ -55,13 +60,18 @@ class Connection(asyncio.Protocol):
         "_needed",
         "_output_full",
         "_patience",
+        "_posted",
+        "_posted_bytes",
         "_reading",
+        "_room",
         "_seen",
         "_seldom",
         "_serve",
         "_shortcut",
         "_silent_since",
         "_stopped_at",
+        "_sweep_at",
+        "_sweep_timer",
         "_transport",
         "_unfinished",
         "_waits_since",
@@ -85,8 +95,18 @@ class Connection(asyncio.Protocol):
         unfinished: "Unfinished[Connection]",
         seldom: Seldom,
         shortcut: "Shortcut | None" = None,
+        gathers: bool = False,
     ) -> None:
+        """`gathers`: this is the side that dialled, whose requests are written once per turn of the loop.
+        It goes on reading answers while its own output waits, since whoever asks looks at `is_full`.
+        """
         self._serve = serve
+        self._gathers = gathers
+        self._posted: list[bytes] = []  # requests of this turn
+        self._posted_bytes = 0
+        self._room: list[asyncio.Future[None]] = []
+        self._sweep_at = NEVER_S
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._shortcut = shortcut
         self._limits = limits
         self._unfinished = unfinished
@@ -105,7 +125,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._output_full = False
         self._draining = False
-        self._calls: dict[int, asyncio.Future[Command]] = {}
+        self._calls: dict[int, tuple[asyncio.Future[Command], float, float, int]] = {}
         self._last_opaque = 0
         self.in_flight = 0
         self.bytes_in_flight = 0
@@ -142,31 +162,48 @@ class Connection(asyncio.Protocol):
     def send_oneway(self, request: Command) -> None:
         request.opaque = self._next_opaque()
         request.flag |= 2
-        self.write(encode(request))
+        self._post(encode(request))
 
     async def call(self, request: Command, timeout_s: float) -> Command:
         """The answer to a request, whatever its code. Raises ConnectionClosed or TimeoutError."""
+        return await self.ask(request, timeout_s)
+
+    def ask(self, request: Command, timeout_s: float) -> "asyncio.Future[Command]":
+        """Writes a request; its answer comes as the result. Raises ConnectionClosed, and TimeoutError in the
+        future. A future that is cancelled is forgotten when its answer or its end comes.
+        """
         if self.is_closing:
             raise ConnectionClosed(f"{self} is closed")
-        if len(self._calls) >= self._limits.calls_in_flight:
-            raise TooManyCalls(f"{self} has {len(self._calls)} requests unanswered")
+        calls = self._calls
+        if len(calls) >= self._limits.calls_in_flight:
+            raise TooManyCalls(f"{self} has {len(calls)} requests unanswered")
+        loop = self._loop
         opaque = request.opaque = self._next_opaque()
-        answer: asyncio.Future[Command] = self._loop.create_future()
-        self._calls[opaque] = answer
-        self.write(encode(request))
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await answer
-        except TimeoutError:
-            raise TimeoutError(f"{self} did not answer request {request.code} in {timeout_s} s") from None
-        finally:
-            self._calls.pop(opaque, None)
+        answer: asyncio.Future[Command] = loop.create_future()
+        deadline = loop.time() + timeout_s
+        calls[opaque] = (answer, deadline, timeout_s, request.code)
+        if deadline < self._sweep_at:
+            self._look_at(deadline)
+        self._post(encode(request))
+        return answer
 
     def answered(self, response: Command) -> None:
         """An answer came in. One that nobody waits for any more is dropped, as every peer must."""
-        future = self._calls.get(response.opaque)
-        if future is not None and not future.done():
-            future.set_result(response)
+        call = self._calls.pop(response.opaque, None)
+        if call is not None and not call[0].done():
+            call[0].set_result(response)
+
+    @property
+    def is_full(self) -> bool:
+        """What we wrote is not taken: who can wait does so, with `room`."""
+        return self._output_full
+
+    async def room(self) -> None:
+        """Returns when the peer has taken most of what was written, or is gone."""
+        while self._output_full and not self.is_closing:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._room.append(waiter)
+            await waiter
 
     @property
     def unread(self) -> int:
@@ -210,6 +247,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Ends the connection after what is written has been sent."""
+        self._flush()
         self.is_closing = True
         if self._collected is None and self._transport is not None:  # else at the end of the event
             self._transport.close()
@@ -273,11 +311,13 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._output_full = True
-        self.saturated = True
-        self._update_reading()
+        if not self._gathers:
+            self.saturated = True
+            self._update_reading()
 
     def resume_writing(self) -> None:
         self._output_full = False
+        self._make_room()
         self._waits_since = self._loop.time()  # until now it was the peer that made its requests wait
         self._settle()
 
@@ -285,10 +325,14 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
         self._release()
         self._deferred.clear()
-        for future in self._calls.values():
+        for future, *_ in self._calls.values():
             if not future.done():
                 future.set_exception(ConnectionClosed(f"{self} was closed"))
         self._calls.clear()
+        self._posted.clear()
+        self._make_room()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for told in self.on_closed:
             told(self)
         self.on_closed.clear()
@@ -376,6 +420,53 @@ class Connection(asyncio.Protocol):
             )
             self.abort()
 
+    def _post(self, data: bytes) -> None:
+        """A request: written with the others of this turn, when we are the side that gathers them."""
+        if not self._gathers:
+            self.write(data)
+            return
+        posted = self._posted
+        if not posted:
+            self._loop.call_soon(self._flush)
+        posted.append(data)
+        self._posted_bytes += len(data)
+        if self._posted_bytes > POSTED_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        posted = self._posted
+        if posted:
+            data = posted[0] if len(posted) == 1 else b"".join(posted)
+            posted.clear()
+            self._posted_bytes = 0
+            self._send(data)
+
+    def _make_room(self) -> None:
+        for waiter in self._room:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._room.clear()
+
+    def _look_at(self, moment: float) -> None:
+        """The next look at the deadlines of calls is then."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._sweep_at = moment
+        self._sweep_timer = self._loop.call_at(moment, self._sweep)
+
+    def _sweep(self) -> None:
+        """Ends the calls whose time is over. With many of them, late by as many microseconds at most."""
+        calls = self._calls
+        now = self._loop.time()
+        self._sweep_timer, self._sweep_at = None, NEVER_S
+        over = [opaque for opaque, call in calls.items() if call[1] <= now + CLOCK_STEP_S]
+        for opaque in over:
+            answer, _, timeout_s, code = calls.pop(opaque)
+            if not answer.done():
+                answer.set_exception(TimeoutError(f"{self} did not answer request {code} in {timeout_s} s"))
+        if calls:
+            self._look_at(max(min(call[1] for call in calls.values()), now + SWEEP_S * len(calls)))
+
     def _is_busy(self) -> bool:
         limits = self._limits
         return (
@@ -385,7 +476,7 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Is there room again? Then first the deferred frames, in a turn of their own, then the socket."""
-        self.saturated = self._output_full or self._is_busy()
+        self.saturated = (self._output_full and not self._gathers) or self._is_busy()
         if self._deferred and not self.saturated:
             self._loop.call_soon(self._serve_deferred)
         self._update_reading()
@@ -415,7 +506,8 @@ class Connection(asyncio.Protocol):
 
     def _update_reading(self) -> None:
         """With patience one more read event is taken in: it can be answered when it is late."""
-        is_full = self._output_full or (self.saturated and self._patience is None)
+        output_full = self._output_full and not self._gathers
+        is_full = output_full or (self.saturated and self._patience is None)
         wanted = not (is_full or self._draining or self._deferred)
         if wanted is self._reading or self.is_closing or self._transport is None:
             return

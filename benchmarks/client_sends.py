@@ -1,0 +1,121 @@
+"""How fast our Python producer sends: awaited acknowledgements, some in flight, one process.
+
+`python -m benchmarks.client_sends [--messages N] [--in-flight 64] [--loop asyncio]` starts a broker of ours
+in a process of its own; `--name-servers` measures another cluster. Prints sends per second, the median
+and the 99th percentile of the latency, and the CPU time of the client for each message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from turbopump.client.message import Message
+from turbopump.client.producer import Producer
+
+TOPIC = "ClientSends"
+BODY = bytes(range(256)) * 4
+ADDRESS = "  name server "
+LOOPS = ("asyncio", "uvloop")
+
+
+def main() -> None:
+    options = arguments().parse_args()
+    with contextlib.ExitStack() as stack:
+        where = options.name_servers or stack.enter_context(our_broker())
+        factory = loop_factory(options.loop)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            for _ in range(options.rounds):
+                print(runner.run(measure(where, options.messages, options.in_flight)), flush=True)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.client_sends", description=__doc__)
+    parser.add_argument("--messages", type=int, default=200_000, help="of 1 KiB")
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="which event loop")
+    parser.add_argument("--name-servers", help="of a cluster that runs already")
+    return parser
+
+
+async def measure(name_servers: str, messages: int, in_flight: int) -> str:
+    async with Producer("bench", name_servers=name_servers) as producer:
+        await run(producer, messages // 10, in_flight)  # warm: routes, connections, the broker's files
+        began, spent = time.perf_counter(), time.process_time()
+        latencies = await run(producer, messages, in_flight)
+        seconds, cpu = time.perf_counter() - began, time.process_time() - spent
+    latencies.sort()
+    return (
+        f"{messages / seconds:,.0f} sends/s, p50 {statistics.median(latencies) * 1e3:.2f} ms, "
+        f"p99 {latencies[len(latencies) * 99 // 100] * 1e3:.2f} ms, {cpu / messages * 1e6:.1f} us CPU each"
+    )
+
+
+async def run(producer: Producer, messages: int, in_flight: int) -> list[float]:
+    """So many tasks that send one message after the other."""
+    latencies: list[float] = []
+    note, now, send = latencies.append, time.perf_counter, producer.send
+
+    async def one_after_the_other(count: int) -> None:
+        for _ in range(count):
+            began = now()
+            await send(Message(TOPIC, BODY, "bench"))
+            note(now() - began)
+
+    await asyncio.gather(*(one_after_the_other(messages // in_flight) for _ in range(in_flight)))
+    return latencies
+
+
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "asyncio":
+        return asyncio.new_event_loop
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+@contextlib.contextmanager
+def our_broker() -> Iterator[str]:
+    """The address of its name server."""
+    program = str(Path(sys.executable).with_name("turbopump"))
+    with tempfile.TemporaryDirectory() as home:
+        command = [
+            program,
+            "up",
+            "--data",
+            home,
+            "--namesrv-port",
+            "0",
+            "--broker-port",
+            "0",
+            "--log-dir",
+            "-",
+        ]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            yield _name_server(server)
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _name_server(server: subprocess.Popen[str]) -> str:
+    assert server.stdout is not None
+    for line in server.stdout:
+        if line.startswith(ADDRESS):
+            return line.removeprefix(ADDRESS).strip()
+    raise RuntimeError("the broker did not start")
+
+
+if __name__ == "__main__":
+    main()
