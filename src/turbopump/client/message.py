@@ -13,6 +13,7 @@ from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import host_text, offset_id
 from turbopump.protocol.record import Record, body_of
+from turbopump.protocol.sysflag import COMPRESSED
 
 T = TypeVar("T")
 
@@ -130,9 +131,13 @@ class MessageExt:
             stored[properties.MIN_OFFSET], stored[properties.MAX_OFFSET] = map(str, self.ends)
         return stored
 
-    @cached_property
+    @property
     def body(self) -> bytes:
         """Raises BrokenBody when it is compressed and cannot be read."""
+        return self._decompressed if self.record.sys_flag & COMPRESSED else self.record.body
+
+    @cached_property
+    def _decompressed(self) -> bytes:
         return body_of(self.record)
 
     @property

@@ -1,5 +1,5 @@
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
@@ -90,6 +90,35 @@ def test_records_come_back_in_every_shape(record: Record) -> None:
 def test_records_back_to_back_are_read_in_order(wanted: list[Record]) -> None:
     data = b"".join(map(encode, wanted))
     assert [encode(record) for record in decode_all(data)] == list(map(encode, wanted))
+
+
+@given(st.lists(some_records, min_size=1, max_size=3), st.data())
+@relaxed
+def test_many_at_once_are_read_as_one_by_one_also_when_a_byte_is_wrong(
+    wanted: list[Record], data: st.DataObject
+) -> None:
+    text = bytearray(b"".join(map(encode, wanted)))
+    at = data.draw(st.integers(0, len(text) - 1))
+    text[at] = data.draw(st.sampled_from((text[at], 0, 1, 127, 128, 255)))
+    assert _until_broken(decode_all(bytes(text))) == _until_broken(_one_by_one(bytes(text)))
+
+
+def _one_by_one(data: bytes) -> Iterator[Record]:
+    at = 0
+    while at < len(data):
+        record = decode(data, at)
+        yield record
+        at += record.size
+
+
+def _until_broken(records: Iterator[Record]) -> list[Record | None]:
+    found: list[Record | None] = []
+    try:
+        for record in records:
+            found += [record]
+    except BrokenRecord:
+        found.append(None)
+    return found
 
 
 @given(st.binary(max_size=200))

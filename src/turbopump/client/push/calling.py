@@ -1,8 +1,9 @@
 """Calls a handler, with the user's hooks around it, on the loop or in a thread."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from turbopump.client.consuming import Failure
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
@@ -40,6 +41,12 @@ class Calling:
     def handler(self, topic: str) -> Handler:
         return self.handlers.get(topic, NOBODY)
 
+    deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
+    """For an `async def`."""
+
+    def __post_init__(self) -> None:  # most have no hooks, and this is on the way of every message
+        self.deliver = self._deliver if self.hooks else Handler.deliver
+
     def run(self, handler: Handler, messages: Messages) -> Failure | None:
         """For a `def`, in its thread."""
         if not self.hooks:
@@ -47,10 +54,7 @@ class Calling:
         context = self._before(messages)
         return self._after(context, handler.run(messages, self.loop))
 
-    async def deliver(self, handler: Handler, messages: Messages) -> Failure | None:
-        """For an `async def`."""
-        if not self.hooks:
-            return await handler.deliver(messages)
+    async def _deliver(self, handler: Handler, messages: Messages) -> Failure | None:
         context = self._before(messages)
         return self._after(context, await handler.deliver(messages))
 

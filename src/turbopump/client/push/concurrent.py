@@ -6,7 +6,7 @@ be consumed nor sent back stays there, holds back its queue's offset, and is tri
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -33,36 +33,50 @@ EXPIRED_AT_ONCE = 16  # of one queue in one look
 class Delivery:
     """One call of a handler."""
 
-    __slots__ = ("began_s", "failure", "figures", "handler", "held", "messages", "of")
+    __slots__ = (
+        "_calling",
+        "_monotonic",
+        "began_s",
+        "ended_s",
+        "failure",
+        "figures",
+        "handler",
+        "held",
+        "messages",
+    )
 
     def __init__(
         self,
-        of: "Concurrent",
+        calling: Calling,
         held: ProcessQueue,
         handler: Handler,
         messages: Messages,
         figures: TopicFigures,
+        monotonic: Callable[[], float],
     ) -> None:
-        self.of = of
-        self.figures = figures
+        self._calling = calling
+        self._monotonic = monotonic
         self.held = held
         self.handler = handler
         self.messages = messages
+        self.figures = figures
         self.began_s = -1.0
+        self.ended_s = -1.0
         self.failure: Failure | None = None
 
     def run(self) -> None:
         if not self.held.dropped:
-            self.began_s = self.of.clock.monotonic()
-            self.failure = self.of.calling.run(self.handler, self.messages)
+            self.began_s = self._monotonic()
+            self.failure = self._calling.run(self.handler, self.messages)
+            self.ended_s = self._monotonic()
 
-    async def deliver(self) -> None:
-        if not self.held.dropped:
-            self.began_s = self.of.clock.monotonic()
-            self.failure = await self.of.calling.deliver(self.handler, self.messages)
-
-    def done(self) -> None:
-        self.of.ended(self)
+    async def deliver(self) -> bool:
+        if self.held.dropped:
+            return True
+        self.began_s = self._monotonic()
+        self.failure = await self._calling.deliver(self.handler, self.messages)
+        self.ended_s = self._monotonic()
+        return self.failure is None
 
 
 class Concurrent:
@@ -80,8 +94,8 @@ class Concurrent:
         self.clock = clock
         self._send_back = send_back
         self._figures = figures
-        self._coroutines = Coroutines(crew, clock)
-        self._threads = Threads(calling.group, crew)
+        self._coroutines = Coroutines[Delivery](crew, self._ended, clock)
+        self._threads = Threads[Delivery](crew, self._ended, calling.group)
         self._mending: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -95,32 +109,36 @@ class Concurrent:
         held.dropped = True
         return True
 
-    def submit(self, queue: MessageQueue, held: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+    def submit(self, queue: MessageQueue, held: ProcessQueue, messages: Messages) -> None:
         if self._stopped or not messages:
             return
+        calling, monotonic = self.calling, self.clock.monotonic
         for topic, own in by_topic(queue, messages):
-            handler, figures = self.calling.handler(topic), self._figures(topic)
+            handler, figures = calling.handler(topic), self._figures(topic)
+            size = handler.size
             deliveries = [
-                Delivery(self, held, handler, list(own[start : start + handler.size]), figures)
-                for start in range(0, len(own), handler.size)
+                Delivery(calling, held, handler, own[start : start + size], figures, monotonic)
+                for start in range(0, len(own), size)
             ]
             (self._coroutines if handler.is_async else self._threads).submit(deliveries)
 
     # What becomes of it
 
-    def ended(self, delivery: Delivery) -> None:
-        if delivery.began_s < 0:  # it was not delivered: the queue is another's
-            return
-        now_s = self.clock.monotonic()
-        held, messages, failure = delivery.held, delivery.messages, delivery.failure
-        delivery.figures.count(failure is None, len(messages), now_s, delivery.began_s)
-        held.last_consume_ms = self.clock.now_ms()
-        if held.dropped:  # whoever has the queue now will see these messages
-            return
-        if failure is None:
-            held.finish(messages)
-        else:
-            self._mend(self._send_away(held, messages, failure))
+    def _ended(self, deliveries: list[Delivery]) -> None:
+        """Each costs 1.5 µs here, so what can be done once for all of them is."""
+        now_ms = self.clock.now_ms()
+        for delivery in deliveries:
+            if delivery.began_s < 0:  # it was not delivered: the queue is another's
+                continue
+            held, messages, failure = delivery.held, delivery.messages, delivery.failure
+            delivery.figures.count(failure is None, len(messages), delivery.ended_s, delivery.began_s)
+            held.last_consume_ms = now_ms
+            if held.dropped:  # whoever has the queue now will see these messages
+                continue
+            if failure is None:
+                held.finish(messages)
+            else:
+                self._mend(self._send_away(held, messages, failure))
 
     async def _send_away(self, held: ProcessQueue, messages: Messages, failure: Failure) -> None:
         complain_of(failure, messages)
@@ -159,7 +177,7 @@ class Concurrent:
             delivery
             for pool in (self._coroutines, self._threads)
             for delivery in pool.in_hand()
-            if isinstance(delivery, Delivery) and now_s - delivery.began_s > timeout_s
+            if now_s - delivery.began_s > timeout_s
         ]
         for held in held_queues:
             for _ in range(EXPIRED_AT_ONCE):
@@ -206,9 +224,7 @@ class Concurrent:
         await self._coroutines.end()
 
 
-def by_topic(
-    queue: MessageQueue, messages: Sequence[MessageExt]
-) -> Iterable[tuple[str, Sequence[MessageExt]]]:
+def by_topic(queue: MessageQueue, messages: Messages) -> Iterable[tuple[str, Messages]]:
     """A retry topic has messages of all topics of its group; in order, cut where the topic changes."""
     if not queue.topic.startswith(RETRY_PREFIX):
         return [(queue.topic, messages)]

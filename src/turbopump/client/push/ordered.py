@@ -62,7 +62,7 @@ class InOrder:
         self._figures = figures
         self._patience = patience
         self._slots = Slots(crew)
-        self._threads = Threads(calling.group, crew)
+        self._threads = Threads[_Run](crew, _collect, calling.group)
         self._streams: dict[ProcessQueue, asyncio.Task[None]] = {}
 
     # Life of a queue
@@ -266,7 +266,7 @@ class _Run:
             if failure is not None or monotonic() > until_s or not self._of._may_go_on(self._held):
                 return
 
-    async def deliver(self) -> None:
+    async def deliver(self) -> bool:
         raise AssertionError("this is work for a thread")
 
     def done(self) -> None:
@@ -275,3 +275,8 @@ class _Run:
         batch, failure, _ = self._ends[-1]
         if not self.result.done():
             self.result.set_result((batch, failure))
+
+
+def _collect(runs: list[_Run]) -> None:
+    for run in runs:
+        run.done()

@@ -9,9 +9,9 @@ import asyncio
 import itertools
 import threading
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from turbopump.client.instance import complain
 from turbopump.runtime.clock import Clock
@@ -29,52 +29,89 @@ class Crew:
 
 
 class Piece(Protocol):
-    """A piece of work. None of these raises; `done` is always called on the loop."""
+    """A piece of work. Neither raises."""
 
     def run(self) -> None:
         """The work, in a thread."""
 
-    def deliver(self) -> Coroutine[Any, Any, None]:
-        """The work, on the loop."""
-
-    def done(self) -> None: ...
+    def deliver(self) -> Coroutine[Any, Any, bool]:
+        """The work, on the loop. False: it failed, perhaps because its task was cancelled."""
 
 
-class Coroutines:
-    def __init__(self, crew: Crew, clock: Clock) -> None:
+P = TypeVar("P", bound=Piece)
+
+
+class _Pool(Generic[P]):
+    """`collect` gets what was done, several pieces at a time, always on the loop."""
+
+    def __init__(self, crew: Crew, collect: Callable[[list[P]], None]) -> None:
         self._crew = crew
-        self._clock = clock
-        self._work: deque[Piece] = deque()
-        self._resting: list[asyncio.Future[None]] = []
-        self._in_hand: dict[asyncio.Task[None], Piece | None] = {}
+        self._collect = collect
+        self._loop = asyncio.get_running_loop()
+        self._work: deque[P] = deque()
+        self._done: deque[P] = deque()
+        self._told = False  # the loop will look at what is done
         self._called = False  # someone is on the way: that is enough until it has come
+        self._open = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._stopped = False
 
-    def submit(self, pieces: Sequence[Piece]) -> None:
-        self._work.extend(pieces)
+    def submit(self, pieces: Sequence[P]) -> None:
+        self._open += len(pieces)
         self._quiet.clear()
+        self._work.extend(pieces)
         self._call_one()
 
-    def in_hand(self) -> Iterable[Piece]:
-        return [piece for piece in self._in_hand.values() if piece is not None]
-
-    def abandon(self, piece: Piece) -> None:
-        """It takes too long: whoever has it is counted no more, and another may come in its place."""
-        for task, own in list(self._in_hand.items()):
-            if own is piece:
-                del self._in_hand[task]
-                self._settle()
-                self._call_one()
-
     def forget_waiting(self) -> None:
-        self._work.clear()
-        self._settle()
+        """What nobody has begun."""
+        forgotten = 0
+        while self._work:
+            try:
+                self._work.popleft()
+            except IndexError:  # a thread was faster
+                break
+            forgotten += 1
+        self._finished(forgotten)
 
     async def quiet(self) -> None:
         """Returns when everything is done."""
         await self._quiet.wait()
+
+    def _look(self) -> None:
+        self._told = False
+        done = self._done
+        pieces = [done.popleft() for _ in range(len(done))]
+        self._collect(pieces)
+        self._finished(len(pieces))
+        self._call_one()
+
+    def _finished(self, count: int) -> None:
+        self._open -= count
+        if self._open <= 0:
+            self._quiet.set()
+
+    def _call_one(self) -> None:
+        raise NotImplementedError
+
+
+class Coroutines(_Pool[P]):
+    def __init__(self, crew: Crew, collect: Callable[[list[P]], None], clock: Clock) -> None:
+        super().__init__(crew, collect)
+        self._clock = clock
+        self._resting: list[asyncio.Future[None]] = []
+        self._in_hand: dict[asyncio.Task[None], P | None] = {}
+        self._stopped = False
+
+    def in_hand(self) -> Iterable[P]:
+        return [piece for piece in self._in_hand.values() if piece is not None]
+
+    def abandon(self, piece: P) -> None:
+        """It takes too long: whoever has it is counted no more, and another may come in its place."""
+        for task, own in list(self._in_hand.items()):
+            if own is piece:
+                del self._in_hand[task]
+                self._finished(1)
+                self._call_one()
 
     def resize(self) -> None:
         if len(self._in_hand) > self._crew.most:  # who rests looks again whether it is needed
@@ -103,88 +140,82 @@ class Coroutines:
                 return
         if len(self._in_hand) < self._crew.most:
             self._called = True
-            task = asyncio.get_running_loop().create_task(self._serve())
+            task = self._loop.create_task(self._serve())
             self._in_hand[task] = None
             task.add_done_callback(self._left)
 
     async def _serve(self) -> None:
         me = asyncio.current_task()
         assert me is not None
-        work, in_hand, monotonic = self._work, self._in_hand, self._clock.monotonic
+        work, done, in_hand = self._work, self._done, self._in_hand
+        monotonic = self._clock.monotonic
         self._called = False
         turn_s = monotonic()
         while me in in_hand:
-            if len(in_hand) > self._crew.most or (
-                not work and self._resting and len(in_hand) > self._crew.least
-            ):
-                del in_hand[me]
-                return
             if not work:
-                rest: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._resting.append(rest)
                 in_hand[me] = None
-                self._settle()
-                await rest
-                self._called = False
+                if not await self._rest(me):
+                    return
                 turn_s = monotonic()
                 continue
             piece = in_hand[me] = work.popleft()
-            if work:
+            if work and not self._called:
                 self._call_one()
-            await piece.deliver()
-            if self._stopped:
+            if not await piece.deliver() and not self._goes_on(me):
                 return
-            if me not in in_hand:  # given up meanwhile; what it says does not count any more
-                return
-            if me.cancelling():  # by its own handler: that is a failure like others
-                me.uncancel()
-            piece.done()
+            done.append(piece)
+            if not self._told:
+                self._told = True
+                self._loop.call_soon(self._look)
             if monotonic() - turn_s > SLICE_S:
                 in_hand[me] = None
                 await asyncio.sleep(0)
                 turn_s = monotonic()
 
+    async def _rest(self, me: asyncio.Task[None]) -> bool:
+        """Waits for work. False: there are enough others."""
+        many = len(self._in_hand)
+        if many > self._crew.most or (many > self._crew.least and self._resting):
+            del self._in_hand[me]
+            return False
+        rest = self._loop.create_future()
+        self._resting.append(rest)
+        await rest
+        self._called = False
+        return True
+
+    def _goes_on(self, me: asyncio.Task[None]) -> bool:
+        """After a failure: a handler may have cancelled its own task, which is a failure like others."""
+        if self._stopped or me not in self._in_hand:
+            return False
+        while me.cancelling():
+            me.uncancel()
+        return True
+
     def _left(self, task: asyncio.Task[None]) -> None:
-        self._in_hand.pop(task, None)
+        had = self._in_hand.pop(task, None)
         complain(task)
         self._called = False
         if not self._stopped:
-            self._settle()
+            if had is not None:  # it died of something else than its handler: others take it up
+                self._work.append(had)
             self._call_one()
 
-    def _settle(self) -> None:
-        if not self._work and not any(piece is not None for piece in self._in_hand.values()):
-            self._quiet.set()
 
-
-class Threads:
+class Threads(_Pool[P]):
     """Daemon threads: one that never comes back keeps neither the consumer nor the process from ending."""
 
-    def __init__(self, name: str, crew: Crew) -> None:
+    def __init__(self, crew: Crew, collect: Callable[[list[P]], None], name: str) -> None:
+        super().__init__(crew, collect)
         self._name = f"turbopump-{name}"
-        self._crew = crew
-        self._loop = asyncio.get_running_loop()
-        self._work: deque[Piece] = deque()
-        self._done: deque[Piece] = deque()
-        self._resting: list[_Thread] = []
-        self._here: dict[_Thread, None] = {}
-        self._told = False  # the loop will look at what is done
-        self._called = False
+        self._resting: list[_Thread[P]] = []
+        self._here: dict[_Thread[P], None] = {}
         self._hiring = threading.Lock()
-        self._open = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
 
-    def submit(self, pieces: Sequence[Piece]) -> None:
-        self._open += len(pieces)
-        self._quiet.clear()
-        self._work.extend(pieces)
-        self._call_one()
-
-    def in_hand(self) -> Iterable[Piece]:
+    def in_hand(self) -> Iterable[P]:
         return [thread.piece for thread in list(self._here) if thread.piece is not None]
 
-    def abandon(self, piece: Piece) -> None:
+    def abandon(self, piece: P) -> None:
         """As of coroutines."""
         for thread in list(self._here):
             if thread.piece is piece:
@@ -192,19 +223,6 @@ class Threads:
                 self._here.pop(thread, None)
                 self._finished(1)
                 self._call_one()
-
-    def forget_waiting(self) -> None:
-        forgotten = 0
-        while self._work:
-            try:
-                self._work.popleft()
-            except IndexError:  # a thread was faster
-                break
-            forgotten += 1
-        self._finished(forgotten)
-
-    async def quiet(self) -> None:
-        await self._quiet.wait()
 
     def resize(self) -> None:
         for _ in range(len(self._here) - self._crew.most):
@@ -220,10 +238,8 @@ class Threads:
 
     # In a thread
 
-    def take(self, thread: "_Thread") -> Piece | None:
+    def take(self, thread: "_Thread[P]") -> P | None:
         """The next piece, waiting for it; None: go home."""
-        if thread.is_new:
-            thread.is_new = self._called = False
         while not thread.is_lost and len(self._here) <= self._crew.most:
             try:
                 piece = thread.piece = self._work.popleft()
@@ -236,30 +252,33 @@ class Threads:
                 thread.wake.acquire()
                 self._called = False
                 continue
-            if self._work:
+            if self._work and not self._called:
                 self._call_one()
             return piece
         return None
 
-    def give_back(self, thread: "_Thread", piece: Piece) -> None:
+    def give_back(self, thread: "_Thread[P]", piece: P) -> None:
         thread.piece = None
         if thread.is_lost:  # nobody waits for it any more
             return
         self._done.append(piece)
-        self.tell()
+        self._tell()
 
-    def tell(self) -> None:
+    def begin(self) -> None:
+        self._called = False
+
+    def left(self, thread: "_Thread[P]") -> None:
+        self._here.pop(thread, None)
+        self._called = False
+        self._tell()
+
+    def _tell(self) -> None:
         if not self._told:
             self._told = True
             try:
-                self._loop.call_soon_threadsafe(self._collect)
+                self._loop.call_soon_threadsafe(self._look)
             except RuntimeError:  # the loop is closed: there is nobody left to tell
                 return
-
-    def left(self, thread: "_Thread") -> None:
-        self._here.pop(thread, None)
-        self._called = False
-        self.tell()
 
     # Anywhere
 
@@ -285,36 +304,19 @@ class Threads:
             else:
                 self._called = False
 
-    # On the loop
 
-    def _collect(self) -> None:
-        self._told = False
-        done = self._done
-        count = 0
-        while done:
-            done.popleft().done()
-            count += 1
-        self._finished(count)
-        self._call_one()
-
-    def _finished(self, count: int) -> None:
-        self._open -= count
-        if self._open <= 0:
-            self._quiet.set()
-
-
-class _Thread(threading.Thread):
-    def __init__(self, pool: Threads, name: str) -> None:
+class _Thread(threading.Thread, Generic[P]):
+    def __init__(self, pool: Threads[P], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._pool = pool
         self.wake = threading.Lock()
         self.wake.acquire()
-        self.is_new = True
         self.is_lost = False
-        self.piece: Piece | None = None
+        self.piece: P | None = None
 
     def run(self) -> None:
         pool = self._pool
+        pool.begin()
         try:
             while (piece := pool.take(self)) is not None:
                 piece.run()
