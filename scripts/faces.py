@@ -104,18 +104,7 @@ NO_PARTS = frozenset({"Asking"})
 
 def texts() -> dict[Path, str]:
     """Every file with what should be in it."""
-    return {FOLDER / f"{source.file}.py": _tidy(_file(source)) for source in sources()}
-
-
-def sources() -> list[Source]:
-    return [source for source in SOURCES if _exists(source)]
-
-
-def _exists(source: Source) -> bool:
-    try:
-        return hasattr(importlib.import_module(source.module), source.name)
-    except ImportError:
-        return False
+    return {FOLDER / f"{source.file}.py": _tidy(_file(source)) for source in SOURCES}
 
 
 def _file(source: Source) -> str:
@@ -519,7 +508,17 @@ def blocking(told: str) -> str:
             line = _plain(line).replace("async def ", "def ")
         lines.append(re.sub(r"`[^`]+`", lambda span: _plain(span[0]), line))
     joined = "\n".join(lines)
+    for async_words, plain in WORDS.items():
+        joined = joined.replace(async_words, plain)
     return joined + ("\n" if joined.endswith('"') or "\n" in joined else "")
+
+
+WORDS = {
+    "all tasks of its event loop": "all threads",
+    "the task has the result": "the future has the result",
+    "One task reads": "One thread reads",
+}
+"""Prose that is another one for who waits."""
 
 
 def _plain(code: str) -> str:

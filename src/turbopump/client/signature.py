@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, TypeVar, get_type_hints
+from typing import TypeVar, get_type_hints
 
 from turbopump.client.settings import ClientSettings
 
@@ -17,14 +17,21 @@ def spelled_out(settings: type[ClientSettings]) -> Callable[[K], K]:
     """
 
     def decorate(kind: K) -> K:
-        constructor: Any = kind.__init__  # type: ignore[misc]
-        shown = _shown(inspect.signature(constructor), settings)
-        constructor.__signature__ = shown
-        _, *without_self = shown.parameters.values()
-        kind.__signature__ = inspect.Signature(without_self)  # type: ignore[attr-defined]
+        if "__signature__" not in vars(kind):
+            kind.__signature__ = _shown(inspect.signature(kind), settings)  # type: ignore[attr-defined]
+            kind.__doc__ = f"{inspect.cleandoc(kind.__doc__ or '')}\n\n{_list(settings)}"
         return kind
 
     return decorate
+
+
+def _list(settings: type[ClientSettings]) -> str:
+    """One line for each, for `help()`."""
+    lines = [
+        f"    {field.name} = {default_text(field.default)}: {field.metadata['doc']}"
+        for field in dataclasses.fields(settings)
+    ]
+    return "\n".join(["Settings; durations are seconds, sizes are bytes:", "", *lines, ""])
 
 
 def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.Signature:
@@ -39,7 +46,7 @@ def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.
         )
         for field in dataclasses.fields(settings)
     ]
-    return given.replace(parameters=[*plain, *keywords])
+    return inspect.Signature([*plain, *keywords])
 
 
 class Default:

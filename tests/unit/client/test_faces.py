@@ -4,10 +4,12 @@ import ast
 import inspect
 import pydoc
 import re
+from types import ModuleType
 
 import pytest
 from scripts import faces
 
+import turbopump.aio
 from turbopump.client.blocking import admin
 
 WAYS = {
@@ -68,7 +70,7 @@ def test_the_files_are_current() -> None:
 
 
 def test_every_public_method_of_an_async_class_has_a_face_with_the_same_arguments() -> None:
-    for source in faces.sources():
+    for source in faces.SOURCES:
         there = _class(source.module, source.name)
         here = _class(f"turbopump.client.blocking.{source.file}", source.name)
         for name, method in inspect.getmembers(there, inspect.isfunction):
@@ -80,7 +82,7 @@ def test_every_public_method_of_an_async_class_has_a_face_with_the_same_argument
 
 
 def test_docstrings_of_faces_await_nothing() -> None:
-    for source in faces.sources():
+    for source in faces.SOURCES:
         here = _class(f"turbopump.client.blocking.{source.file}", source.name)
         told = pydoc.render_doc(here, renderer=pydoc.plaintext)
         code = "\n".join(re.findall(r"`[^`]+`", told) + re.findall(r"^ \|\s{6,}.*$", told, re.MULTILINE))
@@ -92,6 +94,16 @@ def test_examples_are_turned_into_blocking_ones() -> None:
     assert faces.blocking(told) == (
         "After `with`, await nothing.\n\n    with Producer() as p:\n        p.send(m)\n"
     )
+
+
+@pytest.mark.parametrize("package", [turbopump, turbopump.aio])
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "PullConsumer"])
+def test_help_shows_every_setting_with_its_default(package: ModuleType, name: str) -> None:
+    told = pydoc.render_doc(getattr(package, name), renderer=pydoc.plaintext)
+    assert "namespace: str = ''" in told
+    assert "**settings" not in told.partition("Methods defined here")[0]
+    assert "heartbeat_broker_interval = 30.0: between heartbeats" in told
+    assert " object at 0x" not in told
 
 
 def test_parts_of_the_administration_have_faces() -> None:

@@ -30,7 +30,7 @@ class Producer(Face[AsyncProducer]):
             producer.send(order, by="A-1")  # same key, same queue, in order
 
     `group` names the producers that do the same work. Every other keyword is a setting, with Apache's name
-    in Python's spelling; see docs/settings.md. One producer serves all tasks of its event loop: make one and
+    in Python's spelling; see docs/settings.md. One producer serves all threads: make one and
     keep it. `start` and `close` are what `with` calls.
 
     A send that fails is tried again, at another broker if there is one, until `retry_times_when_send_failed`
@@ -97,7 +97,7 @@ class Producer(Face[AsyncProducer]):
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `send`, without waiting: the task has the result. `close` waits for it."""
+        """As `send`, without waiting: the future has the result. `close` waits for it."""
         return self._submit(
             lambda core: core.send_async(message, by=by, queue=queue, select=select, timeout=timeout)
         )

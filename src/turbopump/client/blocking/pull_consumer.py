@@ -49,7 +49,7 @@ class PullConsumer(Face[AsyncPullConsumer]):
     With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
-    One task reads at a time: two that poll in turns would count each other's messages as done.
+    One thread reads at a time: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
     All other keyword arguments are the settings of docs/settings.md.
