@@ -122,7 +122,8 @@ class GroupShare:
 
 
 async def readable_queues(instance: Instance, topic: str) -> tuple[MessageQueue, ...]:
-    """As a name server says now, or what was known when none answers."""
-    with contextlib.suppress(OSError):
-        await instance.routes.refresh(topic)
+    """As a name server says now, or what was known before: a name server that has just started knows no
+    topic until brokers tell it. Raises TopicNotFound or OSError when nothing is known.
+    """
+    await instance.routes.renew(topic)
     return (await instance.routes.find(topic)).subscribe

@@ -1,6 +1,7 @@
 """The pull consumer against a broker in memory, in virtual time."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,9 @@ from turbopump.client.pull_consumer import PullConsumer, QueuesChanged
 from turbopump.client.settings import ConsumeFromWhere, MessageModel
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.names import retry_topic
+from turbopump.remoting.router import Answer, Request
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 
@@ -50,6 +53,10 @@ def texts_of(messages: list[MessageExt]) -> list[str]:
 async def committed(town: Town, group: str = "readers") -> list[int | None]:
     offsets = GroupOffsets(town.admin.client, town.admin.routes, group)
     return [await offsets.query(queue) for queue in QUEUES]
+
+
+def nothing_known(request: Request[None]) -> Answer:
+    return Answer({}, code=ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info in name server")
 
 
 # Subscribing
@@ -656,6 +663,48 @@ def test_a_broker_that_was_away_is_read_again() -> None:
                 await town.brokers[1].stop()
                 await town.clock.sleep(5)
                 texts = await sent(town, 8)
+                assert texts_of(await all_of(reader)) == texts
+
+    virtual(scene())
+
+
+def test_without_name_servers_reading_goes_on_and_a_new_one_that_knows_nothing_does_no_harm() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            await sent(town, 4)
+            async with consumer(town) as reader:
+                assert len(await all_of(reader)) == 4
+                await town.name_server.stop()
+                await town.clock.sleep(300)
+                await sent(town, 4, 10)
+                assert len(await all_of(reader)) == 4
+                await town.play(9876, {RequestCode.GET_ROUTEINFO_BY_TOPIC: nothing_known})
+                await town.clock.sleep(60)
+                await sent(town, 4, 20)
+                assert len(await all_of(reader)) == 4
+                assert reader.assignment() == QUEUES
+
+    virtual(scene())
+
+
+def test_a_strategy_that_fails_costs_nothing_that_is_held() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            fails: list[bool] = []
+
+            def strategy(
+                queues: Sequence[MessageQueue], members: Sequence[str], me: str
+            ) -> tuple[MessageQueue, ...]:
+                if fails:
+                    raise ZeroDivisionError
+                return tuple(queues)
+
+            async with consumer(town, allocate_message_queue_strategy=strategy) as reader:
+                fails.append(True)
+                await town.clock.sleep(60)
+                texts = await sent(town, 4)
                 assert texts_of(await all_of(reader)) == texts
 
     virtual(scene())

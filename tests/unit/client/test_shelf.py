@@ -1,0 +1,145 @@
+"""What a pull consumer holds and may commit, and moments as users write them."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from tests.unit.client.kit import record
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.moments import Moment, moment_ms
+from turbopump.client.process_queue import CacheLimits
+from turbopump.client.shelf import Shelf, Shelves
+
+FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
+
+
+def messages(queue: MessageQueue, *offsets: int, size: int = 1) -> list[MessageExt]:
+    return [MessageExt(record(queue, offset, 1, b"x" * size), queue) for offset in offsets]
+
+
+def shelves(limits: CacheLimits | None = None, most: int = 100, turn: int = 2) -> Shelves:
+    return Shelves(limits or CacheLimits(), most, turn, lambda: 7)
+
+
+def held(of: Shelves, queue: MessageQueue, *offsets: int, start: int = 0) -> Shelf:
+    shelf = Shelf(queue, start)
+    of.add(shelf)
+    of.put(shelf, messages(queue, *offsets), offsets[-1] + 1)
+    return shelf
+
+
+def offsets(given: list[MessageExt]) -> list[int]:
+    return [message.offset for message in given]
+
+
+def test_what_is_in_hand_is_done_when_it_is_settled() -> None:
+    all_shelves = shelves()
+    shelf = held(all_shelves, FIRST, 0, 1, 2, 5)
+    assert (shelf.position, shelf.done) == (0, 0)
+    assert offsets(all_shelves.take(2)) == [0, 1]
+    assert (shelf.position, shelf.done) == (2, 0)
+    assert offsets(all_shelves.take(1)) == [2]
+    assert (shelf.position, shelf.done) == (5, 0)
+    all_shelves.settle()
+    assert shelf.done == 5
+    all_shelves.take(1)
+    all_shelves.settle()
+    assert shelf.done == 6
+
+
+def test_what_a_filter_passed_over_is_done_too() -> None:
+    shelf = Shelf(FIRST, 10)
+    shelf.put([], 40)
+    assert shelf.done == 40
+
+
+def test_an_emptied_shelf_pulls_again_what_was_not_given_out_and_remembers_what_is_in_hand() -> None:
+    all_shelves = shelves()
+    shelf = held(all_shelves, FIRST, 0, 1, 2)
+    all_shelves.take(2)
+    anew = shelf.emptied()
+    all_shelves.add(anew)
+    assert (anew.next_offset, anew.done, all_shelves.count) == (2, 0, 0)
+    all_shelves.settle()
+    assert anew.done == 2
+
+
+def test_queues_take_turns() -> None:
+    all_shelves = shelves()
+    held(all_shelves, FIRST, 0, 1, 2, 3)
+    held(all_shelves, SECOND, 0, 1, 2)
+    given = [all_shelves.take(10) for _ in range(4)]
+    assert [(batch[0].queue.id, offsets(batch)) for batch in given] == [
+        (0, [0, 1]),
+        (1, [0, 1]),
+        (0, [2, 3]),
+        (1, [2]),
+    ]
+    assert all_shelves.take(10) == []
+
+
+def test_one_by_one_a_queue_keeps_its_turn_for_as_long() -> None:
+    all_shelves = shelves()
+    held(all_shelves, FIRST, 0, 1, 2, 3)
+    held(all_shelves, SECOND, 0, 1)
+    assert [all_shelves.take(1)[0].queue.id for _ in range(6)] == [0, 0, 1, 1, 0, 0]
+
+
+def test_a_paused_or_removed_queue_has_no_turn() -> None:
+    all_shelves = shelves()
+    first = held(all_shelves, FIRST, 0, 1)
+    held(all_shelves, SECOND, 0, 1)
+    all_shelves.pause(first, True)
+    assert all_shelves.take(10)[0].queue == SECOND
+    assert all_shelves.take(10) == []
+    all_shelves.pause(first, False)
+    assert offsets(all_shelves.take(1)) == [0]
+    all_shelves.remove(FIRST)
+    assert (all_shelves.take(10), all_shelves.count, first.dropped) == ([], 0, True)
+
+
+def test_each_limit_makes_a_shelf_full() -> None:
+    by_count = shelves(CacheLimits(messages=3))
+    assert not by_count.is_full(held(by_count, FIRST, 0, 1))
+    assert by_count.is_full(held(by_count, FIRST, 0, 1, 2))
+    by_span = shelves(CacheLimits(span=10))
+    assert not by_span.is_full(held(by_span, FIRST, 0, 10))
+    assert by_span.is_full(held(by_span, FIRST, 0, 11))
+    by_bytes = shelves(CacheLimits(bytes=10))
+    shelf = Shelf(FIRST, 0)
+    by_bytes.add(shelf)
+    by_bytes.put(shelf, messages(FIRST, 0, size=9), 1)
+    assert not by_bytes.is_full(shelf)
+    by_bytes.put(shelf, messages(FIRST, 1, size=1), 2)
+    assert by_bytes.is_full(shelf)
+    by_bytes.take(1)
+    assert not by_bytes.is_full(shelf)
+    of_all = shelves(most=4)
+    held(of_all, FIRST, 0, 1, 2)
+    assert of_all.is_full(held(of_all, SECOND, 0))
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        datetime(2026, 11, 1, tzinfo=UTC),
+        datetime(2026, 11, 1, 1, tzinfo=timezone(timedelta(hours=1))),
+        "2026-11-01T00:00:00Z",
+        "2026-11-01T01:00:00+01:00",
+        1_793_491_200,
+        1_793_491_200.0,
+    ],
+)
+def test_a_moment_may_be_written_in_several_ways(when: Moment) -> None:
+    assert moment_ms(when) == 1_793_491_200_000
+
+
+def test_a_moment_without_a_zone_is_local() -> None:
+    assert moment_ms("2026-11-01T00:00:00") == moment_ms(datetime(2026, 11, 1))
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", "", -1, 1_793_491_200_000])
+def test_what_is_no_moment_is_refused(wrong: Moment) -> None:
+    with pytest.raises(InvalidArgument):
+        moment_ms(wrong)
