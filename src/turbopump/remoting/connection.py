@@ -3,7 +3,7 @@
 A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written
 meanwhile leaves in one `transport.write`. Either side may ask at any time: `ask` numbers a request,
 `answered` gives its answer back, and one timer looks after the deadlines of all that wait. On the side that
-dialled, requests of one turn of the loop are written together.
+dialled, requests of one turn of the loop are written together, but for the first, which need not wait.
 
 Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
 connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
@@ -102,7 +102,7 @@ class Connection(asyncio.Protocol):
         """
         self._serve = serve
         self._gathers = gathers
-        self._posted: list[bytes] = []  # requests of this turn
+        self._posted: list[bytes] | None = None  # requests of this turn after the first
         self._posted_bytes = 0
         self._room: list[asyncio.Future[None]] = []
         self._sweep_at = NEVER_S
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(ConnectionClosed(f"{self} was closed"))
         self._calls.clear()
-        self._posted.clear()
+        self._posted = None
         self._make_room()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -421,17 +421,26 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _post(self, data: bytes) -> None:
-        """A request: written with the others of this turn, when we are the side that gathers them."""
+        """A request. When we are the side that gathers them, the first of a turn leaves at once and those
+        that follow it together at the end of the turn.
+        """
         if not self._gathers:
             self.write(data)
             return
         posted = self._posted
-        if not posted:
-            self._loop.call_soon(self._flush)
+        if posted is None:
+            self._posted = []
+            self._loop.call_soon(self._end_turn)
+            self._send(data)
+            return
         posted.append(data)
         self._posted_bytes += len(data)
         if self._posted_bytes > POSTED_BYTES:
             self._flush()
+
+    def _end_turn(self) -> None:
+        self._flush()
+        self._posted = None
 
     def _flush(self) -> None:
         posted = self._posted

@@ -123,7 +123,8 @@ def test_of_one_read_event_each_request_is_judged_by_its_own_limit() -> None:
             codes = (RequestCode.SEND_MESSAGE_V2, RequestCode.GET_BROKER_RUNTIME_INFO) * 2
             asked = [connection.call(Command(code, ext=ext, body=b"x"), 5) for code in codes]
             running_calls = [asyncio.create_task(one) for one in asked]
-            await asyncio.sleep(0)  # they are written, and not there yet
+            for _ in range(2):
+                await asyncio.sleep(0)  # they are written, and not there yet
             asyncio.get_running_loop().jump(1.0)  # type: ignore[attr-defined]
             answers = await asyncio.gather(*running_calls)
             assert [answer.code for answer in answers] == [BUSY, 0, BUSY, 0]
@@ -193,7 +194,10 @@ def test_requests_behind_too_many_of_the_same_client_are_answered_too() -> None:
                 request = Command(RequestCode.SEND_MESSAGE_V2, ext=ext, body=b"x")
                 return asyncio.create_task(connection.call(request, 10))
 
-            in_flight = [send() for _ in range(IN_FLIGHT)]
+            in_flight = []
+            for _ in range(IN_FLIGHT):
+                in_flight.append(send())
+                await asyncio.sleep(1e-6)  # each in a read event of its own
             await asyncio.sleep(0.01)
             waiting = send()
             await asyncio.sleep(0.1)
