@@ -1,0 +1,267 @@
+"""Coroutines and threads that call handlers: as many as allowed, none of them lost, none in the way."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from turbopump.client.push.workers import Coroutines, Crew, Slots, Threads
+from turbopump.runtime.clock import SystemClock
+
+PATIENCE_S = 5.0
+
+
+class Work:
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+
+    def run(self) -> None:
+        self._work()
+
+    async def deliver(self) -> bool:
+        try:
+            await self._work()
+        except BaseException:
+            return False
+        return True
+
+
+class Meeting:
+    """Counts who is inside at a time; nobody leaves before the door is open."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.inside = self.most = self.entered = 0
+        self.door = threading.Event()
+
+    def attend(self) -> None:
+        with self._lock:
+            self.inside += 1
+            self.entered += 1
+            self.most = max(self.most, self.inside)
+        self.door.wait(PATIENCE_S)
+        with self._lock:
+            self.inside -= 1
+
+    async def reaches(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while self.inside != count:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+
+def run(scene: Any) -> None:
+    asyncio.run(asyncio.wait_for(scene, 2 * PATIENCE_S))
+
+
+def test_threads_come_until_there_are_enough_and_all_work_is_done() -> None:
+    async def scene() -> None:
+        meeting, done = Meeting(), list[Work]()
+        threads = Threads[Work](Crew(1, 4), done.extend, "test")
+        threads.submit([Work(meeting.attend) for _ in range(10)])
+        await meeting.reaches(4)
+        assert len(list(threads.in_hand())) == 4
+        meeting.door.set()
+        await threads.quiet()
+        assert (len(done), meeting.most) == (10, 4)
+        threads.end()
+
+    run(scene())
+
+
+def test_the_number_of_threads_can_grow_and_shrink_while_they_work() -> None:
+    async def scene() -> None:
+        meeting, crew, done = Meeting(), Crew(1, 1), list[Work]()
+        threads = Threads[Work](crew, done.extend, "test")
+        threads.submit([Work(meeting.attend) for _ in range(8)])
+        await meeting.reaches(1)
+        crew.most = 3
+        threads.resize()
+        await meeting.reaches(3)
+        crew.most = 1
+        threads.resize()
+        meeting.door.set()
+        await threads.quiet()
+        assert len(done) == 8
+        second = Meeting()
+        threads.submit([Work(second.attend) for _ in range(4)])
+        await second.reaches(1)
+        await asyncio.sleep(0.05)
+        assert second.most == 1
+        second.door.set()
+        await threads.quiet()
+        threads.end()
+
+    run(scene())
+
+
+def test_a_thread_that_is_given_up_makes_room_for_another() -> None:
+    async def scene() -> None:
+        stuck, done = Meeting(), list[Work]()
+        threads = Threads[Work](Crew(1, 1), done.extend, "test")
+        blocker, next_one = Work(stuck.attend), Work(lambda: None)
+        threads.submit([blocker, next_one])
+        await stuck.reaches(1)
+        threads.abandon(blocker)
+        await threads.quiet()
+        assert done == [next_one]
+        stuck.door.set()
+        await asyncio.sleep(0.05)
+        assert done == [next_one]  # what it says now, nobody hears
+        threads.end()
+
+    run(scene())
+
+
+def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
+    async def scene() -> None:
+        meeting, done = Meeting(), list[Work]()
+        threads = Threads[Work](Crew(2, 2), done.extend, "goers")
+        threads.submit([Work(meeting.attend) for _ in range(5)])
+        await meeting.reaches(2)
+        threads.forget_waiting()
+        meeting.door.set()
+        await threads.quiet()
+        assert len(done) == 2
+        threads.end()
+        async with asyncio.timeout(PATIENCE_S):
+            while any(one.name.startswith("turbopump-goers") for one in threading.enumerate()):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    run(scene())
+
+
+def test_coroutines_come_until_there_are_enough() -> None:
+    async def scene() -> None:
+        door, inside, most = asyncio.Event(), 0, 0
+
+        async def attend() -> None:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            await door.wait()
+            inside -= 1
+
+        done: list[Work] = []
+        crew = Crew(1, 4)
+        pool = Coroutines[Work](crew, done.extend, SystemClock())
+        pool.submit([Work(attend) for _ in range(10)])
+        await asyncio.sleep(0.01)
+        assert inside == 4
+        crew.most = 6
+        pool.resize()
+        await asyncio.sleep(0.01)
+        assert inside == 6
+        door.set()
+        await pool.quiet()
+        assert (len(done), most) == (10, 6)
+        await pool.end()
+
+    run(scene())
+
+
+def test_a_handler_that_cancels_its_own_task_ends_nothing() -> None:
+    async def scene() -> None:
+        async def selfish() -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+        async def fine() -> None: ...
+
+        done: list[Work] = []
+        pool = Coroutines[Work](Crew(1, 1), done.extend, SystemClock())
+        pool.submit([Work(selfish), Work(fine), Work(selfish), Work(fine)])
+        await pool.quiet()
+        assert len(done) == 4
+        await pool.end()
+
+    run(scene())
+
+
+def test_a_coroutine_that_is_given_up_makes_room_for_another() -> None:
+    async def scene() -> None:
+        never = asyncio.Event()
+
+        async def fine() -> None: ...
+
+        done: list[Work] = []
+        pool = Coroutines[Work](Crew(1, 1), done.extend, SystemClock())
+        blocker, next_one = Work(never.wait), Work(fine)
+        pool.submit([blocker, next_one])
+        await asyncio.sleep(0.01)
+        assert list(pool.in_hand()) == [blocker]
+        pool.abandon(blocker)
+        await pool.quiet()
+        assert done == [next_one]
+        never.set()
+        await asyncio.sleep(0.01)
+        await pool.end()
+
+    run(scene())
+
+
+def test_handlers_that_never_wait_let_others_have_the_loop() -> None:
+    async def scene() -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def busy() -> None:
+            sum(range(20_000))
+
+        task = asyncio.create_task(other())
+        pool = Coroutines[Work](Crew(20, 20), lambda done: None, SystemClock())
+        pool.submit([Work(busy) for _ in range(400)])
+        await pool.quiet()
+        assert turns > 3
+        task.cancel()
+        await pool.end()
+
+    run(scene())
+
+
+def test_slots_are_given_in_turn_and_their_number_may_change() -> None:
+    async def scene() -> None:
+        crew = Crew(1, 1)
+        slots, order = Slots(crew), list[int]()
+
+        async def hold(number: int) -> None:
+            await slots.take()
+            order.append(number)
+            await asyncio.sleep(0.01)
+            slots.give()
+
+        tasks = [asyncio.create_task(hold(number)) for number in range(4)]
+        await asyncio.sleep(0)
+        assert order == [0]
+        tasks[1].cancel()
+        crew.most = 2
+        slots.resize()
+        await asyncio.sleep(0.001)
+        assert order == [0, 2]
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert order == [0, 2, 3]
+
+    run(scene())
+
+
+@pytest.mark.parametrize("count", [1, 7, 500])
+def test_no_piece_is_lost_between_many_threads(count: int) -> None:
+    async def scene() -> None:
+        done: list[Work] = []
+        threads = Threads[Work](Crew(1, 8), done.extend, "test")
+        for _ in range(10):
+            threads.submit([Work(lambda: None) for _ in range(count)])
+            await asyncio.sleep(0)
+        await threads.quiet()
+        assert len(done) == 10 * count
+        threads.end()
+
+    run(scene())
