@@ -137,6 +137,22 @@ class Churn:
                 sampler.join()
             return crew
 
+    def judged(self, crew: Crew) -> tuple[list[str], list[str]]:
+        """What happened, and what should not have."""
+        sent = crew.acknowledged(TOPIC)
+        clients = " and ".join(self.languages.values())
+        told = [f"seed {self.seed}, {clients}, {self.seconds:.0f} s, {len(sent)} messages acknowledged"]
+        told.append(f"{dict(self.kills)}")
+        problems = [] if len(sent) > self.seconds else ["nothing was tried"]
+        for group, mode in self.groups:
+            got = crew.got(group)
+            told.append(f"{group}: {workers.tally(got)}")
+            problems += [f"{group} lost {one}" for one in workers.lost(sent, got)]
+            problems += went_back(group, got, self.offsets, crew.began)
+            if mode == "ordered":
+                problems += workers.disorder(got)
+        return told, problems
+
     @property
     def groups(self) -> list[tuple[str, str]]:
         """Name and mode."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import string
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ Answers = dict[str, dict[str, Any]]
 
 TIMEOUT_S = 300
 GO = "go"
-PUSH_PROGRAMS = ("Consumers", "Worker")
+PYTHON = "python"  # our own client
+PUSH_PROGRAMS = ("Consumers", "Partner", "Worker")
 CLIENTS = (
     *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
     f"dashboard-{artifacts.DASHBOARD}",
@@ -63,6 +65,8 @@ def prefix() -> str:
 
 def program_of(client: str, program: str, work: Path) -> list[str]:
     """The command that starts a program of ours with that client's jars."""
+    if client == PYTHON:
+        return [sys.executable, str(artifacts.HERE / "python" / f"{program.lower()}.py")]
     if client == GO:
         return [str(artifacts.go_program()), *([program] if program in PUSH_PROGRAMS else [])]
     kind, version = client.split("-")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from . import artifacts, churn, peers, workers
-from .churn import TOPIC, Churn
+from . import artifacts, peers
+from .churn import Churn
 from .clients import GO
 
 SECONDS = float(os.environ.get("CHURN_SECONDS", "60"))
@@ -40,20 +40,7 @@ def check(work: Path, capsys: pytest.CaptureFixture[str], java: str, seconds: fl
         crew = run.run()
     finally:
         cluster.discard()
-    sent = crew.acknowledged(TOPIC)
-    problems = []
-    lines = [
-        f"seed {SEED}, {java} and Go, {seconds:.0f} s, {len(sent)} messages acknowledged",
-        f"{dict(run.kills)}",
-    ]
-    for group, mode in run.groups:
-        got = crew.got(group)
-        lines.append(f"{group}: {workers.tally(got)}")
-        problems += [f"{group} lost {one}" for one in workers.lost(sent, got)]
-        problems += churn.went_back(group, got, run.offsets, crew.began)
-        if mode == "ordered":
-            problems += workers.disorder(got)
+    told, problems = run.judged(crew)
     with capsys.disabled():
-        print("\n" + "\n".join(lines))
-    assert len(sent) > seconds  # otherwise nothing was tried
-    assert not problems, "\n".join([*lines, f"{len(problems)} problems", *problems[:50]])
+        print("\n" + "\n".join(told))
+    assert not problems, "\n".join([*told, f"{len(problems)} problems", *problems[:50]])

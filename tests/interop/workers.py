@@ -1,4 +1,4 @@
-"""Producers and consumers that run until ended or killed (`Worker.java`, `worker.go`), and their logs.
+"""Producers and consumers that run until ended or killed (Worker.java, worker.go, worker.py), and their logs.
 
 A job is `produce:NAME:TOPIC:KEYS:INTERVAL_MS:MODE` or `consume:NAME:GROUP:TOPIC:MODE`. A worker does some
 jobs in one process; when it is started again it goes on under the same names. Its lines, tab-separated,
