@@ -8,7 +8,7 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from turbopump.client import discovery
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.clusters import BrokerNotFound
-from turbopump.client.admin.dead_letters import NoLetters, Window
+from turbopump.client.admin.dead_letters import NoLetters
 from turbopump.client.admin.groups import NoGroup
 from turbopump.client.admin.offsets import END
 from turbopump.client.errors import InvalidArgument, NoNameServer
@@ -202,9 +202,13 @@ def test_dead_letters_of_a_group() -> None:
             await town.clock.sleep(1)
             letters = town.admin.dead_letters("readers")
             found = await letters.with_id(message.message_id)
-            assert found.body == message.body
-            with pytest.raises(NotFound):
-                _ = [one async for one in town.admin.dead_letters("nobody").within(Window())]
+            assert [one.body async for one in letters.within()] == [found.body] == [message.body]
+            assert await letters.copies(found) == []
+            await letters.resend(found)
+            await town.clock.sleep(1)
+            assert len(await letters.copies(found)) == 1
+            with pytest.raises(NoLetters):
+                _ = [one async for one in town.admin.dead_letters("nobody").within()]
             assert issubclass(NoLetters, NotFound)
 
     virtual(scene())

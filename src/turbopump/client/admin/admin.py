@@ -24,6 +24,9 @@ from turbopump.client.world import World
 from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
 
+SENDERS = "admin_ext_group"
+"""Under this name copies of dead letters are sent: what Apache's tools call themselves."""
+
 
 class Admin:
     """Looks after a cluster, Apache's or ours: one part per subject.
@@ -79,10 +82,10 @@ class Admin:
 
         Example:
 
-            async for letter in admin.dead_letters("billing").within(Window()):
+            async for letter in admin.dead_letters("billing").within():
                 print(letter.message_id, letter.reconsume_times)
         """
-        return DeadLetters(self.messages, self.routes, group)
+        return DeadLetters(self.messages, self.routes, group, self.producer(SENDERS))
 
     def producer(self, group: str) -> Sender:
         """To send with, over the same connections. Its ids are told apart by random bits, so that many short

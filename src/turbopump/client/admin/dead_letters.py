@@ -10,6 +10,7 @@ from enum import Enum
 
 from turbopump.client.admin.asking import NotFound
 from turbopump.client.admin.messages import FOREVER_MS, Messages, NoMessages
+from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
 from turbopump.client.routes import Routes
 from turbopump.client.sender import Sender
@@ -53,18 +54,35 @@ class Window:
     end_ms: int = FOREVER_MS
 
 
+ALWAYS = Window()
+
+
 @dataclass
 class DeadLetters:
+    """Of one group; `admin.dead_letters(group)` gives them.
+
+    Example:
+
+        letters = admin.dead_letters("billing")
+        async for letter in letters.within():
+            if not await letters.copies(letter):
+                await letters.resend(letter)
+    """
+
     messages: Messages
     routes: Routes
     group: str
+    sender: Sender | None = None
 
     @property
     def topic(self) -> str:
+        """Where they are."""
         return dlq_topic(self.group)
 
-    async def within(self, window: Window) -> AsyncIterator[MessageExt]:
-        """Those that are there now, queue by queue, oldest first. Raises NoLetters."""
+    async def within(self, window: Window = ALWAYS) -> AsyncIterator[MessageExt]:
+        """Those that are there now, or of them those stored within that time: queue by queue, oldest first.
+        Raises NoLetters.
+        """
         for queue in await self._queues():
             async for message in self._of_queue(queue, window):
                 yield message
@@ -101,8 +119,8 @@ class DeadLetters:
             raise NoLetters(f"{self.topic} may not be read; `{way}` allows it")
         return route.subscribe
 
-    async def copies(self, letter: MessageExt, target: Target) -> list[MessageExt]:
-        """What was made from this letter before and is still stored."""
+    async def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
+        """What `resend` has made from this letter before and is still stored."""
         try:
             topic = self.target_of(letter, target)
             found = await self.messages.every_copy(topic, letter.message_id, letter.store_timestamp)
@@ -110,8 +128,15 @@ class DeadLetters:
             return []
         return [one for one in found if one.properties.get(MADE_FROM) == letter.offset_message_id]
 
-    async def resend(self, letter: MessageExt, target: Target, producer: Sender) -> SendResult:
-        """Raises Refused, OSError, or BrokenBody for a body that cannot be read."""
+    async def resend(
+        self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
+    ) -> SendResult:
+        """Sends a copy, for this group alone or to all that read the topic it was first sent to. The letter
+        stays where it is. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
+        """
+        sender = producer or self.sender
+        if sender is None:
+            raise InvalidArgument("dead letters are sent again by a producer: give one")
         kept = {
             name: value for name, value in letter.record.property_map().items() if name not in OF_THEIR_WAY
         }
@@ -119,7 +144,7 @@ class DeadLetters:
         if target is Target.GROUP:
             kept[properties.RETRY_TOPIC] = origin_of(letter)
         topic = self.target_of(letter, target)
-        return await producer.send(Message(topic, letter.body, properties=kept, flag=letter.record.flag))
+        return await sender.send(Message(topic, letter.body, properties=kept, flag=letter.record.flag))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
         """Raises NoLetters for one that does not say where it was first."""

@@ -12,8 +12,8 @@ from turbopump.client.admin.brokers import Brokers as AsyncBrokers
 from turbopump.client.admin.clusters import Clusters as AsyncClusters
 from turbopump.client.admin.clusters import Layout
 from turbopump.client.admin.connections import Connections as AsyncConnections
+from turbopump.client.admin.dead_letters import ALWAYS, Target, Window
 from turbopump.client.admin.dead_letters import DeadLetters as AsyncDeadLetters
-from turbopump.client.admin.dead_letters import Target, Window
 from turbopump.client.admin.groups import Groups as AsyncGroups
 from turbopump.client.admin.messages import FOREVER_MS, Track
 from turbopump.client.admin.messages import Messages as AsyncMessages
@@ -88,7 +88,7 @@ class Admin(Face[AsyncAdmin]):
 
         Example:
 
-            for letter in admin.dead_letters("billing").within(Window()):
+            for letter in admin.dead_letters("billing").within():
                 print(letter.message_id, letter.reconsume_times)
         """
         return DeadLetters(self, lambda core: core.dead_letters(group))
@@ -697,26 +697,41 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
 
 
 class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):
-    """Dead letters: messages that a group could not consume as often as it may try."""
+    """Of one group; `admin.dead_letters(group)` gives them.
+
+    Example:
+
+        letters = admin.dead_letters("billing")
+        for letter in letters.within():
+            if not letters.copies(letter):
+                letters.resend(letter)
+    """
 
     @property
     def topic(self) -> str:
+        """Where they are."""
         return self._call(lambda core: core.topic)
 
-    def within(self, window: Window) -> Iterator[MessageExt]:
-        """Those that are there now, queue by queue, oldest first. Raises NoLetters."""
+    def within(self, window: Window = ALWAYS) -> Iterator[MessageExt]:
+        """Those that are there now, or of them those stored within that time: queue by queue, oldest first.
+        Raises NoLetters.
+        """
         return self._iterate(lambda core: core.within(window))
 
     def with_id(self, message_id: str) -> MessageExt:
         """By either kind of id. Raises NoLetters."""
         return self._run(lambda core: core.with_id(message_id))
 
-    def copies(self, letter: MessageExt, target: Target) -> list[MessageExt]:
-        """What was made from this letter before and is still stored."""
+    def copies(self, letter: MessageExt, target: Target = Target.GROUP) -> list[MessageExt]:
+        """What `resend` has made from this letter before and is still stored."""
         return self._run(lambda core: core.copies(letter, target))
 
-    def resend(self, letter: MessageExt, target: Target, producer: Sender) -> SendResult:
-        """Raises Refused, OSError, or BrokenBody for a body that cannot be read."""
+    def resend(
+        self, letter: MessageExt, target: Target = Target.GROUP, producer: Sender | None = None
+    ) -> SendResult:
+        """Sends a copy, for this group alone or to all that read the topic it was first sent to. The letter
+        stays where it is. Raises Refused, OSError, or BrokenBody for a body that cannot be read.
+        """
         return self._run(lambda core: core.resend(letter, target, producer))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
