@@ -4,9 +4,9 @@ Two minutes of silence, sixteen retries or a day of delay take milliseconds, and
 its inputs. Works with everything that waits through asyncio; real sockets are not virtual, so the parts under
 test get the in-memory `Network` and `Disk` of this package.
 
-Threads that work for the loop (`run_in_executor`: blocking handlers, for example) hold the clock: it does not
-move while one of them is at work, so that what they do takes no time at all. One that is still at work after
-`GRACE_S` real seconds probably waits for something that needs time; it holds the clock no longer.
+Threads that work for the loop (those of `run_in_executor`, and a consumer's for its handlers) hold the clock:
+it does not move while one of them is at work, so that what they do takes no time at all. One that is still at
+work after `GRACE_S` real seconds probably waits for something that needs time; it holds the clock no longer.
 """
 
 import asyncio
@@ -35,6 +35,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._now = 0.0
         self._waits = 1 if by_itself else 0
         self._at_work: set[_Work] = set()
+        self._handlers_waiting = 0  # for the answer to a call of theirs
+        self._handlers_let_go = 0
         self._resting: list[asyncio.Future[None]] = []
         self._of_thread = threading.local()
         super().__init__(_JumpingSelector(self))
@@ -52,11 +54,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     @property
     def is_held(self) -> bool:
         """By a thread at work."""
-        return bool(self._at_work)
+        if self._at_work:
+            return True
+        at_work = _given_to_handlers(self) - self._handlers_waiting
+        self._handlers_let_go = min(self._handlers_let_go, at_work)
+        return at_work > self._handlers_let_go
 
     def let_go(self) -> None:
         """Those at work have had their time; they hold the clock no longer."""
         self._at_work.clear()
+        self._handlers_let_go = _given_to_handlers(self) - self._handlers_waiting
 
     async def rest(self) -> None:
         """Returns when nothing more can happen without time passing."""
@@ -96,10 +103,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         given when everything that needs no time has happened, also what the call has only set off.
         """
         work: _Work | None = getattr(self._of_thread, "work", None)
+        handlers = 1 if _pool_of(threading.current_thread(), self) is not None else 0
 
         async def waiting() -> T:
             self._waits += 1
-            held_clock = work is not None and work in self._at_work
+            self._handlers_waiting += handlers
+            held_clock = work in self._at_work
             if work is not None:
                 self._at_work.discard(work)
             try:
@@ -110,6 +119,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                         await self.rest()
             finally:
                 self._waits -= 1
+                self._handlers_waiting -= handlers
                 if work is not None and held_clock:
                     self._at_work.add(work)
 
@@ -141,6 +151,20 @@ def run_virtual(main: Coroutine[Any, Any, T]) -> T:
 
 class _Work:
     """A piece of work in a thread, from its order until its result is here."""
+
+
+def _given_to_handlers(loop: VirtualLoop) -> int:
+    """How many pieces of work consumers of the loop have given to threads and not got back."""
+    pools = {_pool_of(thread, loop) for thread in threading.enumerate()} - {None}
+    return sum(pool._open for pool in pools)
+
+
+def _pool_of(thread: threading.Thread, loop: VirtualLoop) -> Any:
+    """The `push.workers.Threads` of this loop that a thread belongs to; None: to none. A consumer makes its
+    threads itself, and knows nothing of virtual time.
+    """
+    pool = getattr(thread, "_pool", None)
+    return pool if getattr(pool, "_loop", None) is loop else None
 
 
 class _JumpingSelector(selectors.BaseSelector):

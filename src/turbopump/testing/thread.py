@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from turbopump.client.errors import NotRunning
 from turbopump.testing.loop import VirtualLoop
 
 T = TypeVar("T")
@@ -48,6 +49,9 @@ class LoopThread:
         self.loop.close()
 
     def _begin(self, coroutine: Coroutine[Any, Any, T], to_rest: bool) -> concurrent.futures.Future[T]:
+        if self.loop.is_closed():
+            coroutine.close()
+            raise NotRunning("the cluster of this client is closed")
         if isinstance(self.loop, VirtualLoop):
             coroutine = self.loop.accounted(coroutine, to_rest)
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)

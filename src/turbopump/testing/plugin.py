@@ -1,0 +1,73 @@
+"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`, there once this package is installed.
+
+    def test_a_paid_order_is_billed(cluster, producer, consumer, topic):
+        billed = []
+        consumer.subscribe(topic, lambda message: billed.append(message.body))
+        producer.send(Message(topic, b"A-1"))
+        cluster.wait_until(lambda: billed)
+
+One cluster, `turbopump_cluster`, serves the whole run: each test has a topic and a group of its own. A test
+or module marked `turbopump(brokers=2, clock="virtual", …)` gets a cluster made with these arguments. Nothing
+is imported or started before a test asks for it; a fixture of yours with the same name goes before these.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from turbopump import Consumer, Producer
+    from turbopump.testing.blocking import Cluster
+
+MARKER = "turbopump(brokers=1, clock='real', …): a cluster of its own, with these arguments of Cluster"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture(scope="session")
+def turbopump_cluster() -> "Iterator[Cluster]":
+    """A cluster for the whole run, with one broker and the real clock."""
+    from turbopump.testing.blocking import Cluster
+
+    with Cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
+    """That of the whole run, all its brokers up; or, with the mark `turbopump`, one of its own."""
+    from turbopump.testing.blocking import Cluster
+
+    marker = request.node.get_closest_marker("turbopump")
+    if marker is not None:
+        with Cluster(*marker.args, **marker.kwargs) as own:
+            yield own
+        return
+    shared: Cluster = request.getfixturevalue("turbopump_cluster")
+    yield shared
+    for broker in shared.brokers:
+        shared.start_broker(broker)  # whatever the test did to them
+
+
+@pytest.fixture
+def topic(cluster: "Cluster") -> str:
+    """The name of a new topic with four queues."""
+    return cluster.create_topic()
+
+
+@pytest.fixture
+def producer(cluster: "Cluster") -> "Iterator[Producer]":
+    """A producer that is started."""
+    with cluster.producer() as producer:
+        yield producer
+
+
+@pytest.fixture
+def consumer(cluster: "Cluster") -> "Iterator[Consumer]":
+    """A consumer of a new group, which starts when it gets its first handler by `on` or `subscribe`."""
+    consumer = cluster.self_starting_consumer(cluster.new_group())
+    yield consumer
+    consumer.close()

@@ -1,0 +1,67 @@
+"""The examples of docs/testing-your-code.md are tests: they are run as a user would run them."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/testing-your-code.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+def pytest_in(directory: Path, *words: str) -> str:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100, check=False)
+    return done.stdout + done.stderr
+
+
+def test_every_example_of_the_page_passes(tmp_path: Path) -> None:
+    for number, block in enumerate(BLOCKS):
+        (tmp_path / f"test_example_{number}.py").write_text(block)
+    told = pytest_in(tmp_path, "--strict-markers")
+    tests = sum(len(re.findall(r"^def test_", block, re.MULTILINE)) for block in BLOCKS)
+    assert re.search(rf"\b{tests} passed", told), told
+    assert "warning" not in told
+
+
+def test_a_run_that_needs_no_cluster_does_not_load_one(tmp_path: Path) -> None:
+    (tmp_path / "test_plain.py").write_text(
+        "import sys\n"
+        "def test_plain() -> None:\n"
+        "    ours = sorted(name for name in sys.modules if name.startswith('turbopump'))\n"
+        "    assert ours == ['turbopump', 'turbopump.testing', 'turbopump.testing.plugin']\n"
+    )
+    assert "1 passed" in pytest_in(tmp_path)
+
+
+def test_fixtures_of_the_user_go_before_ours(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\n"
+        "def topic() -> str:\n"
+        "    return 'mine'\n"
+        "def test_own(topic: str) -> None:\n"
+        "    assert topic == 'mine'\n"
+    )
+    assert "1 passed" in pytest_in(tmp_path)
+
+
+@pytest.mark.turbopump(brokers=2, clock="virtual")
+def test_the_mark_makes_a_cluster_of_its_own(request: pytest.FixtureRequest) -> None:
+    cluster = request.getfixturevalue("cluster")
+    assert cluster.brokers == ("broker-a", "broker-b")
+    cluster.advance(3600)
+
+
+def test_brokers_that_a_test_left_dead_are_up_for_the_next(tmp_path: Path) -> None:
+    (tmp_path / "test_dead.py").write_text(
+        "from turbopump import Message\n"
+        "def test_kills(cluster) -> None:\n"
+        "    cluster.kill_broker()\n"
+        "def test_sends(producer, topic) -> None:\n"
+        "    producer.send(Message(topic, b'x'))\n"
+    )
+    assert "2 passed" in pytest_in(tmp_path)
