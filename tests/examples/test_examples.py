@@ -1,0 +1,154 @@
+"""Every program of examples/ is run against an embedded cluster, and prints what it should."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from turbopump.testing import Cluster
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LEVELS = " ".join(["1s"] * 18)  # a retry after ten seconds would be too long for a test
+TIMEOUT_S = 60
+
+PRINTED = {
+    "send_and_consume": """
+        sent: SEND_OK, message 0 of its queue
+        consumed: order A-1 is paid
+    """,
+    "asyncio_clients": """
+        sent: 100 messages to 4 queues
+        consumed: 100 messages, 100 different ones
+    """,
+    "futures": """
+        under way: 20 sends
+        part 7: SEND_OK
+        done: 20
+    """,
+    "oneway": """
+        sent: 1000 messages; whether they are stored is not known
+        stored: 1000
+    """,
+    "batch": """
+        sent: 500 messages, the last at offset 499
+        consumed: 500 messages, at most 32 in a call
+    """,
+    "delay": """
+        at once: thank you for your order
+        later:   pay, or the order is cancelled
+        at least a second later: True
+    """,
+    "request_reply": """
+        coffee: 4.20
+        tea: 3.50
+        cocoa: no answer
+    """,
+    "typed_handlers": """
+        order 7 of Ada is due on 30 November 2026
+        dead letter: {"id":"seven","customer":"Bob","due":"2026-11-30"}
+    """,
+    "tags": """
+        booked: paid paid refunded
+    """,
+    "ordered_by_key": """
+        A-1 created→paid→sent→received
+        B-2 created→paid→sent→received
+        C-3 created→paid→sent→received
+    """,
+    "global_order": """
+        booked: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19
+    """,
+    "broadcast": """
+        web-1 discount=10
+        web-1 discount=20
+        web-2 discount=10
+        web-2 discount=20
+    """,
+    "retry_and_dead_letters": """
+        paid with card 1234
+        try 1 of card 1234
+        try 1 of no card at all
+        try 2 of card 1234
+        try 2 of no card at all
+        dead letter: no card at all
+    """,
+    "pull": """
+        exported: 50
+        again: 0
+        queue 0: 3 of 13, next 3
+        queue 1: 3 of 13, next 3
+        queue 2: 3 of 12, next 3
+        queue 3: 3 of 12, next 3
+    """,
+    "seek_to_time": """
+        since then: new 0 new 1 new 2 new 3 new 4
+        the first of all: old 0
+    """,
+    "administration": """
+        brokers: broker-a
+        known: True
+        behind: 6
+        by key: message 7
+        by id: message 3
+    """,
+    "priority_own_topic": """
+        confirmed: order A-1
+        while newsletters were still waiting: True
+    """,
+    "priority_fair_queues": """
+        the small stores were served among the first ten: True
+    """,
+    "priority_by_pull": """
+        done in the order: A0 A1 A2 B0 B1 B2 C0 C1 C2
+    """,
+    "peak_shaving": """
+        the sale: 400 orders accepted in less than a second: True
+        the backend: all done, never more than 4 at a time: True
+    """,
+    "data_distribution": """
+        search-index: 5 orders
+        warehouse-stock: 5 orders
+        newsletter: 5 orders
+    """,
+    "several_keys_in_one_queue": """
+        green, in order: 0 1 2 3
+        others ignored: 12
+    """,
+    "skip_backlog": """
+        skipped the old ones: True, ended with: the newest
+    """,
+}
+
+
+@pytest.fixture(scope="module")
+def name_servers() -> Iterator[str]:
+    with Cluster(settings={"messageDelayLevel": LEVELS}) as cluster:
+        yield cluster.name_servers
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_example_prints_what_it_should(name: str, name_servers: str) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"],
+        env={**os.environ, "NAMESRV_ADDR": name_servers, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == _lines(PRINTED[name])
+
+
+def test_every_example_is_run_and_listed() -> None:
+    programs = {path.stem for path in EXAMPLES.glob("*.py")}
+    assert programs == set(PRINTED)
+    page = (EXAMPLES / "README.md").read_text()
+    assert [name for name in programs if f"[{name}.py]({name}.py)" not in page] == []
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
