@@ -1,7 +1,6 @@
 """The pages about the client do what they say."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +15,17 @@ README = DOCS.parent / "README.md"
 
 
 @pytest.fixture(scope="module")
-def name_server() -> Iterator[str]:
-    with Cluster() as cluster:
-        yield cluster.name_servers
-
-
-@pytest.fixture(scope="module")
 def namespace() -> dict[str, Any]:
     return {"__name__": "__main__", "time": time}
 
 
 @pytest.mark.parametrize("block", pages.blocks(GUIDE), ids=lambda block: f"line {block.line}")
 def test_a_block_of_the_guide_prints_what_stands_below_it(
-    block: pages.Block, name_server: str, namespace: dict[str, Any]
+    block: pages.Block, cluster: Cluster, namespace: dict[str, Any]
 ) -> None:
-    pages.run(GUIDE, block, name_server, namespace)
+    pages.run(GUIDE, block, cluster.name_servers, namespace)
 
 
-def test_the_readme_shows_a_program_that_works(name_server: str) -> None:
+def test_the_readme_shows_a_program_that_works(cluster: Cluster) -> None:
     (block,) = pages.blocks(README)
-    pages.run(README, block, name_server, {"__name__": "__main__"})
+    pages.run(README, block, cluster.name_servers, {"__name__": "__main__"})
