@@ -3,7 +3,7 @@
 from turbopump import Message, Producer, PullConsumer
 
 with Producer("orders") as producer:
-    for number in range(50):
+    for number in range(40):
         producer.send(Message("ExportTopic", b"order %d" % number))
 
 # As a member of a group: queues are divided among its members, offsets are kept by the broker.
