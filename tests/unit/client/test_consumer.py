@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
-from tests.unit.client.listening import Reader, committed, consumer, world
+from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageQueue
@@ -66,6 +66,22 @@ def test_only_wanted_tags_are_consumed_and_the_others_are_passed_over() -> None:
                 await town.clock.sleep(2)
             assert [message.tags for message in reader.got] == ["paid"] * 8
             assert await committed(town) == [4, 4, 4, 4]
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_namespace_is_on_the_wire_and_handlers_do_not_see_it(ordered: bool) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("shop%orders")
+            await town.send("shop%orders", b"paid")
+            reader = Reader()
+            made = plain(town, namespace="shop")
+            made.subscribe("orders", reader, ordered=ordered)
+            async with made:
+                await town.clock.sleep(30)
+            assert [(one.topic, one.reconsume_times) for one in reader.got] == [("orders", 0)]
 
     virtual(scene())
 

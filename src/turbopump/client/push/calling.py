@@ -8,6 +8,7 @@ from typing import Any
 from turbopump.client.consuming import Failure
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.message import MessageExt
+from turbopump.client.namespace import unwrap
 from turbopump.client.push.handlers import Handler, Messages
 
 STATUSES = {
@@ -32,14 +33,15 @@ NOBODY = Handler(_nobody)
 class Calling:
     group: str
     handlers: Mapping[str, Handler]
-    """By topic, as brokers know it."""
+    """By topic, as the user knows it."""
     hooks: Sequence[ConsumeHook] = ()
     ordered: bool = False
     namespace: str = ""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def handler(self, topic: str) -> Handler:
-        return self.handlers.get(topic, NOBODY)
+        """Of a topic as the user knows it, or as brokers do."""
+        return self.handlers.get(unwrap(self.namespace, topic) if self.namespace else topic, NOBODY)
 
     deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
     """For an `async def`."""
