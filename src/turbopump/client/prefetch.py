@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from turbopump.client.division import FAILURES
+from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller, PullResult, PullStatus
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import PullSettings
@@ -29,6 +30,8 @@ class Prefetch:
     shelves: Shelves
     settings: PullSettings
     clock: Clock
+    move: Callable[[MessageQueue, int], None]
+    """The broker says that the group goes on elsewhere in this queue."""
     arrived: asyncio.Event
     """Set when messages have come."""
     room: asyncio.Event
@@ -49,6 +52,9 @@ class Prefetch:
                 self.puller.routes.doubt(shelf.queue.topic)
                 await self.clock.sleep(self.settings.pull_time_delay_when_exception)
             else:
+                if result.status is PullStatus.OFFSET_ILLEGAL:
+                    self._go_on_elsewhere(shelf, result.next_offset)
+                    return
                 if not self._take_in(shelf, subscription, result) and took_s < EMPTY_S:
                     await self.clock.sleep(EMPTY_S)
 
@@ -71,13 +77,16 @@ class Prefetch:
     def _take_in(self, shelf: Shelf, subscription: Subscription, result: PullResult) -> bool:
         """False: the answer brought nothing and led nowhere."""
         before = shelf.next_offset
-        if result.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning("%s has no offset %d: going on at %d", shelf.queue, before, result.next_offset)
         messages = result.messages(self.names.shown(shelf.queue), subscription, self.names.namespace)
         self.shelves.put(shelf, messages, result.next_offset)
         if messages:
             self.arrived.set()
         return bool(messages) or result.next_offset != before
+
+    def _go_on_elsewhere(self, shelf: Shelf, offset: int) -> None:
+        """The offset is not there (any more), or a tool has moved the group: what is held counts no more."""
+        log.warning("%s has no offset %d: going on at %d", shelf.queue, shelf.next_offset, offset)
+        self.move(shelf.queue, offset)
 
     async def _wait_for_room(self) -> None:
         self.room.clear()

@@ -18,7 +18,7 @@ from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.options import PullOptions
 from turbopump.client.pull import PullStatus
-from turbopump.client.pull_member import PullMember, QueuesChanged, QueuesListener, Scheduled
+from turbopump.client.pull_member import PullMember, QueuesListener, Scheduled
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
@@ -30,7 +30,7 @@ from turbopump.protocol import names
 from turbopump.protocol.errors import InvalidParameter
 from turbopump.runtime.disk import Disk, SystemDisk
 
-__all__ = ["PullConsumer", "PullStatus", "Pulled", "QueuesChanged"]
+__all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,8 +413,9 @@ class PullConsumer:
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
         """Calls back when the topic has other queues than before, or other ones of them are ours.
 
-        `callback` gets a `QueuesChanged` and may be `def` (it runs in a thread) or `async def`. Looks every
-        `topic_metadata_check_interval`, and whenever the group divides its queues anew.
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`. Looks every `topic_metadata_check_interval`, and whenever
+        the group divides its queues anew.
         """
         _check(names.check_topic, topic)
         self._member.listeners.setdefault(self._names.topic(topic), []).append(callback)

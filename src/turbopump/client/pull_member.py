@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -45,16 +44,10 @@ NEXT_AFTER_FAILURE_S = 1.0
 HALF_AN_HOUR_MS = 1_800_000
 
 
-@dataclass(frozen=True, slots=True)
-class QueuesChanged:
-    topic: str
-    queues: tuple[MessageQueue, ...]
-    """All that can be read."""
-    mine: tuple[MessageQueue, ...]
-    """Those that this consumer reads."""
-
-
-QueuesListener = Callable[[QueuesChanged], object | Awaitable[object]]
+QueuesListener = Callable[
+    [str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object | Awaitable[object]
+]
+"""Told a topic, all its queues that can be read, and those of them that are ours."""
 Scheduled = Callable[[MessageQueue], float | Awaitable[float | None] | None]
 """Called for one queue; says after how many seconds to call again, or nothing: 0.2."""
 
@@ -106,7 +99,14 @@ class PullMember:
         where = self.settings.consume_from_where
         self._beginning = Beginning(self.offsets, self.puller, where, self._begin_ms())
         self._prefetch = Prefetch(
-            self.puller, self.names, self.shelves, self.settings, self.clock, self.arrived, self.room
+            self.puller,
+            self.names,
+            self.shelves,
+            self.settings,
+            self.clock,
+            self.move,
+            self.arrived,
+            self.room,
         )
         self._division = Division(self, self._share_of)
         strategy = self.settings.allocate_message_queue_strategy
@@ -350,10 +350,9 @@ class PullMember:
 
     def _tell(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
         mine = tuple(queue for queue in self.shelves.queues if queue.topic == topic)
-        shown = self.names.all_shown
-        change = QueuesChanged(unwrap(self.names.namespace, topic), shown(queues), shown(mine))
+        name, shown = unwrap(self.names.namespace, topic), self.names.all_shown
         for listener in self.listeners.get(topic, ()):
-            told = called(listener, change)
+            told = called(listener, name, shown(queues), shown(mine))
             call = asyncio.get_running_loop().create_task(told)
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)

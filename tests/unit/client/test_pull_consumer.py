@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 
+from turbopump.client.admin import END
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning, Refused
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.pull import PullStatus
-from turbopump.client.pull_consumer import PullConsumer, QueuesChanged
+from turbopump.client.pull_consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere, MessageModel
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
@@ -555,20 +556,20 @@ def test_a_listener_hears_which_queues_there_are_and_which_are_ours() -> None:
     async def scene() -> None:
         async with cluster() as town:
             await town.create_topic("orders", 2)
-            heard: list[QueuesChanged] = []
+            heard: list[tuple[object, ...]] = []
 
-            async def listen(change: QueuesChanged) -> None:
+            async def listen(*change: object) -> None:
                 heard.append(change)
 
             reader = consumer(town)
             reader.on_queues_changed("orders", listen)
             async with reader:
                 await town.clock.sleep(1)
-                assert heard == [QueuesChanged("orders", QUEUES[:2], QUEUES[:2])]
+                assert heard == [("orders", QUEUES[:2], QUEUES[:2])]
                 config = TopicConfig(topicName="orders", readQueueNums=4, writeQueueNums=4)
                 await town.admin.topics.create(town.brokers[0].address, config)
                 await town.clock.sleep(35)
-                assert heard[-1] == QueuesChanged("orders", QUEUES, QUEUES)
+                assert heard[-1] == ("orders", QUEUES, QUEUES)
 
     virtual(scene())
 
@@ -648,6 +649,38 @@ def test_a_tool_can_move_a_running_group() -> None:
                 assert len(await all_of(reader)) == 8
                 await town.admin.offsets.reset("readers", "orders", 0)
                 await town.clock.sleep(1)
+                assert texts_of(await all_of(reader)) == texts
+
+    virtual(scene())
+
+
+def test_a_tool_that_skips_the_backlog_skips_what_is_held_too() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders")
+            await sent(town, 80)
+            async with consumer(town) as reader:
+                await town.clock.sleep(1)
+                assert reader._member.shelves.count == 80
+                await town.admin.offsets.reset_to("readers", "orders", END)
+                await town.clock.sleep(1)
+                texts = await sent(town, 4, 100)
+                assert texts_of(await all_of(reader)) == texts
+
+    virtual(scene())
+
+
+def test_offsets_that_are_not_there_are_corrected_by_the_broker() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 10)
+            async with consumer(town, topics=(), auto_commit=False) as reader:
+                await reader.pull(QUEUES[0], 0)  # from then on the broker knows the group
+                await reader.commit({QUEUES[0]: 500})
+                await reader.assign(QUEUES[:1])
+                await town.clock.sleep(1)
+                texts = await sent(town, 2, 50)
                 assert texts_of(await all_of(reader)) == texts
 
     virtual(scene())

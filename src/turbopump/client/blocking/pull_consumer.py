@@ -254,8 +254,9 @@ class PullConsumer(Face[AsyncPullConsumer]):
     def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
         """Calls back when the topic has other queues than before, or other ones of them are ours.
 
-        `callback` gets a `QueuesChanged` and may be `def` (it runs in a thread) or `async def`. Looks every
-        `topic_metadata_check_interval`, and whenever the group divides its queues anew.
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`. Looks every `topic_metadata_check_interval`, and whenever
+        the group divides its queues anew.
         """
         self._call(lambda core: core.on_queues_changed(topic, callback))
         self._note(
