@@ -212,7 +212,7 @@ def test_a_consumer_is_not_started_in_a_child_and_can_be(cluster: Cluster) -> No
         except errors.NotRunning as error:
             say("child:", "not running" in str(error) or error)
         consumer.start()
-        while not consumer.queues():
+        while len(consumer.queues()) != 2:
             time.sleep(0.05)
         say("child has", len(consumer.queues()))
         consumer.close()
@@ -223,7 +223,8 @@ def test_a_consumer_is_not_started_in_a_child_and_can_be(cluster: Cluster) -> No
     with program(text, cluster.name_servers) as one:
         code, told = one.end()
     assert code == 0, told
-    assert told.splitlines() == ["for the parent", "child: True", "child has 2", "ended 0 True"]
+    once = list(dict.fromkeys(told.splitlines()))  # what is not committed yet may come to the child too
+    assert once == ["for the parent", "child: True", "child has 2", "ended 0 True"]
 
 
 def test_handlers_may_use_blocking_clients_and_async_ones_are_told_to_await(cluster: Cluster) -> None:
