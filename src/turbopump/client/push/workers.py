@@ -152,6 +152,9 @@ class Coroutines(_Pool[P]):
         self._called = False
         turn_s = monotonic()
         while me in in_hand:
+            if len(in_hand) > self._crew.most:
+                del in_hand[me]
+                return
             if not work:
                 in_hand[me] = None
                 if not await self._rest(me):
@@ -174,8 +177,7 @@ class Coroutines(_Pool[P]):
 
     async def _rest(self, me: asyncio.Task[None]) -> bool:
         """Waits for work. False: there are enough others."""
-        many = len(self._in_hand)
-        if many > self._crew.most or (many > self._crew.least and self._resting):
+        if self._resting and len(self._in_hand) > self._crew.least:
             del self._in_hand[me]
             return False
         rest = self._loop.create_future()
