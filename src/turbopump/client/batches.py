@@ -5,7 +5,8 @@ first and the ids of all, with commas between them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from turbopump.client.message import Message, SendResult
 from turbopump.client.rules import check_packed
@@ -46,17 +47,14 @@ def _letter(
     first = members[0]
     if len(members) == 1:
         return sender.letter(first, {properties.UNIQUE_KEY: key})
-    topic, fields = sender.fields_of(first.topic)
-    own = sender.own_properties(Message(first.topic, b"", wait_store_ok=first.wait_store_ok))
+    whole = Message(first.topic, b"", wait_store_ok=first.wait_store_ok)
+    own = sender.own_properties(whole)
     return Letter(
         message=first,
-        topic=topic,
+        envelope=sender.envelope(first.topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true"),
         body=batch.join(chunk),
-        fields={**fields, "m": "true"},
-        own=own,
-        packed=properties.pack(own),
+        properties=properties.pack(own),
         unique_key=own[properties.UNIQUE_KEY],
-        code=RequestCode.SEND_BATCH_MESSAGE,
         messages=members,
     )
 

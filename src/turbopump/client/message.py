@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from turbopump.client.bodies import from_json, to_json
 from turbopump.client.errors import InvalidArgument
@@ -18,8 +21,7 @@ from turbopump.protocol.sysflag import COMPRESSED
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, init=False)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """A message before it is sent.
 
     >>> Message("OrderTopic", b"paid", tags="paid", keys="A-1").property_map()
@@ -28,41 +30,41 @@ class Message:
 
     topic: str
     body: bytes
-    tags: str
+    tags: str = ""
     """One tag, by which consumers can choose."""
-    keys: tuple[str, ...]
-    """By which it can be found later; none of them has a blank."""
-    properties: Mapping[str, str]
+    keys: tuple[str, ...] = ()
+    """By which it can be found later; none of them has a blank. One text, or several."""
+    properties: Mapping[str, str] = {}
     """The user's own, by names that the protocol does not use itself."""
-    delay_level: int
+    delay_level: int = 0
     """0: at once; 1 to 18: after the time of that level of the broker's `messageDelayLevel`."""
-    flag: int
+    flag: int = 0
     """Any number: brokers keep it and no one interprets it."""
-    wait_store_ok: bool
+    wait_store_ok: bool = True
     """Wait for disk and replicas as the broker is configured; False: an answer as soon as it is in memory."""
 
-    def __init__(
-        self,
-        topic: str,
-        body: bytes,
-        tags: str = "",
-        keys: str | Iterable[str] = (),
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
-        flag: int = 0,
-        wait_store_ok: bool = True,
-    ) -> None:
-        if not isinstance(body, bytes):
-            body = _bytes(body)
-        put = object.__setattr__
-        put(self, "topic", topic)
-        put(self, "body", body)
-        put(self, "tags", tags)
-        put(self, "keys", (keys,) if isinstance(keys, str) and keys else tuple(keys))
-        put(self, "properties", properties or {})
-        put(self, "delay_level", delay_level)
-        put(self, "flag", flag)
-        put(self, "wait_store_ok", wait_store_ok)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            topic: str,
+            body: bytes,
+            tags: str = "",
+            keys: str | Iterable[str] = (),
+            properties: Mapping[str, str] | None = None,
+            delay_level: int = 0,
+            flag: int = 0,
+            wait_store_ok: bool = True,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if self.body.__class__ is not bytes:
+            force_setattr(self, "body", _bytes(self.body))
+        if self.keys.__class__ is not tuple:
+            given: str | Iterable[str] = self.keys
+            force_setattr(self, "keys", (given,) if isinstance(given, str) and given else tuple(given))
+        if self.properties is None:
+            force_setattr(self, "properties", {})
 
     @classmethod
     def json(
@@ -88,7 +90,7 @@ class Message:
 
 
 def _bytes(body: object) -> bytes:
-    if isinstance(body, bytearray | memoryview):
+    if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
     raise InvalidArgument(
         f"a body is bytes, not {type(body).__name__}: write text.encode(), or Message.json(topic, value)"
@@ -226,13 +228,14 @@ class SendStatus(Enum):
     SLAVE_NOT_AVAILABLE = ResponseCode.SLAVE_NOT_AVAILABLE
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
+class SendResult(msgspec.Struct, frozen=True, gc=False):
     """Where the message is. `durability` and `replicas` are the broker's receipt; Apache's give none."""
 
     status: SendStatus
     message_id: str
+    """The sender's id: what a consumer sees too."""
     offset_message_id: str
+    """The place in the broker's store."""
     queue: MessageQueue
     offset: int
     durability: str | None = None

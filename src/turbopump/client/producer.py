@@ -186,7 +186,16 @@ class Producer:
         message that returns one of them. Without any of these, the queues take turns.
         `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
         """
-        return await self._send(self._running(), message, by, queue, select, timeout)
+        sender = self._running()
+        letter, pick = self._prepared(sender, message, by, queue, select)
+        timeout_s = self._settings.send_msg_timeout if timeout is None else self._seconds(timeout)
+        gate, size = self._gate, len(letter.body)
+        if not gate.enter_now(size):
+            timeout_s = await self._wait_in_line(letter, size, timeout_s)
+        try:
+            return await sender.deliver(letter, timeout_s, pick)
+        finally:
+            gate.leave(size)
 
     def send_async(
         self,
@@ -197,8 +206,12 @@ class Producer:
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> asyncio.Task[SendResult]:
-        """As `send`, without waiting: the task has the result. `close` waits for it."""
-        work = self._send(self._running(), message, by, queue, select, timeout)
+        """As `send`, without waiting: the task has the result. `close` waits for it. What is wrong with the
+        message itself is raised at once.
+        """
+        sender = self._running()
+        letter, pick = self._prepared(sender, message, by, queue, select)
+        work = self._deliver(sender, letter, self._seconds(timeout), pick)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -268,7 +281,7 @@ class Producer:
         deadline = clock.monotonic() + self._seconds(timeout)
         marks = marks_of_request(instance.client_id, timeout, self._world.chance)
         letter, pick = self._prepared(sender, message, by, queue, select, marks)
-        await self._be_known(sender, letter.topic, deadline)
+        await self._be_known(sender, letter.envelope.topic, deadline)
         reply = instance.replies.expect(marks[properties.CORRELATION_ID])
         self._replies.add(reply)
         try:
@@ -301,18 +314,6 @@ class Producer:
 
     # Inside
 
-    async def _send(
-        self,
-        sender: Sender,
-        message: Message,
-        by: object,
-        queue: MessageQueue | None,
-        select: Selector | None,
-        timeout: float | None,
-    ) -> SendResult:
-        letter, pick = self._prepared(sender, message, by, queue, select)
-        return await self._deliver(sender, letter, self._seconds(timeout), pick)
-
     def _prepared(
         self,
         sender: Sender,
@@ -328,7 +329,7 @@ class Producer:
         if by is not None or queue is not None or select is not None:
             pick = self._pick(message, by, queue, select)
         letter = sender.letter(message, marks)
-        if letter.topic not in self._presence.used:
+        if letter.envelope.topic not in self._presence.used:
             self._meet(message.topic)
         return letter, pick
 

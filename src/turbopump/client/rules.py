@@ -209,6 +209,11 @@ def _check_text(what: str, text: str) -> None:
         raise InvalidArgument(
             f"{what} {text!r} holds \\x01 or \\x02, which the protocol uses between properties"
         )
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"{what} {text!r} cannot be written as UTF-8: {error.reason}") from None
 
 
 def _check_numbers(message: Message) -> None:

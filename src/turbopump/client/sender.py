@@ -23,6 +23,7 @@ from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import compression, properties, sysflag
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.draft import Draft, head_of
 from turbopump.protocol.errors import Refused, TopicNotFound, refusal
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.runtime.clock import Clock
@@ -35,7 +36,6 @@ ROUTE_PATIENCE_S = 1.0  # how long a retry waits for a new route when the old on
 VIP_PORTS_BELOW = 2
 COMPRESSIONS = {"ZLIB": sysflag.ZLIB, "LZ4": sysflag.LZ4, "ZSTD": sysflag.ZSTD}
 STORED = {int(status.value): status for status in SendStatus}
-_NUMBERS = tuple(map(str, range(256)))
 
 Pick = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Says which of a topic's queues it must be; such a send has one try."""
@@ -49,7 +49,9 @@ class Choice(Protocol):
 class Talking(Calls, Protocol):
     """What a sender needs of `remoting.Client`."""
 
-    async def send_oneway(self, address: str, request: Command) -> None: ...
+    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command: ...
+
+    async def send_oneway(self, address: str, request: Command | Draft) -> None: ...
 
 
 class Ids(Protocol):
@@ -60,23 +62,53 @@ class BrokerUnknown(ConnectionError):
     """No address of the broker is known."""
 
 
-@dataclass(slots=True)
+class Envelope:
+    """What all letters of one kind have in common."""
+
+    __slots__ = ("code", "fields", "heads", "topic")
+
+    def __init__(self, topic: str, fields: dict[str, str], code: int = RequestCode.SEND_MESSAGE_V2) -> None:
+        self.topic = topic
+        """With its namespace."""
+        self.fields = fields
+        """Of the header, those that are the same for all queues."""
+        self.code = int(code)
+        self.heads: dict[tuple[str, int], bytes] = {}  # by broker and queue: the header's beginning, packed
+
+    def head(self, queue: MessageQueue) -> bytes:
+        place = queue.broker, queue.id
+        head = self.heads.get(place)
+        if head is None:
+            named = {**self.fields, "e": str(queue.id), "n": queue.broker}
+            head = self.heads[place] = head_of(self.code, named)
+        return head
+
+    def but(self, code: int | None = None, **fields: str) -> "Envelope":
+        """One that differs so."""
+        return Envelope(self.topic, {**self.fields, **fields}, self.code if code is None else code)
+
+
 class Letter:
     """A message, or a batch of them, ready for the wire."""
 
-    message: Message
-    topic: str
-    """With its namespace."""
-    body: bytes
-    fields: dict[str, str]
-    """Of the header, those that no try changes."""
-    own: dict[str, str]
-    """The properties as pairs: hooks may add to them."""
-    packed: str
-    """The same as text."""
-    unique_key: str
-    code: int = RequestCode.SEND_MESSAGE_V2
-    messages: Sequence[Message] = ()
+    __slots__ = ("body", "envelope", "message", "messages", "properties", "unique_key")
+
+    def __init__(
+        self,
+        message: Message,
+        envelope: Envelope,
+        body: bytes,
+        properties: str,
+        unique_key: str,
+        messages: Sequence[Message] = (),
+    ) -> None:
+        self.message = message
+        self.envelope = envelope
+        self.body = body
+        self.properties = properties
+        """As one text; hooks may add to it."""
+        self.unique_key = unique_key
+        self.messages = messages
 
 
 @dataclass
@@ -98,7 +130,7 @@ class Sender:
     settings: ProducerSettings = DEFAULTS
     hooks: Sequence[SendHook] = ()
     faults: Faults | None = None
-    _fields: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    _envelopes: dict[str, Envelope] = field(default_factory=dict)
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     # What others call
@@ -132,30 +164,31 @@ class Sender:
         """`marks` are properties that say what kind of message it is. Raises InvalidArgument when all
         properties together are too long.
         """
-        own = self.own_properties(message)
-        if marks:
-            own.update(marks)
-        is_reply = marks is not None and marks.get(properties.MESSAGE_TYPE) == REPLY
-        topic, fields = self._fields_in("", message.topic) if is_reply else self.fields_of(message.topic)
+        envelope = self._envelopes.get(message.topic) or self.envelope(message.topic)
         body = message.body
-        settings = self.settings
-        if len(body) >= settings.compress_msg_body_over_howmuch:
-            kind = COMPRESSIONS[settings.compress_type]
-            body = compression.compress(body, kind, settings.compress_level)
-            fields = {**fields, "f": str(sysflag.COMPRESSED | kind)}
+        if marks is not None and marks.get(properties.MESSAGE_TYPE) == REPLY:
+            envelope = self._new_envelope(message.topic).but(RequestCode.SEND_REPLY_MESSAGE_V2)
+        if len(body) >= self.settings.compress_msg_body_over_howmuch:
+            kind = COMPRESSIONS[self.settings.compress_type]
+            body = compression.compress(body, kind, self.settings.compress_level)
+            envelope = envelope.but(f=str(sysflag.COMPRESSED | kind))
         if message.flag:
-            fields = {**fields, "h": str(message.flag)}
-        if topic.startswith(RETRY_PREFIX):  # a copy sent back: the counters travel in the header
-            fields = {**fields, "j": own.pop(properties.RECONSUME_TIME, "0")}
-            if (most := own.pop(properties.MAX_RECONSUME_TIMES, "0")) != "0":
-                fields["l"] = most
-        check_packed(packed := properties.pack(own))
-        code = RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
-        return Letter(message, topic, body, fields, own, packed, own[properties.UNIQUE_KEY], code)
+            envelope = envelope.but(h=str(message.flag))
+        if message.properties or marks or envelope.topic.startswith(RETRY_PREFIX):
+            own = self.own_properties(message, marks)
+            if envelope.topic.startswith(RETRY_PREFIX):
+                envelope = _with_counters(envelope, own)
+            key, packed = own[properties.UNIQUE_KEY], properties.pack(own)
+        else:
+            key, packed = self._packed(message)
+        check_packed(packed)
+        return Letter(message, envelope, body, packed, key)
 
-    def own_properties(self, message: Message) -> dict[str, str]:
+    def own_properties(self, message: Message, marks: Mapping[str, str] | None = None) -> dict[str, str]:
         """Those of the message and those that a sender adds: its id, and how to store it."""
         own = message.property_map()
+        if marks:
+            own.update(marks)
         if properties.UNIQUE_KEY not in own:
             own[properties.UNIQUE_KEY] = self.unique_ids.next()
         own[properties.WAIT] = "true" if message.wait_store_ok else "false"
@@ -163,16 +196,37 @@ class Sender:
             own[properties.INSTANCE_ID] = self.settings.namespace
         return own
 
-    def fields_of(self, topic: str) -> tuple[str, dict[str, str]]:
-        """The topic as brokers know it, and the header fields of all messages of this topic."""
-        known = self._fields.get(topic)
+    def _packed(self, message: Message) -> tuple[str, str]:
+        """The same for a message without properties of the user, packed: a fifth of the time."""
+        key = self.unique_ids.next()
+        wait = "true" if message.wait_store_ok else "false"
+        packed = f"UNIQ_KEY\x01{key}\x02WAIT\x01{wait}\x02"
+        pairs = 2
+        if message.tags:
+            packed = f"TAGS\x01{message.tags}\x02{packed}"
+            pairs += 1
+        if message.keys:
+            packed = f"KEYS\x01{' '.join(message.keys)}\x02{packed}"
+            pairs += 1
+        if message.delay_level:
+            packed = f"{packed}DELAY\x01{message.delay_level}\x02"
+            pairs += 1
+        if self.settings.namespace:
+            packed = f"{packed}INSTANCE_ID\x01{self.settings.namespace}\x02"
+            pairs += 1
+        if packed.count("\x02") != pairs:
+            packed = properties.pack(self.own_properties(message))  # says which of them is wrong
+        return key, packed
+
+    def envelope(self, topic: str) -> Envelope:
+        """Of plain messages for a topic."""
+        known = self._envelopes.get(topic)
         if known is None:
-            known = self._fields[topic] = self._fields_in(self.settings.namespace, topic)
+            known = self._envelopes[topic] = self._new_envelope(wrap(self.settings.namespace, topic))
         return known
 
-    def _fields_in(self, namespace: str, topic: str) -> tuple[str, dict[str, str]]:
+    def _new_envelope(self, wire_topic: str) -> Envelope:
         settings = self.settings
-        wire_topic = wrap(namespace, topic)
         fields = {
             "a": self.group,
             "b": wire_topic,
@@ -184,7 +238,7 @@ class Sender:
             "k": "true" if settings.unit_mode else "false",
             "m": "false",
         }
-        return wire_topic, fields
+        return Envelope(wire_topic, fields)
 
     # Tries
 
@@ -192,7 +246,7 @@ class Sender:
         self, letter: Letter, timeout_s: float | None = None, pick: Pick | None = None
     ) -> SendResult:
         """Try after try until one succeeds, a refusal is final, or time or tries are over."""
-        settings, clock, topic = self.settings, self.clock, letter.topic
+        settings, clock, topic = self.settings, self.clock, letter.envelope.topic
         if timeout_s is None:
             timeout_s = settings.send_msg_timeout
         deadline = (now := clock.monotonic()) + timeout_s
@@ -212,7 +266,12 @@ class Sender:
             if attempt < most and settings.send_msg_max_timeout_per_request >= 0:
                 left_s = min(left_s, settings.send_msg_max_timeout_per_request)
             try:
-                result = await self._try(letter, route, queue, left_s, attempt)
+                address = self._address(route, queue.broker)
+                if self.hooks:
+                    result = await self._watched(letter, queue, address, left_s, attempt)
+                else:
+                    answer = await self.calls.call(address, self._request(letter, queue), left_s)
+                    result = result_of(answer, queue, letter)
             except (OSError, Refused) as error:
                 now = clock.monotonic()
                 tries.append(Try(queue.broker, now - started, error))
@@ -245,7 +304,8 @@ class Sender:
         if timeout_s is None:
             timeout_s = self.settings.send_msg_timeout
         deadline = self.clock.monotonic() + timeout_s
-        route = await self.route(letter.topic, timeout_s)
+        topic = letter.envelope.topic
+        route = await self.route(topic, timeout_s)
         queue = (pick or self.choice.choose)(route.publish)
         started = self.clock.monotonic()
         context: SendContext | None = None
@@ -254,28 +314,19 @@ class Sender:
             if self.hooks:
                 context = self._context(letter, queue, address, 1, SendMode.ONEWAY)
                 run_before(self.hooks, context)
-                letter.packed = properties.pack(letter.own)
+                letter.properties = properties.pack(context.properties)
             async with asyncio.timeout(deadline - started):
                 await self.calls.send_oneway(address, self._request(letter, queue))
         except OSError as error:
             now = self.clock.monotonic()
             self._blame(queue.broker, now - started, now, error)
-            self._renew(letter.topic)
+            self._renew(topic)
             if context is not None:
                 context.failure = error
-            raise failed(letter.topic, [Try(queue.broker, now - started, error)], now >= deadline) from error
+            raise failed(topic, [Try(queue.broker, now - started, error)], now >= deadline) from error
         finally:
             if context is not None:
                 run_after(self.hooks, context)
-
-    async def _try(
-        self, letter: Letter, route: Route, queue: MessageQueue, timeout_s: float, attempt: int
-    ) -> SendResult:
-        address = self._address(route, queue.broker)
-        if self.hooks:
-            return await self._watched(letter, queue, address, timeout_s, attempt)
-        answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
-        return result_of(answer, queue, letter)
 
     async def _watched(
         self, letter: Letter, queue: MessageQueue, address: str, timeout_s: float, attempt: int
@@ -283,7 +334,7 @@ class Sender:
         """A try with hooks around it."""
         context = self._context(letter, queue, address, attempt, SendMode.AWAITED)
         run_before(self.hooks, context)
-        letter.packed = properties.pack(letter.own)
+        letter.properties = properties.pack(context.properties)
         try:
             answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
             context.result = result_of(answer, queue, letter)
@@ -300,7 +351,7 @@ class Sender:
         return SendContext(
             group=self.group,
             message=letter.message,
-            properties=letter.own,
+            properties=properties.parse(letter.properties),
             queue=queue,
             broker_address=address,
             mode=mode,
@@ -309,14 +360,10 @@ class Sender:
             namespace=self.settings.namespace,
         )
 
-    def _request(self, letter: Letter, queue: MessageQueue) -> Command:
-        number = queue.id
-        ext = letter.fields.copy()
-        ext["e"] = _NUMBERS[number] if 0 <= number < 256 else str(number)
-        ext["g"] = str(self.clock.now_ms())
-        ext["i"] = letter.packed
-        ext["n"] = queue.broker
-        return Command(letter.code, ext=ext, body=letter.body)
+    def _request(self, letter: Letter, queue: MessageQueue) -> Draft:
+        envelope = letter.envelope
+        head = envelope.head(queue)
+        return Draft(envelope.code, head, self.clock.now_ms(), letter.properties, letter.body)
 
     # Where to
 
@@ -366,6 +413,13 @@ class Sender:
 
 def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
+
+
+def _with_counters(envelope: Envelope, own: dict[str, str]) -> Envelope:
+    """Of a copy that is sent back: the counters travel in the header."""
+    envelope = envelope.but(j=own.pop(properties.RECONSUME_TIME, "0"))
+    most = own.pop(properties.MAX_RECONSUME_TIMES, "0")
+    return envelope.but(l=most) if most != "0" else envelope
 
 
 def vip(address: str) -> str:

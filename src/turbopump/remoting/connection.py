@@ -16,7 +16,8 @@ import logging
 from collections.abc import Callable
 from typing import cast
 
-from turbopump.protocol.command import Command, encode
+from turbopump.protocol.command import ONEWAY, Command, encode
+from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.ids import pack_host
@@ -159,16 +160,20 @@ class Connection(asyncio.Protocol):
         if not request.is_oneway and not self.is_closing:
             self.write(encode(response))
 
-    def send_oneway(self, request: Command) -> None:
-        request.opaque = self._next_opaque()
-        request.flag |= 2
+    def send_oneway(self, request: Command | Draft) -> None:
+        opaque = self._next_opaque()
+        if isinstance(request, Draft):
+            self._post(request.frame(opaque, ONEWAY))
+            return
+        request.opaque = opaque
+        request.flag |= ONEWAY
         self._post(encode(request))
 
-    async def call(self, request: Command, timeout_s: float) -> Command:
+    async def call(self, request: Command | Draft, timeout_s: float) -> Command:
         """The answer to a request, whatever its code. Raises ConnectionClosed or TimeoutError."""
         return await self.ask(request, timeout_s)
 
-    def ask(self, request: Command, timeout_s: float) -> "asyncio.Future[Command]":
+    def ask(self, request: Command | Draft, timeout_s: float) -> "asyncio.Future[Command]":
         """Writes a request; its answer comes as the result. Raises ConnectionClosed, and TimeoutError in the
         future. A future that is cancelled is forgotten when its answer or its end comes.
         """
@@ -178,13 +183,18 @@ class Connection(asyncio.Protocol):
         if len(calls) >= self._limits.calls_in_flight:
             raise TooManyCalls(f"{self} has {len(calls)} requests unanswered")
         loop = self._loop
-        opaque = request.opaque = self._next_opaque()
+        opaque = self._next_opaque()
+        if isinstance(request, Draft):
+            data = request.frame(opaque)
+        else:
+            request.opaque = opaque
+            data = encode(request)
         answer: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
         calls[opaque] = (answer, deadline, timeout_s, request.code)
         if deadline < self._sweep_at:
             self._look_at(deadline)
-        self._post(encode(request))
+        self._post(data)
         return answer
 
     def answered(self, response: Command) -> None:

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from turbopump.client.message import MessageQueue
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import Command, reply
+from turbopump.protocol.command import Command, decode, reply
+from turbopump.protocol.draft import Draft
+from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.headers.pull import PullMessageRequest, PullMessageResponse
 from turbopump.protocol.record import MAGIC_V1, Record, crc31, encode
 
@@ -26,18 +28,28 @@ class Cluster:
     def on(self, address: str, code: int, answer: Answer) -> None:
         self.answers[address, int(code)] = answer
 
-    async def call(self, address: str, request: Command, timeout_s: float) -> Command:
+    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command:
+        request = as_command(request)
         self.asked.append((address, request))
         answer = self.answers.get((address, request.code))
         if answer is None:
             raise ConnectionRefusedError(f"nobody at {address}")
         return answer(request)
 
-    async def send_oneway(self, address: str, request: Command) -> None:
+    async def send_oneway(self, address: str, request: Command | Draft) -> None:
         await self.call(address, request, 0.0)
 
     def times_asked(self, code: int) -> int:
         return sum(1 for _, request in self.asked if request.code == code)
+
+
+def as_command(request: Command | Draft) -> Command:
+    """What a server reads."""
+    if isinstance(request, Command):
+        return request
+    frames: list[Frame] = []
+    cut(request.frame(0), frames)
+    return decode(frames[0])
 
 
 def routes_to(topics: dict[str, int], brokers: dict[str, str]) -> Answer:

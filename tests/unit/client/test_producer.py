@@ -288,6 +288,8 @@ BAD_MESSAGES = [
     (Message("orders", b"x", keys=["A", "B\t"]), "as a list"),
     (Message("orders", b"x", keys=[""]), "as a list"),
     (Message("orders", b"x", tags="a\x02b"), "x02"),
+    (Message("orders", b"x", tags="\ud800"), "UTF-8"),
+    (Message("orders", b"x", tags=7), "the tag is text"),  # type: ignore[arg-type]
     (Message("orders", b"x", properties={"TAGS": "a"}), "tags="),
     (Message("orders", b"x", properties={"WAIT": "false"}), "wait_store_ok="),
     (Message("orders", b"x", properties={"CORRELATION_ID": "1"}), "protocol's own"),

@@ -75,7 +75,7 @@ def test_chunks_are_as_large_as_allowed_and_no_larger() -> None:
         parts = list(letters(sender, some(50), size - 1))
         assert [len(keys) for _, keys in parts] == [49, 1]
         assert [len(batch.split(parts[0][0].body)), parts[1][0].body] == [49, some(50)[-1].body]
-        assert [letter.code for letter, _ in parts] == [
+        assert [letter.envelope.code for letter, _ in parts] == [
             RequestCode.SEND_BATCH_MESSAGE,
             RequestCode.SEND_MESSAGE_V2,
         ]

@@ -136,6 +136,6 @@ def test_unit_mode_is_told_to_the_broker() -> None:
             assert (await one.send(ORDER)).status is SendStatus.SEND_OK
             sender = one._sender
             assert sender is not None
-            assert sender.fields_of("orders")[1]["k"] == "true"
+            assert sender.envelope("orders").fields["k"] == "true"
 
     virtual(scene())

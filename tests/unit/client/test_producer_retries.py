@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
-from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
+from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, as_command, routes_to, stored
 from tests.unit.client.producing import producing
 
 from turbopump.client.errors import SendFailed, SendTimedOut
@@ -17,6 +17,7 @@ from turbopump.client.sender import Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
+from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import NoPermission, Refused, SystemBusy
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
@@ -34,7 +35,8 @@ class SlowCluster(Cluster):
         super().__init__()
         self.slowness: dict[str, float] = {}
 
-    async def call(self, address: str, request: Command, timeout_s: float) -> Command:
+    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command:
+        request = as_command(request)
         slow_s = self.slowness.get(address, 0.0)
         await asyncio.sleep(min(slow_s, timeout_s))
         if slow_s > timeout_s:
