@@ -149,7 +149,7 @@ class Consumer:
         self._wishes[topic] = wish
         if self._engine is not None:
             self._engine.subscribe(subscription, wish.handler)
-            self._engine.announce_soon()
+            self._engine.announce_soon(subscription.topic)
 
     async def unsubscribe(self, topic: str) -> None:
         """Its queues go to other members, with what was consumed committed."""
@@ -254,8 +254,9 @@ class Consumer:
 
     def queues(self) -> tuple[MessageQueue, ...]:
         """Those that are ours now, without the retry topic's."""
-        held = self._running.queues.held
-        return tuple(sorted(queue for queue in held if not names.is_retry_or_dlq(queue.topic)))
+        engine = self._running
+        topics = {wish.subscription.topic for wish in self._wishes.values()}
+        return engine.as_users_know(queue for queue in engine.queues.held if queue.topic in topics)
 
     @property
     def client_id(self) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -90,6 +90,7 @@ class Engine:
         self._queues_changed = queues_changed
         self._stack = contextlib.AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._telling = asyncio.Lock()
         self.is_paused = False
         settings = plan.settings
         self.crew = Crew(settings.consume_thread_min, settings.consume_thread_max)
@@ -151,32 +152,38 @@ class Engine:
         self._handlers[self._own(subscription.topic)] = handler
         self._subscribe(subscription.topic, subscription)
 
-    def announce_soon(self) -> None:
-        self._do(self._announce())
+    def announce_soon(self, topic: str) -> None:
+        self._do(self._announce(topic))
 
     async def unsubscribe(self, topic: str) -> None:
         """Its queues are given up, and the brokers hear of it."""
         self._subscriptions.pop(topic, None)
         await self.queues.balance()
         self._handlers.pop(self._own(topic), None)
-        await self._announce()
+        await self._tell_brokers()
 
     def _subscribe(self, topic: str, subscription: Subscription) -> None:
         self._subscriptions[topic] = replace(subscription, version=self._clock.now_ms())
 
-    async def _announce(self) -> None:
+    async def _announce(self, topic: str) -> None:
         await self._tell_brokers()
+        self.queues.pull_again(topic)
         self.queues.look_soon()
 
     async def _tell_brokers(self) -> None:
         """Pulls use a subscription when the brokers have heard it: before, they would refuse them."""
-        subscriptions = dict(self._subscriptions)
-        if not await self._instance.heartbeats.announce():
-            self._instance.heartbeats.renew()
-        self._heard = subscriptions
+        async with self._telling:
+            subscriptions = dict(self._subscriptions)
+            if not await self._instance.heartbeats.announce():
+                self._instance.heartbeats.renew()
+            self._heard = subscriptions
 
     def _own(self, topic: str) -> str:
         return unwrap(self._plan.settings.namespace, topic)
+
+    def as_users_know(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
+        """In order, without namespace."""
+        return tuple(replace(queue, topic=self._own(queue.topic)) for queue in sorted(queues))
 
     async def _check_expressions(self) -> None:
         """Whether brokers can choose by them. Raises Refused when one cannot."""
@@ -334,7 +341,7 @@ class Engine:
             self._do(self._tell_brokers())
         for callback in self._queues_changed:
             try:
-                callback(self._own(topic), tuple(every), tuple(own))
+                callback(self._own(topic), self.as_users_know(every), self.as_users_know(own))
             except Exception:
                 log.exception("A callback for changed queues failed")
 

@@ -18,7 +18,7 @@ from turbopump.client.push.calling import Calling
 from turbopump.client.push.concurrent import by_topic, complain_of
 from turbopump.client.push.handlers import Handler, Messages
 from turbopump.client.push.locks import QueueLocks
-from turbopump.client.push.workers import SLICE_S, Crew, Slots, Threads
+from turbopump.client.push.workers import SLICE_S, Crew, Slots, Threads, cancelled
 from turbopump.client.send_back import SendBack
 from turbopump.runtime.clock import Clock
 
@@ -71,6 +71,7 @@ class InOrder:
         task = asyncio.get_running_loop().create_task(self._serve(queue, held))
         self._streams[held] = task
         task.add_done_callback(complain)
+        task.add_done_callback(lambda _: self._streams.pop(held, None))
 
     async def leave(self, queue: MessageQueue, held: ProcessQueue) -> bool:
         """True when the queue can go to another: no handler works on it, or it has taken too long."""
@@ -107,13 +108,11 @@ class InOrder:
         for held in self._streams:
             held.leaving = True
             held.wake()
-        if self._streams:
-            _, late = await asyncio.wait(self._streams.values(), timeout=patience_s)
+        if streams := list(self._streams.values()):
+            _, late = await asyncio.wait(streams, timeout=patience_s)
             if late:
                 log.warning("Handlers of %s did not end within %s s", self.calling.group, patience_s)
-            for stream in late:
-                stream.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+                await cancelled(late)
         self._threads.end()
 
     async def expire(self, held_queues: object, timeout_s: float) -> None:

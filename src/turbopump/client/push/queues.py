@@ -29,6 +29,7 @@ from turbopump.runtime.clock import Clock
 log = logging.getLogger(__name__)
 
 UNBALANCED_S = 1.0  # something could not be had: look again soon
+LOCKED_S = 0.5  # another still has the lock of a queue that is ours now
 PULL_IDLE_S = 120.0  # a queue whose loop has not pulled for so long is taken anew
 
 Changed = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], Awaitable[None]]
@@ -66,6 +67,7 @@ class Queues:
     held: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
     _pulls: dict[MessageQueue, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _due: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _again_s: float = field(default=UNBALANCED_S, init=False)
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
     def look_soon(self) -> None:
@@ -75,9 +77,10 @@ class Queues:
         """Until cancelled."""
         while True:
             self._due.clear()
+            self._again_s = UNBALANCED_S
             is_balanced = self.is_paused() or await self.balance()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.interval_s if is_balanced else UNBALANCED_S):
+                async with asyncio.timeout(self.interval_s if is_balanced else self._again_s):
                     await self._due.wait()
 
     async def balance(self) -> bool:
@@ -164,8 +167,11 @@ class Queues:
             return tuple(queue for queue in queues if queue in self.held)
 
     def _is_stuck(self, queue: MessageQueue) -> bool:
+        """Nothing reads it: its loop has died, or it was to be another's for a moment."""
         held = self.held.get(queue)
-        if held is None or not held.last_pull_ms or held.count:
+        if held is None or held.leaving:
+            return held is not None
+        if not held.last_pull_ms or held.count:
             return False
         return self.clock.now_ms() - held.last_pull_ms > PULL_IDLE_S * 1000 and not self.is_paused()
 
@@ -176,6 +182,7 @@ class Queues:
             return False
         if self.locks is not None and not await self.locks.lock(queue):
             log.info("%s is still locked by another member", queue)
+            self._again_s = LOCKED_S
             return False
         try:
             start = await self.start_of(queue)
@@ -186,13 +193,25 @@ class Queues:
         if self.locks is not None:
             self.locks.given(held)
         self.deliveries.begin(queue, held)
+        self._begin_pulling(queue, held)
+        return True
+
+    def pull_again(self, topic: str) -> None:
+        """The subscription has changed: a pull that waits at a broker has the old one."""
+        for queue, held in self.held.items():
+            if queue.topic == topic and queue in self._pulls:
+                self._stop_pulling(queue)
+                self._begin_pulling(queue, held)
+
+    def _begin_pulling(self, queue: MessageQueue, held: ProcessQueue) -> None:
         pull = self._pulls[queue] = asyncio.get_running_loop().create_task(self.pull(queue, held))
         pull.add_done_callback(lambda task: self._pull_ended(queue, held, task))
-        return True
 
     async def _drop(self, queue: MessageQueue) -> bool:
         """The queue is another's, who goes on where we committed. False: not yet."""
-        held = self.held[queue]
+        held = self.held.get(queue)
+        if held is None:
+            return True
         self._stop_pulling(queue)
         if not await self.deliveries.leave(queue, held):
             await self.commit_one(queue, held.committable)

@@ -17,6 +17,7 @@ from turbopump.client.instance import complain
 from turbopump.runtime.clock import Clock
 
 SLICE_S = 0.005  # handlers that never wait let the loop turn that often
+CANCEL_S = 1.0
 _numbers = itertools.count(1)
 
 
@@ -26,6 +27,15 @@ class Crew:
 
     least: int
     most: int
+
+
+async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancels them, and waits a moment for those that take notice."""
+    these = [task for task in tasks if task is not asyncio.current_task()]
+    for task in these:
+        task.cancel()
+    if these:
+        await asyncio.wait(these, timeout=CANCEL_S)
 
 
 class Piece(Protocol):
@@ -124,10 +134,7 @@ class Coroutines(_Pool[P]):
     async def end(self) -> None:
         """What still runs is cancelled; it is not done then."""
         self._stopped = True
-        tasks = list(self._in_hand)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(self._in_hand)
 
     def _call_one(self) -> None:
         if self._called or not self._work:
