@@ -83,6 +83,11 @@ class Producer:
         self._starting: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
+    @property
+    def settings(self) -> ProducerSettings:
+        """All settings, with the defaults."""
+        return self._settings
+
     # Life
 
     async def start(self) -> None:

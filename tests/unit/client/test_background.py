@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from turbopump.client import background
+from turbopump.client.blocking import face
 from turbopump.client.blocking.face import Face
 from turbopump.client.errors import InsideEventLoop, NotRunning
 
@@ -200,6 +201,20 @@ def test_before_the_start_plain_calls_need_no_loop() -> None:
         assert client._core.handlers == ["a"] and threading.active_count() == 1
     """)
     assert done.returncode == 0, done.stderr
+
+
+def test_who_asks_for_too_many_futures_waits_until_one_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(face, "MOST_FUTURES", 2)
+    client = Client()
+    first, second = (client._submit(lambda core: asyncio.sleep(3600)) for _ in range(2))
+    waiting = threading.Thread(target=lambda: client._submit(lambda core: asyncio.sleep(0)).result(5))
+    waiting.start()
+    waiting.join(0.05)
+    assert waiting.is_alive()
+    first.cancel()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    second.cancel()
 
 
 def test_a_block_left_by_an_exception_tells_the_core() -> None:

@@ -7,12 +7,14 @@ child makes a new core from the same arguments: ids, sockets and name are new, t
 import asyncio
 import concurrent.futures
 import inspect
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from turbopump.client import background
 
+MOST_FUTURES = 1024  # under way, where no setting says another number
 CLOSING_S = 5.0  # what closing may take beside the patience with listeners
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ class Face(Generic[C]):
         self._core = make()
         self._forks = background.forks()
         self._open: background.Open | None = None
+        self._room = self._new_room()
         self._noted: dict[tuple[object, ...], Callable[[C], object]] = {}
         self._is_anew = False
         self._is_to_go_on = False
@@ -103,7 +106,7 @@ class Face(Generic[C]):
         self._is_to_go_on |= self._open is not None
         self._is_to_go_on &= self._goes_on_after_fork
         self._open = self._going_on = None
-        self._core, self._is_anew = self._make(), True
+        self._core, self._is_anew, self._room = self._make(), True, self._new_room()
         self._forks = background.forks()
 
     async def _repeat(self, core: C) -> None:
@@ -134,8 +137,27 @@ class Face(Generic[C]):
         return self._wait(self._awaited(self._of_this_process(), call))
 
     def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
-        """Does not wait: also for callers that have an event loop of their own."""
-        return background.submit(self._awaited(self._of_this_process(), call))
+        """Begins it, and waits only while `max_in_flight` others are under way: who asks for more would find
+        them all too late. A caller with an event loop of its own is never made to wait.
+        """
+        core, room = self._of_this_process(), self._room
+        if asyncio._get_running_loop() is not None:
+            return self._begin(self._awaited(core, call))
+        room.acquire()
+        try:
+            future = self._begin(self._awaited(core, call))
+        except BaseException:
+            room.release()
+            raise
+        future.add_done_callback(lambda _: room.release())
+        return future
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return background.submit(coroutine)
+
+    def _new_room(self) -> threading.Semaphore:
+        settings = getattr(self._core, "settings", None)
+        return threading.Semaphore(getattr(settings, "max_in_flight", MOST_FUTURES))
 
     async def _awaited(self, core: C, call: Callable[[C], Awaitable[T]]) -> T:
         if self._is_to_go_on:

@@ -62,6 +62,11 @@ class Producer(Face[AsyncProducer]):
         """Its group."""
         return self._core.group
 
+    @property
+    def settings(self) -> ProducerSettings:
+        """All settings, with the defaults."""
+        return self._call(lambda core: core.settings)
+
     def start(self) -> None:
         """Returns when a name server was reached. Raises NoNameServer. May be called again while it runs."""
         self._start(lambda core: core.start())
@@ -97,7 +102,9 @@ class Producer(Face[AsyncProducer]):
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `send`, without waiting: the future has the result. `close` waits for it."""
+        """As `send`, without waiting: the future has the result. `close` waits for it. What is wrong with the
+        message itself is raised at once.
+        """
         return self._submit(
             lambda core: core.send_async(message, by=by, queue=queue, select=select, timeout=timeout)
         )
