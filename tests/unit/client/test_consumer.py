@@ -11,7 +11,10 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import Command, request
+from turbopump.protocol.command import Command, decode, request
+from turbopump.protocol.draft import Draft
+from turbopump.protocol.frame import Frame
+from turbopump.protocol.frame import cut as cut_frames
 from turbopump.protocol.headers.client import GetConsumerListByGroupRequest
 from turbopump.runtime.chance import Chance
 
@@ -445,11 +448,20 @@ def accept(consumer: Consumer, code: int) -> list[Command]:
     async def answer(address: str, question: Command, timeout_s: float = 3.0) -> Command:
         if question.code != code:
             return await call(address, question, timeout_s)
-        asked.append(question)
+        asked.append(readable(question))
         return Command(0, ext={"msgId": "", "queueId": "0", "queueOffset": "0"})
 
     consumer._running._instance.client.call = answer  # type: ignore[method-assign]
     return asked
+
+
+def readable(question: Command | Draft) -> Command:
+    """A send is written for the wire before its connection sees it."""
+    if isinstance(question, Command):
+        return question
+    frames: list[Frame] = []
+    cut_frames(question.frame(1), frames)
+    return decode(frames[0])
 
 
 def _members_of(group: str) -> Command:
