@@ -25,10 +25,11 @@ TOOLS = ("4.9.8", "5.5.0")
 DASHBOARD = "5.3.3"  # the admin library that the Dashboard is built with
 
 # Programs of ours that need what a client version does not have yet.
-LATER_THAN = {"4.5.1": ("LitePulling.java", "Requesting.java")}
+LATER_THAN = {"4.5.1": ("LitePulling.java", "Partner.java", "Requesting.java")}
 DASHBOARD_ONLY = ("Dashboard.java",)
 
 FETCH_TIMEOUT_S = 600
+APACHE = "org.apache.rocketmq"
 
 # Netty and the memory-mapped store of the servers reach into these packages; Java since 16 must be told.
 OPEN_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref", "java.lang")
@@ -51,8 +52,8 @@ POM = """\
 """
 DEPENDENCY = """
     <dependency>
-      <groupId>org.apache.rocketmq</groupId>
-      <artifactId>rocketmq-{name}</artifactId>
+      <groupId>{group}</groupId>
+      <artifactId>{name}</artifactId>
       <version>{version}</version>
     </dependency>
 """
@@ -63,15 +64,21 @@ class Missing(Exception):
 
 
 def server_jars(version: str) -> str:
-    return _jars("server", version, ("namesrv", "broker"))
+    return _jars("server", version, ("rocketmq-namesrv", "rocketmq-broker"))
 
 
 def client_jars(version: str) -> str:
-    return _jars("client", version, ("client",))
+    return _jars("client", version, ("rocketmq-client",))
 
 
 def tools_jars(version: str) -> str:
-    return _jars("tools", version, ("tools",))
+    return _jars("tools", version, ("rocketmq-tools",))
+
+
+def jar(group: str, name: str, version: str) -> Path:
+    """One artifact that is not Apache's."""
+    found = _jars(name, version, (name,), group)
+    return Path(found).parent / f"{name}-{version}.jar"
 
 
 def client_programs(version: str) -> str:
@@ -134,12 +141,12 @@ def tool(name: str, what: str) -> str:
 
 
 @cache
-def _jars(kind: str, version: str, names: tuple[str, ...]) -> str:
-    what = f"Java {kind} {version}"
+def _jars(kind: str, version: str, names: tuple[str, ...], group: str = APACHE) -> str:
+    what = f"Java {kind} {version}" if group == APACHE else f"{kind} {version}"
 
     def copy_into(directory: Path) -> None:
         maven = tool("mvn", what)
-        dependencies = "".join(DEPENDENCY.format(name=name, version=version) for name in names)
+        dependencies = "".join(DEPENDENCY.format(group=group, name=name, version=version) for name in names)
         pom = directory / "pom.xml"
         pom.write_text(POM.format(dependencies=dependencies))
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={directory / 'lib'}"]

@@ -25,8 +25,6 @@ from turbopump.transactions import outbox
 from turbopump.transactions.idempotent import idempotent
 
 ORDERS = 2
-LEASE_S = 0.2
-ROUNDS = 200
 
 
 class Points:
@@ -114,13 +112,9 @@ class Shop:
             connection.close()
 
     async def _relay(self, database: Database, point: Points) -> None:
-        relay = outbox.Relay(_FileBroker(self.broker, point), database.connect, lease=LEASE_S)
-        for _ in range(ROUNDS):
-            taken = await relay.run_once()
-            if not taken and not await asyncio.to_thread(database.count, "turbopump_outbox"):
-                return
-            if not taken:  # taken by a relay that is dead
-                await asyncio.sleep(LEASE_S / 10)
+        relay = outbox.Relay(_FileBroker(self.broker, point), database.connect)
+        while await relay.run_once():
+            pass
 
     def _consume(self, database: Database, point: Points) -> None:
         """Delivers what was not acknowledged, as a consumer that begins at its last offset."""
@@ -193,11 +187,20 @@ def killed_everywhere(place: Path, fresh: Callable[[str], Callable[[Points], Dat
         died = in_process(lambda shop=shop, home=home, at=die_at: shop.run(Points(home / "steps", at)))  # type: ignore[misc]
         steps = (home / "steps").read_text().splitlines()
         if died:
+            _end_leases(database)
             assert not in_process(lambda shop=shop, home=home: shop.run(Points(home / "again")))  # type: ignore[misc]
         elif die_at:
             return  # it has fewer steps than that
         yield _outcome(shop, database, steps[-1] if died else "", steps)
         die_at += 1
+
+
+def _end_leases(database: Database) -> None:
+    """As time does: what the dead relay had taken is free."""
+    connection = database.connect()
+    outbox.create_table(connection)
+    connection.close()
+    database.run("UPDATE turbopump_outbox SET taken_until = 0")
 
 
 def _outcome(shop: Shop, database: Database, died_at: str, steps: list[str]) -> Outcome:

@@ -59,6 +59,12 @@ def write(database: Database, *bodies: bytes, by: str | None = None) -> list[str
     return ids
 
 
+def create_outbox(database: Database) -> None:
+    connection = database.connect()
+    outbox.create_table(connection)
+    connection.close()
+
+
 def left(database: Database) -> list[outbox.Pending]:
     connection = database.connect()
     try:
@@ -85,6 +91,7 @@ def hurry(database: Database) -> int:
 
 
 def test_a_message_is_sent_after_its_transaction_is_committed(database: Database, broker: Broker) -> None:
+    create_outbox(database)
     connection = begun(database)
     run(connection, "CREATE TABLE orders (id INTEGER)")
     run(connection, "INSERT INTO orders VALUES (7)")

@@ -1,0 +1,170 @@
+"""Idempotent consumption and the outbox with a real PostgreSQL: the contracts that SQLite keeps, and
+processes killed at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.transactions.dying import Points, killed_everywhere, name_of
+from tests.integration.transactions.test_kills import STEPS
+from tests.unit.transactions.databases import AsyncDatabase, Database, message
+from tests.unit.transactions.idempotence import *  # noqa: F403
+from tests.unit.transactions.idempotence import create, work
+from tests.unit.transactions.outboxes import *  # noqa: F403
+from tests.unit.transactions.outboxes import Broker, relay, write
+
+from turbopump.transactions.idempotent import once
+
+from . import postgres
+
+KINDS = ("psycopg", "psycopg autocommit", "SQLAlchemy session", "SQLAlchemy connection")
+ASYNC_KINDS = ("psycopg", "SQLAlchemy session", "SQLAlchemy connection")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Postgres]:
+    running = postgres.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(params=KINDS)
+def database(request: pytest.FixtureRequest, server: postgres.Postgres) -> Database:
+    return _database(request.param, server, server.new_schema())
+
+
+@pytest.fixture(params=ASYNC_KINDS)
+def async_database(request: pytest.FixtureRequest, server: postgres.Postgres) -> AsyncDatabase:
+    name = server.new_schema()
+    return AsyncDatabase(request.param, _connect_async(request.param, server, name), _plain(server, name))
+
+
+@pytest.fixture
+def plain(server: postgres.Postgres) -> Database:
+    database = _plain(server, server.new_schema())
+    database.run("CREATE TABLE bills (what TEXT)")
+    return database
+
+
+def _plain(server: postgres.Postgres, name: str) -> Database:
+    return _database("psycopg", server, name)
+
+
+def _database(kind: str, server: postgres.Postgres, name: str) -> Database:
+    return Database(kind, _connect(kind, server, name), is_sqlite=False)
+
+
+def _connect(kind: str, server: postgres.Postgres, name: str) -> Callable[[], Any]:
+    import psycopg
+    from sqlalchemy import NullPool, create_engine
+    from sqlalchemy.orm import sessionmaker
+
+    if kind.startswith("psycopg"):
+        autocommit = kind.endswith("autocommit")
+        return lambda: psycopg.connect(server.connection_string(name), autocommit=autocommit)
+    engine = create_engine(server.url(name), poolclass=NullPool)
+    return sessionmaker(engine) if kind == "SQLAlchemy session" else engine.connect
+
+
+def _connect_async(kind: str, server: postgres.Postgres, name: str) -> Callable[[], Any]:
+    import psycopg
+    from sqlalchemy import NullPool
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+
+    if kind == "psycopg":
+        return lambda: psycopg.AsyncConnection.connect(server.connection_string(name))
+    engine = create_async_engine(server.url(name), poolclass=NullPool)
+    return async_sessionmaker(engine) if kind == "SQLAlchemy session" else engine.connect
+
+
+def dying_postgres(server: postgres.Postgres) -> Callable[[str], Callable[[Points], Database]]:
+    """Connections that call a point around each statement and each commit."""
+
+    def fresh(_: str) -> Callable[[Points], Database]:
+        name = server.new_schema()
+        return lambda point: Database("psycopg", _dying_connect(server, name, point), is_sqlite=False)
+
+    return fresh
+
+
+def _dying_connect(server: postgres.Postgres, name: str, point: Points) -> Callable[[], Any]:
+    import psycopg
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *given: Any, **more: Any) -> Any:
+            point(f"before {name_of(query)}")
+            done = super().execute(query, *given, **more)
+            point(f"after {name_of(query)}")
+            return done
+
+    class Connection(psycopg.Connection[Any]):
+        def commit(self) -> None:
+            point("before commit")
+            super().commit()
+            point("after commit")
+
+    return lambda: Connection.connect(server.connection_string(name), cursor_factory=Cursor)
+
+
+def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_dies(
+    server: postgres.Postgres, tmp_path: Path
+) -> None:
+    outcomes = list(killed_everywhere(tmp_path, dying_postgres(server)))
+    for outcome in outcomes:
+        outcome.check()
+    whole, *deaths = outcomes
+    assert len(deaths) == len(whole.names)
+    assert {death.died_at for death in deaths} == set(whole.names) >= STEPS
+    assert any(len(death.sent) > len(whole.sent) for death in deaths), "no message was sent twice"
+
+
+def test_a_consumer_that_may_not_create_tables_needs_none(plain: Database) -> None:
+    create(plain)
+    plain.run("CREATE ROLE clerk")
+    plain.run("GRANT ALL ON bills, turbopump_processed TO clerk")
+    (schema,) = plain.run("SELECT current_schema()")[0]
+    plain.run(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
+    connection = plain.connect()
+    connection.execute("SET ROLE clerk")
+    connection.commit()
+    with once(connection, message("A1"), group="billing") as first:
+        assert first
+    connection.close()
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_under_stricter_isolation_the_loser_is_refused_and_finds_it_done_later(
+    plain: Database, level: str
+) -> None:
+    """A conflict there is an error of the database, which brings the message again."""
+    import psycopg
+
+    create(plain)
+    connection = plain.connect()
+    connection.execute(f"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL {level}")
+    connection.commit()
+    connection.execute("SELECT count(*) FROM bills")
+    assert work(plain, message("A1"))
+    with pytest.raises(psycopg.errors.SerializationFailure), once(connection, message("A1"), group="billing"):
+        pytest.fail("it was done twice")
+    with once(connection, message("A1"), group="billing") as first:
+        assert not first
+    connection.close()
+
+
+def test_relays_keep_order_also_where_sessions_are_serializable(plain: Database) -> None:
+    def connect() -> Any:
+        connection = plain.connect()
+        connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        connection.commit()
+        return connection
+
+    strict = Database("psycopg", connect, is_sqlite=False)
+    write(strict, b"1", b"2", by="A")
+    broker = Broker()
+    assert relay(strict, broker, rounds=2) == 2
+    assert broker.bodies == [b"1", b"2"]
