@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar, Unpack
 from turbopump.client.discovery import defaults
 from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
+from turbopump.client.files import Files, SystemFiles
 from turbopump.client.hooks import ConsumeHook
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageQueue
@@ -23,7 +24,6 @@ from turbopump.client.subscription import ALL, SQL92, TAG, Subscription
 from turbopump.client.world import World
 from turbopump.protocol import names
 from turbopump.protocol.errors import InvalidParameter
-from turbopump.runtime.disk import Disk, SystemDisk
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Consumer:
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
         world: World | None = None,
-        disk: Disk | None = None,
+        disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         self.settings = made(ConsumerSettings, settings, defaults())
@@ -83,7 +83,7 @@ class Consumer:
         self._name_servers = discovered(name_servers)
         self._hooks = tuple(hooks)
         self._world = world or World()
-        self._disk = disk or SystemDisk()
+        self._disk = disk or SystemFiles()
         self._wishes: dict[str, _Wish] = {}
         self._queues_changed: list[QueuesChanged] = []
         self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)

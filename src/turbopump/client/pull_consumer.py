@@ -13,6 +13,7 @@ from typing import Self, Unpack
 from turbopump.client import discovery
 from turbopump.client.division import readable_queues
 from turbopump.client.errors import InvalidArgument, NotRunning
+from turbopump.client.files import Files, SystemFiles
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment, moment_ms
@@ -28,7 +29,6 @@ from turbopump.client.subscription import ALL, SQL92, Subscription
 from turbopump.client.world import World
 from turbopump.protocol import names
 from turbopump.protocol.errors import InvalidParameter
-from turbopump.runtime.disk import Disk, SystemDisk
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
@@ -86,7 +86,7 @@ class PullConsumer:
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         world: World | None = None,
-        disk: Disk | None = None,
+        disk: Files | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         self.settings = made(PullSettings, settings, discovery.defaults())
@@ -95,7 +95,7 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
         self._world = world or World()
-        self._member = PullMember(group, self.settings, self._world.clock, disk or SystemDisk())
+        self._member = PullMember(group, self.settings, self._world.clock, disk or SystemFiles())
         self._instance: Instance | None = None
         self._is_closed = False
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(_list(topics), ALL)

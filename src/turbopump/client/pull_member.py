@@ -15,6 +15,7 @@ from typing import Any
 
 from turbopump.client.division import FAILURES, Division, GroupShare, Share, readable_queues
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.files import Files
 from turbopump.client.instance import Instance, complain, end
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import moment_ms
@@ -35,7 +36,6 @@ from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Mode(Enum):
 
 
 class PullMember:
-    def __init__(self, group: str, settings: PullSettings, clock: Clock, disk: Disk) -> None:
+    def __init__(self, group: str, settings: PullSettings, clock: Clock, disk: Files) -> None:
         self.names = QueueNames(settings.namespace)
         self.group = self.names.topic(group)
         self.settings = settings

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from turbopump.client.blocking.running import Running
 from turbopump.client.consumer import Consumer as AsyncConsumer
 from turbopump.client.consumer import F
+from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook
 from turbopump.client.message import MessageQueue
 from turbopump.client.options import ConsumerOptions
@@ -17,7 +18,6 @@ from turbopump.client.settings import ConsumerSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
 from turbopump.client.world import World
-from turbopump.runtime.disk import Disk
 
 __all__ = ["Consumer"]
 
@@ -56,7 +56,7 @@ class Consumer(Running[AsyncConsumer]):
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
         world: World | None = None,
-        disk: Disk | None = None,
+        disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(

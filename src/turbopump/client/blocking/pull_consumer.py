@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
 from turbopump.client.blocking.face import Face
+from turbopump.client.files import Files
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment
 from turbopump.client.options import PullOptions
@@ -17,7 +18,6 @@ from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
 from turbopump.client.world import World
-from turbopump.runtime.disk import Disk
 
 __all__ = ["PullConsumer"]
 
@@ -64,7 +64,7 @@ class PullConsumer(Face[AsyncPullConsumer]):
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         world: World | None = None,
-        disk: Disk | None = None,
+        disk: Files | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         super().__init__(

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from turbopump.client.figures import TopicFigures
+from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook
 from turbopump.client.instance import Instance, complain, end
 from turbopump.client.message import MessageExt, MessageQueue
@@ -41,7 +42,6 @@ from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.protocol.command import request
 from turbopump.protocol.names import retry_topic
-from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ class Engine:
         plan: Plan,
         instance: Instance,
         hooks: Sequence[ConsumeHook],
-        disk: Disk,
+        disk: Files,
         queues_changed: Sequence[QueuesChanged],
     ) -> None:
         self._plan = plan
@@ -382,7 +382,7 @@ class Engine:
             self._plan.settings.rebalance_lock_max_live_time,
         )
 
-    def _make_offsets(self, disk: Disk) -> Offsets:
+    def _make_offsets(self, disk: Files) -> Offsets:
         instance = self._instance
         if not self._plan.broadcast:
             return CommittedOffsets(instance.client, instance.routes, self.group)

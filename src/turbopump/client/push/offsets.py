@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from turbopump.client.files import Files
 from turbopump.client.message import MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.protocol import bodies, dialect
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
-from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class CommittedOffsets(GroupOffsets):
 class LocalOffsets:
     """In a file of some hundred bytes, written on the loop every few seconds."""
 
-    disk: Disk
+    disk: Files
     path: Path
     _known: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
