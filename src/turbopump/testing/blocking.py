@@ -21,6 +21,8 @@ from turbopump.testing.cluster import (
     WAIT_S,
     AsyncCluster,
     ClockKind,
+    NotConsumed,
+    commit_now,
 )
 from turbopump.testing.loop import VirtualLoop
 from turbopump.testing.thread import LoopThread
@@ -236,7 +238,19 @@ class Cluster:
         A message that failed counts as dealt with as soon as it waits for its next delivery. Raises
         NotConsumed, an AssertionError. A broadcasting group commits nothing that could be seen here.
         """
-        self._call(self._core.wait_until_consumed(group, topic, timeout))
+        behind: list[str] = []
+
+        def is_done() -> bool:
+            for client in self._made:
+                if isinstance(client, Face):
+                    client._run(lambda core: commit_now(core, group))
+            behind[:] = self._call(self._core.behind(group, topic))
+            return not behind
+
+        try:
+            self.wait_until(is_done, timeout)
+        except TimeoutError:
+            raise NotConsumed(group, behind, timeout) from None
 
     # Time
 
@@ -283,32 +297,21 @@ class _OnThread(Face[C]):
 
     _thread: LoopThread
 
-    def _start(self, start: Callable[[C], Coroutine[Any, Any, object]]) -> None:
-        self._on_thread(start(self._core))
-        self._open = background.Open(self._core.close, self._patience_s)  # the cluster closes it
-
-    def _close(self, close: Callable[[C], Coroutine[Any, Any, object]] = lambda core: core.close()) -> None:
-        self._on_thread(close(self._core))
-        self._open = None
-
-    def _run(self, call: Callable[[C], Awaitable[T]]) -> T:
-        return self._on_thread(self._awaited(self._core, call))
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        background.refuse_inside_loop(coroutine)
+        return self._thread.call(coroutine)
 
     def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
         return self._thread.submit(self._awaited(self._core, call))
 
-    def _call(self, call: Callable[[C], T]) -> T:
-        return call(self._core) if self._open is None else self._on_thread(self._called(self._core, call))
+    def _keep(self, core: C) -> background.Open:
+        return background.Open(core.close, self._patience_s)  # the cluster closes it
 
     def _iterate(self, items: Callable[[C], AsyncIterator[T]]) -> Iterator[T]:
         walk = self._called_items(items)
         end = object()
-        while (item := self._on_thread(_next(walk, end))) is not end:
+        while (item := self._wait(_next(walk, end))) is not end:
             yield item  # type: ignore[misc]
-
-    def _on_thread(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        background.refuse_inside_loop(coroutine)
-        return self._thread.call(coroutine)
 
 
 class _SelfStarting:

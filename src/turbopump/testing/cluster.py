@@ -50,12 +50,17 @@ QUICK: Mapping[str, float] = {
     "rebalance_wait_interval": 1.0,
 }
 """Settings of consumers when seconds are real: nobody wants to wait for a commit or a new topic's queues."""
+SPARING: Mapping[str, float] = {"persist_consumer_offset_interval": 30.0}
+"""And when they are not: hours have many commits, and `wait_until_consumed` does not wait for them."""
 
 _numbers = itertools.count(1)
 
 
 class NotConsumed(AssertionError):
     """A group did not come to the end of a topic in time. Names the queues where it is behind."""
+
+    def __init__(self, group: str, behind: Sequence[str], timeout: float) -> None:
+        super().__init__(f"after {timeout} s group {group} is still behind: {'; '.join(behind)}")
 
 
 class AsyncCluster:
@@ -199,7 +204,7 @@ class AsyncCluster:
         }
 
     def settings_of_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self.settings_of_pulls({**({} if self.is_virtual else QUICK), **given})
+        return self.settings_of_pulls({**(SPARING if self.is_virtual else QUICK), **given})
 
     def _keep(self, client: T) -> T:
         self._made.append(client)  # type: ignore[arg-type]
@@ -281,16 +286,19 @@ class AsyncCluster:
         behind: list[str] = []
 
         async def is_done() -> bool:
-            behind[:] = [
-                line for name in (topic, retry_topic(group)) for line in await self._lag(group, name)
-            ]
+            for client in self._made:
+                await commit_now(client, group)
+            behind[:] = await self.behind(group, topic)
             return not behind
 
         try:
             await self.wait_until(is_done, timeout)
         except TimeoutError:
-            told = "; ".join(behind)
-            raise NotConsumed(f"after {timeout} s group {group} is still behind: {told}") from None
+            raise NotConsumed(group, behind, timeout) from None
+
+    async def behind(self, group: str, topic: str) -> list[str]:
+        """Where the group has not committed the end, in words: of the topic and of its own retry topic."""
+        return [*await self._lag(group, topic), *await self._lag(group, retry_topic(group))]
 
     async def _lag(self, group: str, topic: str) -> list[str]:
         offsets = GroupOffsets(self._admin.client, self._admin.routes, group)
@@ -327,6 +335,15 @@ class AsyncCluster:
 
 class _Closable:
     async def close(self) -> None: ...
+
+
+async def commit_now(client: object, group: str) -> None:
+    """A consumer of that group commits what it has consumed, as it would do a little later by itself."""
+    from turbopump.client.consumer import Consumer
+
+    if isinstance(client, Consumer) and client.group == group and client._engine is not None:
+        engine = client._engine
+        await engine._offsets.persist(engine.queues.positions())
 
 
 def seconds_of(by: timedelta | float | None, parts: Mapping[str, float]) -> float:

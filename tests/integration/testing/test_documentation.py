@@ -14,7 +14,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 def pytest_in(directory: Path, *words: str) -> str:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=300, check=False)
     return done.stdout + done.stderr
 
 
@@ -37,18 +37,6 @@ def test_a_run_that_needs_no_cluster_does_not_load_one(tmp_path: Path) -> None:
     assert "1 passed" in pytest_in(tmp_path)
 
 
-def test_fixtures_of_the_user_go_before_ours(tmp_path: Path) -> None:
-    (tmp_path / "test_own.py").write_text(
-        "import pytest\n"
-        "@pytest.fixture\n"
-        "def topic() -> str:\n"
-        "    return 'mine'\n"
-        "def test_own(topic: str) -> None:\n"
-        "    assert topic == 'mine'\n"
-    )
-    assert "1 passed" in pytest_in(tmp_path)
-
-
 @pytest.mark.turbopump(brokers=2, clock="virtual")
 def test_the_mark_makes_a_cluster_of_its_own(request: pytest.FixtureRequest) -> None:
     cluster = request.getfixturevalue("cluster")
@@ -56,12 +44,16 @@ def test_the_mark_makes_a_cluster_of_its_own(request: pytest.FixtureRequest) -> 
     cluster.advance(3600)
 
 
-def test_brokers_that_a_test_left_dead_are_up_for_the_next(tmp_path: Path) -> None:
-    (tmp_path / "test_dead.py").write_text(
+def test_own_fixtures_go_before_ours_and_killed_brokers_are_up_for_the_next_test(tmp_path: Path) -> None:
+    (tmp_path / "test_own.py").write_text(
+        "import pytest\n"
         "from turbopump import Message\n"
+        "@pytest.fixture\n"
+        "def topic() -> str:\n"
+        "    return 'mine'\n"
         "def test_kills(cluster) -> None:\n"
         "    cluster.kill_broker()\n"
         "def test_sends(producer, topic) -> None:\n"
-        "    producer.send(Message(topic, b'x'))\n"
+        "    assert producer.send(Message(topic, b'x')).queue.topic == 'mine'\n"
     )
     assert "2 passed" in pytest_in(tmp_path)
