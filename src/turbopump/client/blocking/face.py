@@ -132,9 +132,12 @@ class Face(Generic[C]):
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return background.run(coroutine)
 
-    def _run(self, call: Callable[[C], Awaitable[T]]) -> T:
+    def _run(self, call: Callable[[C], Coroutine[Any, Any, T]]) -> T:
         """Waits for what the core does."""
-        return self._wait(self._awaited(self._of_this_process(), call))
+        core = self._of_this_process()
+        if self._is_to_go_on:
+            return self._wait(self._awaited(core, call))
+        return self._wait(call(core))
 
     def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
         """Begins it, and waits only while `max_in_flight` others are under way: who asks for more would find
@@ -191,7 +194,7 @@ class Face(Generic[C]):
         async for item in items(core):
             yield item
 
-    def _next(self, item: Callable[[C], Awaitable[T]]) -> T:
+    def _next(self, item: Callable[[C], Coroutine[Any, Any, T]]) -> T:
         """For `__next__`: the end of async iteration is the end of iteration."""
         try:
             return self._run(item)
@@ -206,7 +209,7 @@ class Part(Generic[C, P]):
         self._whole = whole
         self._pick = pick
 
-    def _run(self, call: Callable[[P], Awaitable[T]]) -> T:
+    def _run(self, call: Callable[[P], Coroutine[Any, Any, T]]) -> T:
         return self._whole._run(lambda core: call(self._pick(core)))
 
     def _call(self, call: Callable[[P], T]) -> T:
