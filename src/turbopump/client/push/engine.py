@@ -36,7 +36,8 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.running_info import running_info, stacks
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
-from turbopump.client.settings import ConsumeFromWhere, ConsumerSettings
+from turbopump.client.settings import ConsumerSettings
+from turbopump.client.starting import Beginning
 from turbopump.client.subscription import TAG, Subscription
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
@@ -98,6 +99,7 @@ class Engine:
         self._puller = Puller(instance.client, instance.routes, plan.group)
         self._locks = self._make_locks()
         self._offsets = self._make_offsets(disk)
+        self._start_of = self._make_beginning().of
         self._deliveries = self._make_deliveries(
             Calling(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
         )
@@ -292,27 +294,6 @@ class Engine:
             "maxReconsumeTimes": str(self._plan.max_reconsume_times),
         }
 
-    # Where to begin
-
-    async def _start_of(self, queue: MessageQueue) -> int:
-        stored = await self._offsets.query(queue)
-        if stored is not None:
-            return stored
-        settings = self._plan.settings
-        is_retry = queue.topic == retry_topic(self.group)
-        match settings.consume_from_where:
-            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
-                return 0  # the broker's first answer corrects it
-            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
-                when_ms = self._started_ms - HALF_AN_HOUR_S * 1000
-                if settings.consume_timestamp is not None:
-                    when_ms = settings.consume_timestamp * 1000
-                return await self._puller.offset_at(queue, int(when_ms))
-            case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
-                return 0
-            case _:
-                return await self._puller.max_offset(queue)
-
     # Regular work
 
     async def _persist_regularly(self, interval_s: float) -> None:
@@ -390,6 +371,12 @@ class Engine:
         offsets = LocalOffsets(disk, local_path(directory, instance.client_id, self.group))
         offsets.load()
         return offsets
+
+    def _make_beginning(self) -> Beginning:
+        settings = self._plan.settings
+        when_s = settings.consume_timestamp
+        when_ms = self._started_ms - HALF_AN_HOUR_S * 1000 if when_s is None else when_s * 1000
+        return Beginning(self._offsets, self._puller, settings.consume_from_where, int(when_ms))
 
     def _make_deliveries(self, calling: Calling) -> "Concurrent | InOrder":
         settings = self._plan.settings

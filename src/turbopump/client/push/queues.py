@@ -150,8 +150,7 @@ class Queues:
         return self.client_id in members and all(taken) and all(given_up)
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        with contextlib.suppress(OSError):  # then what was known serves
-            await self.routes.refresh(topic)
+        await self.routes.renew(topic)  # what was known serves while a name server is away, or new itself
         return (await self.routes.find(topic)).subscribe
 
     async def _members(self, topic: str) -> list[str]:
