@@ -137,7 +137,7 @@ def profiled(wanted: bool):  # type: ignore[no-untyped-def]
     if not wanted:
         yield
         return
-    with cProfile.Profile() as profile:
+    with cProfile.Profile(time.process_time) as profile:
         yield
     profile.print_stats("tottime")
 

@@ -50,10 +50,6 @@ class TopicFigures:
         self.failed = Window()
         self.failed_in_hour = Window(60, 60.0)
 
-    def count(self, is_consumed: bool, messages: int, now_s: float, began_s: float) -> None:
-        """A delivery that ended now."""
-        if is_consumed:
-            self.consumed.add(now_s, messages, (now_s - began_s) * 1000)
-        else:
-            self.failed.add(now_s, messages)
-            self.failed_in_hour.add(now_s, messages)
+    def count_failed(self, messages: int, now_s: float) -> None:
+        self.failed.add(now_s, messages)
+        self.failed_in_hour.add(now_s, messages)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from turbopump.client.consuming import Failure, RetryLater
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 AGAIN_S = 5.0  # until a message that could not be sent back is tried again here
 EXPIRED_LEVEL = 3
 EXPIRED_AT_ONCE = 16  # of one queue in one look
+
+
+_OF_ONE_QUEUE = attrgetter("held", "figures")
 
 
 class Delivery:
@@ -125,20 +129,27 @@ class Concurrent:
     # What becomes of it
 
     def _ended(self, deliveries: list[Delivery]) -> None:
-        """Each costs 1.5 µs here, so what can be done once for all of them is."""
+        """Those of one queue mostly come together, and are then counted and finished together."""
         now_ms = self.clock.now_ms()
-        for delivery in deliveries:
-            if delivery.began_s < 0:  # it was not delivered: the queue is another's
-                continue
-            held, messages, failure = delivery.held, delivery.messages, delivery.failure
-            delivery.figures.count(failure is None, len(messages), delivery.ended_s, delivery.began_s)
+        for (held, figures), own in groupby(deliveries, _OF_ONE_QUEUE):
             held.last_consume_ms = now_ms
-            if held.dropped:  # whoever has the queue now will see these messages
-                continue
-            if failure is None:
-                held.finish(messages)
-            else:
-                self._mend(self._send_away(held, messages, failure))
+            done: Messages = []
+            took_s = ended_s = 0.0
+            for delivery in own:
+                if delivery.began_s < 0:  # it was not delivered: the queue is another's
+                    continue
+                ended_s = delivery.ended_s
+                if delivery.failure is None:
+                    done += delivery.messages
+                    took_s += ended_s - delivery.began_s
+                else:
+                    figures.count_failed(len(delivery.messages), ended_s)
+                    if not held.dropped:
+                        self._mend(self._send_away(held, delivery.messages, delivery.failure))
+            if done:
+                figures.consumed.add(ended_s, len(done), took_s * 1000)
+                if not held.dropped:  # else whoever has the queue now will see these messages
+                    held.finish(done)
 
     async def _send_away(self, held: ProcessQueue, messages: Messages, failure: Failure) -> None:
         complain_of(failure, messages)

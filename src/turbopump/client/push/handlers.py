@@ -55,21 +55,16 @@ class Handler:
             result = self.call(messages)
             if isinstance(result, types.CoroutineType):  # an `async def` behind a decorator
                 result = asyncio.run_coroutine_threadsafe(result, loop).result()
-            return said(result)
+            return LATER if result is ConsumeStatus.RECONSUME_LATER else None
         except BaseException as error:
             return failure_of(error)
 
     async def deliver(self, messages: Messages) -> Failure | None:
         """The delivery to an `async def`. Raises nothing: what a cancellation means is for the caller."""
         try:
-            return said(await self.call(messages))
+            return LATER if await self.call(messages) is ConsumeStatus.RECONSUME_LATER else None
         except BaseException as error:
             return failure_of(error)
-
-
-def said(result: object) -> Failure | None:
-    """What a handler's return means: whatever it is, consumed, unless it is Java's word for later."""
-    return LATER if result is ConsumeStatus.RECONSUME_LATER else None
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

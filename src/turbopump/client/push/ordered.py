@@ -198,8 +198,12 @@ class InOrder:
         began_s: float,
         figures: TopicFigures,
     ) -> None:
-        figures.count(failure is None, len(batch), self.clock.monotonic(), began_s)
-        if failure is None and not held.dropped:
+        now_s = self.clock.monotonic()
+        if failure is not None:
+            figures.count_failed(len(batch), now_s)
+            return
+        figures.consumed.add(now_s, len(batch), (now_s - began_s) * 1000)
+        if not held.dropped:
             held.finish(batch)
 
     async def _failed(self, held: ProcessQueue, batch: Messages, failure: Failure) -> float | None:
