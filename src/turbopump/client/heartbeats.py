@@ -79,7 +79,7 @@ class Heartbeats:
         """The ids of a consumer group's members, from any broker of the topic. Raises Refused or OSError."""
         route = await self._routes.find(topic)
         failure: OSError | None = None
-        for address in _one_of_each_broker(route):
+        for address in _masters_first(route):
             question = request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequest(group))
             try:
                 answer = await self._client.call(address, question, self._timeout_s)
@@ -131,5 +131,7 @@ class Heartbeats:
             connection.on_closed.append(lambda _: self.renew())
 
 
-def _one_of_each_broker(route: Route) -> list[str]:
-    return [address for name in route.brokers if (address := route.reader(name)) is not None]
+def _masters_first(route: Route) -> list[str]:
+    """All servers of the topic: slaves know the members too."""
+    numbered = [(number, address) for ids in route.brokers.values() for number, address in ids.items()]
+    return [address for _, address in sorted(numbered, key=lambda one: one[0])]

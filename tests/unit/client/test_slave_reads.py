@@ -5,12 +5,14 @@ import json
 import pytest
 from tests.unit.client.kit import NAMESRV, Answer, Cluster
 
+from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.pull import Puller
 from turbopump.client.routes import AWAY_S, Replica, Route, Routes
 from turbopump.protocol import sysflag
+from turbopump.protocol.bodies import ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.headers.pull import PullMessageRequest, PullMessageResponse
@@ -173,6 +175,19 @@ def test_a_commit_goes_to_the_slave_while_the_master_is_away() -> None:
 
     run_virtual(scene())
     assert played.asked[-1][0] == SLAVE
+
+
+def test_a_slave_tells_the_members_of_a_group_while_the_master_is_away() -> None:
+    played = cluster(None, None)
+    told = ConsumerListBody(consumerIdList=["one", "two"]).encode()
+    played.on(SLAVE, RequestCode.GET_CONSUMER_LIST_BY_GROUP, lambda request: reply(request, body=told))
+
+    async def scene() -> list[str]:
+        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        beats = Heartbeats(played, routes, VirtualClock(), lambda: ["t"], HeartbeatData)  # type: ignore[arg-type]
+        return await beats.members("readers", "t")
+
+    assert run_virtual(scene()) == ["one", "two"]
 
 
 def test_lite_pulls_are_for_brokers_that_know_them() -> None:
