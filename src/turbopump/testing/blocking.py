@@ -7,6 +7,7 @@ what time it is.
 
 import asyncio
 import concurrent.futures
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -176,6 +177,19 @@ class Cluster:
         from turbopump import Admin
 
         return self._keep(self._here(Admin)(**self._clients()))
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[None]:
+        """Blocking clients that are made meanwhile, by whomever, belong to this cluster, whatever addresses
+        they are given: the program under test need not know.
+
+        >>> with cluster.as_default():
+        ...     program.main()
+        """
+        from turbopump.testing.adoption import adopted, adopted_faces
+
+        with adopted(self._clients(), lambda core: None), adopted_faces(self._here, self._keep):
+            yield
 
     def _clients(self) -> dict[str, Any]:
         if self._core.is_virtual:

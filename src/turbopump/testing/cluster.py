@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -191,6 +191,16 @@ class AsyncCluster:
 
     def admin(self) -> Admin:
         return self._keep(Admin(self.name_servers, world=self.world))
+
+    @contextlib.contextmanager
+    def as_default(self) -> Iterator[None]:
+        """Clients of `turbopump.aio` that are made meanwhile, by whomever, belong to this cluster, whatever
+        addresses they are given: the program under test need not know.
+        """
+        from turbopump.testing.adoption import adopted
+
+        with adopted(self.settings_of_clients(), self._keep):
+            yield
 
     def settings_of_clients(self) -> dict[str, Any]:
         return {"name_servers": self.name_servers, "world": self.world}

@@ -6,6 +6,7 @@ and a call returns when everything that needs no time has happened: see docs/tes
 
 import asyncio
 import concurrent.futures
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from turbopump.testing.loop import VirtualLoop
 T = TypeVar("T")
 
 THREAD_NAME = "turbopump-cluster"
+ENDING_S = 10.0  # a thread that does not come back keeps nobody longer
 
 
 class LoopThread:
@@ -43,7 +45,8 @@ class LoopThread:
         """Ends every task that is left, then the loop."""
         if self.loop.is_closed():
             return
-        asyncio.run_coroutine_threadsafe(_end_tasks(), self.loop).result()
+        with contextlib.suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_end_tasks(), self.loop).result(ENDING_S)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()

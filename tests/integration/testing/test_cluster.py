@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from turbopump import Message, MessageExt, Producer, aio
+from turbopump import Consumer, Message, MessageExt, Producer, aio
 from turbopump.testing import Cluster
 
 
@@ -77,7 +77,7 @@ def test_broadcasting_consumers_leave_nothing_in_the_home_directory() -> None:
         topic = cluster.create_topic()
         got: list[tuple[str, str]] = []
 
-        def listener(name: str) -> aio.Consumer:
+        def listener(name: str) -> Consumer:
             consumer = cluster.consumer("screens", instance_name=name)
 
             def show(message: MessageExt) -> None:
@@ -101,6 +101,22 @@ def test_in_async_code_the_cluster_lives_in_the_running_loop() -> None:
                 return [message.body for message in await consumer.poll()]
 
     assert asyncio.run(scene()) == [b"hello"]
+
+
+def test_clients_of_a_program_become_clients_of_the_cluster() -> None:
+    with Cluster() as cluster:
+        with cluster.as_default(), Producer("orders", name_servers="10.0.0.1:9876") as producer:
+            producer.send(Message("orders", b"hello"))
+        assert [message.body for message in cluster.messages("orders")] == [b"hello"]
+
+    async def scene() -> list[MessageExt]:
+        async with Cluster() as cluster:
+            with cluster.as_default():
+                async with aio.Producer("orders") as producer:
+                    await producer.send(Message("orders", b"hello"))
+            return await cluster.messages("orders")
+
+    assert [message.body for message in asyncio.run(scene())] == [b"hello"]
 
 
 def test_real_time_cannot_be_advanced() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turbopump import Message, MessageExt, RetryLater
+from turbopump import Admin, Message, MessageExt, Producer, PullConsumer, RetryLater
 from turbopump.client.errors import NotRunning, SendFailed
 from turbopump.testing import AsyncCluster, Cluster, NotConsumed, run_virtual
 
@@ -193,6 +193,40 @@ def test_being_behind_is_said_with_the_queues() -> None:
 def test_waiting_for_what_never_comes_ends() -> None:
     with virtual() as cluster, pytest.raises(TimeoutError, match="within 60 s"):
         cluster.wait_until(lambda: False, timeout=60)
+
+
+# --- programs that make their own clients ----------------------------------------------------------------
+
+
+def program(topic: str, seen: list[str]) -> None:
+    """Knows nothing of tests: sends a reminder and waits for it."""
+    with Producer("reminders", name_servers="10.0.0.1:9876") as producer:
+        producer.send(Message(topic, b"call Ada", delay_level=17))
+    with PullConsumer("callers", topics=[topic]) as consumer:
+        while not (found := consumer.poll(timeout=60)):
+            pass
+        seen += [message.text for message in found]
+    with Admin("10.0.0.1:9876") as admin:
+        seen += [broker.name for broker in admin.clusters.layout().brokers]
+
+
+def test_a_program_that_makes_its_own_clients_can_be_put_into_virtual_time() -> None:
+    with virtual() as cluster:
+        seen: list[str] = []
+        topic, began = cluster.create_topic(), cluster.now()
+        with cluster.as_default():
+            program(topic, seen)
+        assert seen == ["call Ada", "broker-a"]
+        assert cluster.now() - began >= timedelta(hours=1)
+
+
+def test_afterwards_clients_are_what_they_were() -> None:
+    with virtual() as cluster:
+        with cluster.as_default():
+            inside = Producer("one")
+        assert isinstance(inside, Producer)
+        assert type(inside) is not Producer
+        assert type(Producer("two")) is Producer
 
 
 # --- brokers ---------------------------------------------------------------------------------------------
