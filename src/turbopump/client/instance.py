@@ -18,6 +18,7 @@ from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import NameServers
+from turbopump.client.namespace import marks
 from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
@@ -95,6 +96,7 @@ class Instance:
             world.clock,
             self.router,
             connect_timeout_s=settings.connect_timeout,
+            extra=marks(settings.namespace_v2),
         )
         self.name_servers = NameServers(self.client, name_servers, world.chance)
         self.routes = Routes(self.name_servers, settings.mq_client_api_timeout)

@@ -36,6 +36,11 @@ def unwrap(namespace: str, name: str) -> str:
     return prefix + bare.removeprefix(mark) if bare.startswith(mark) else name
 
 
+def marks(namespace: str) -> dict[str, str]:
+    """Namespaces in the new way: not in names, but as header fields of every request."""
+    return {"nsd": "true", "ns": namespace} if namespace else {}
+
+
 def _split(name: str) -> tuple[str, str]:
     for prefix in (names.RETRY_PREFIX, names.DLQ_PREFIX):
         if name.startswith(prefix):

@@ -49,6 +49,10 @@ class Choice(Protocol):
 class Talking(Calls, Protocol):
     """What a sender needs of `remoting.Client`."""
 
+    @property
+    def extra(self) -> Mapping[str, str]:
+        """Header fields that go with every request."""
+
     async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command: ...
 
     async def send_oneway(self, address: str, request: Command | Draft) -> None: ...
@@ -237,6 +241,7 @@ class Sender:
             "j": "0",
             "k": "true" if settings.unit_mode else "false",
             "m": "false",
+            **self.calls.extra,
         }
         return Envelope(wire_topic, fields)
 
@@ -260,6 +265,7 @@ class Sender:
                 break
             route = self.routes.known(topic)
             if route is None or not route.publish:
+                self.routes.doubt(topic)
                 route = await self._route(topic, tries, left_s)
             queue = self.choice.choose(route.publish, failed_broker) if pick is None else pick(route.publish)
             started = now

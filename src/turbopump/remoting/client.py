@@ -6,6 +6,7 @@ Requests that the other side sends on such a connection go to the router given h
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 
 from turbopump.protocol.command import Command
 from turbopump.protocol.draft import Draft
@@ -30,7 +31,9 @@ class Client:
         router: Router | None = None,
         limits: Limits | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        extra: Mapping[str, str] | None = None,
     ) -> None:
+        """`extra` are header fields that go with every request."""
         self._network = network
         self._clock = clock
         self._router = router or Router({})
@@ -40,6 +43,7 @@ class Client:
         self._misbehaved = Seldom(log, self._limits.log_interval_s)
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
+        self.extra = dict(extra or {})
         self._closed = False
         self._all_closed = asyncio.Event()
 
@@ -52,6 +56,8 @@ class Client:
             started = self._clock.monotonic()
             connection = await self._ready(address, timeout_s)
             timeout_s = max(0.0, timeout_s - (self._clock.monotonic() - started))
+        if self.extra:
+            self._mark(request)
         reads = connection.reads
         try:
             return await connection.ask(request, timeout_s)
@@ -67,7 +73,14 @@ class Client:
         connection = self._connections.get(address)
         if connection is None or connection.is_closing or connection.is_full:
             connection = await self._ready(address, timeout_s)
+        if self.extra:
+            self._mark(request)
         connection.send_oneway(request)
+
+    def _mark(self, request: Command | Draft) -> None:
+        """A draft has them already: who makes one asks for `extra`."""
+        if isinstance(request, Command):
+            request.ext = {**(request.ext or {}), **self.extra}
 
     async def _ready(self, address: str, timeout_s: float) -> Connection:
         """A connection that takes more, in that time. Raises OSError."""

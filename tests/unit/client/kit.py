@@ -24,6 +24,7 @@ class Cluster:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], Answer] = {}
         self.asked: list[tuple[str, Command]] = []
+        self.extra: dict[str, str] = {}
 
     def on(self, address: str, code: int, answer: Answer) -> None:
         self.answers[address, int(code)] = answer

@@ -10,6 +10,12 @@ from tests.unit.client.producing import producing, stored
 from turbopump.client.errors import Refused, SendFailed
 from turbopump.client.hooks import MessageKind, SendContext, SendMode
 from turbopump.client.message import Message, MessageQueue, SendStatus
+from turbopump.client.producer import Producer
+from turbopump.client.world import World
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+from turbopump.remoting.router import Answer, Request
+from turbopump.runtime.chance import Chance
 
 ORDER = Message("orders", b"paid", tags="paid")
 
@@ -126,6 +132,50 @@ def test_replies_keep_their_own_topic_in_a_namespace() -> None:
             (question,) = await stored(town, "shop%questions")
             await one.reply(question, b"!")
             assert (await asked).body == b"!"
+
+    virtual(scene())
+
+
+def test_a_namespace_in_the_new_way_goes_with_every_request() -> None:
+    async def scene() -> None:
+        seen: dict[int, list[dict[str, str]]] = {}
+
+        def note(request: Request[None], answer: Answer) -> Answer:
+            seen.setdefault(request.command.code, []).append(dict(request.command.ext or {}))
+            return answer
+
+        async with cluster() as town:
+            address = await town.play(
+                20911,
+                {
+                    RequestCode.SEND_MESSAGE_V2: lambda request: note(
+                        request, Answer({"msgId": "X", "queueId": "0", "queueOffset": "0"})
+                    ),
+                    RequestCode.HEART_BEAT: lambda request: note(request, Answer()),
+                    RequestCode.UNREGISTER_CLIENT: lambda request: note(request, Answer()),
+                },
+            )
+            queue = bodies.QueueData(brokerName="played", perm=6, readQueueNums=1, writeQueueNums=1)
+            broker = bodies.BrokerData(brokerAddrs={0: address}, brokerName="played", cluster="c")
+            route = bodies.TopicRouteData(brokerDatas=[broker], queueDatas=[queue]).encode()
+            played = await town.play(
+                20876,
+                {
+                    RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda request: note(request, Answer(body=route)),
+                },
+            )
+            world = World(town.network, town.clock, Chance(1))
+            async with Producer("makers", name_servers=played, world=world, namespace_v2="tenant") as one:
+                assert (await one.send(ORDER)).queue.broker == "played"
+                await town.clock.sleep(5)
+        assert set(seen) == {
+            RequestCode.SEND_MESSAGE_V2,
+            RequestCode.HEART_BEAT,
+            RequestCode.UNREGISTER_CLIENT,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        }
+        for requests in seen.values():
+            assert {(ext["nsd"], ext["ns"]) for ext in requests} == {("true", "tenant")}
 
     virtual(scene())
 

@@ -177,6 +177,12 @@ def test_an_explicit_queue_has_one_try_and_its_refusal_is_told_as_it_is() -> Non
     assert scene.cluster.tried() == ["a"]
 
 
+def test_the_vip_channel_is_two_ports_below() -> None:
+    scene = Scene(vip_channel_enabled=True)
+    scene.cluster.on("127.0.0.1:10909", SEND, stored)
+    assert scene.send(queue=MessageQueue("t", "a", 0)).queue.broker == "a"
+
+
 def test_stored_but_not_as_asked_is_a_result_unless_one_wants_better() -> None:
     scene = Scene()
     scene.answers(BROKER_A, 11)
