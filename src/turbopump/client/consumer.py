@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, Unpack
 
+from turbopump.client import rules
 from turbopump.client.discovery import defaults
 from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
@@ -21,9 +22,8 @@ from turbopump.client.push.engine import Engine, Plan, QueuesChanged
 from turbopump.client.push.handlers import Handler
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
 from turbopump.client.subscription import ALL, SQL92, TAG, Subscription
+from turbopump.client.telemetry import consume_hooks
 from turbopump.client.world import World
-from turbopump.protocol import names
-from turbopump.protocol.errors import InvalidParameter
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Consumer:
         _check_crew(self.settings.consume_thread_min, self.settings.consume_thread_max)
         self.group = group
         self._name_servers = discovered(name_servers)
-        self._hooks = tuple(hooks)
+        self._hooks = (*hooks, *consume_hooks(self.settings.telemetry))
         self._world = world or World()
         self._disk = disk or SystemFiles()
         self._wishes: dict[str, _Wish] = {}
@@ -283,10 +283,7 @@ class Consumer:
     def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
         if not isinstance(topic, str):
             raise InvalidArgument(f"a topic is a name, not {topic!r}; write @consumer.on('topic')")
-        try:
-            names.check_topic(topic)
-        except InvalidParameter as error:
-            raise InvalidArgument(str(error)) from None
+        rules.check_topic(topic)
         wire = wrap(self.settings.namespace, topic)
         if sql is None:
             return Subscription(wire, tags or ALL, kind=TAG)
@@ -324,10 +321,7 @@ def _catch(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None
 
 
 def _check_group(group: str) -> None:
-    try:
-        names.check_group(group)
-    except InvalidParameter as error:
-        raise InvalidArgument(str(error)) from None
+    rules.check_group(group)
     if group == REFUSED_GROUP:
         raise InvalidArgument(f"group {group} is nobody's; name your own")
 

@@ -35,6 +35,7 @@ class ClientOptions(TypedDict, total=False):
 class ProducerOptions(ClientOptions, total=False):
     """Of a producer."""
 
+    telemetry: bool
     create_topic_key: str
     default_topic_queue_nums: int
     send_msg_timeout: float
@@ -69,6 +70,7 @@ class ReadingOptions(ClientOptions, total=False):
 class ConsumerOptions(ReadingOptions, total=False):
     """Of a push consumer."""
 
+    telemetry: bool
     consume_thread_min: int
     consume_thread_max: int
     consume_concurrently_max_span: int

@@ -24,6 +24,7 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.selectors import Selector, by_hash
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
+from turbopump.client.telemetry import send_hooks
 from turbopump.client.world import World
 from turbopump.protocol import properties
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
@@ -71,7 +72,7 @@ class Producer:
             )
         self._name_servers = discovery.name_servers(name_servers)
         self._world = world or World()
-        self._hooks = tuple(hooks)
+        self._hooks = (*hooks, *send_hooks(self._settings.telemetry))
         self._presence = _Presence(wrap(self._settings.namespace, group))
         self._rules = rules.Rules(self._settings.max_message_size)
         self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)

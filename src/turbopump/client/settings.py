@@ -115,6 +115,9 @@ class ClientSettings:
 class ProducerSettings(ClientSettings):
     """Of a producer."""
 
+    telemetry: bool = setting(
+        False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
     create_topic_key: str = setting(
         AUTO_CREATE_TOPIC, "template of topics that a send creates", "createTopicKey"
     )
@@ -208,6 +211,9 @@ class ReadingSettings(ClientSettings):
 class ConsumerSettings(ReadingSettings):
     """Of a push consumer."""
 
+    telemetry: bool = setting(
+        False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
     consume_thread_min: int = setting(20, "listeners at work", "consumeThreadMin", low=1, high=1000)
     consume_thread_max: int = setting(20, "most of them", "consumeThreadMax", low=1, high=1000)
     consume_concurrently_max_span: int = setting(
