@@ -3,6 +3,8 @@
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.unit.client.kit import record
 
 from turbopump.client.errors import InvalidArgument
@@ -143,3 +145,47 @@ def test_a_moment_without_a_zone_is_local() -> None:
 def test_what_is_no_moment_is_refused(wrong: Moment) -> None:
     with pytest.raises(InvalidArgument):
         moment_ms(wrong)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.integers(0, 4)),
+        st.tuples(st.just("take"), st.integers(0, 0), st.integers(1, 5)),
+        st.tuples(st.sampled_from(["pause", "resume", "empty", "settle"]), st.integers(0, 2), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_whatever_is_done_each_queue_gives_all_its_messages_once_and_in_order(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    all_shelves = shelves(turn=3)
+    queues = [MessageQueue("t", "a", number) for number in range(3)]
+    for queue in queues:
+        all_shelves.add(Shelf(queue, 0))
+    seen: dict[MessageQueue, list[int]] = {queue: [] for queue in queues}
+    settled = dict.fromkeys(queues, 0)
+    for step, number, count in steps:
+        shelf = all_shelves.find(queues[number])
+        assert shelf is not None
+        match step:
+            case "put":
+                next_offset = shelf.next_offset + count
+                coming = messages(shelf.queue, *range(shelf.next_offset, next_offset))
+                all_shelves.put(shelf, coming, next_offset)
+            case "take":
+                for message in all_shelves.take(count):
+                    seen[message.queue].append(message.offset)
+            case "pause" | "resume":
+                all_shelves.pause(shelf, step == "pause")
+            case "empty":
+                all_shelves.add(shelf.emptied())
+            case "settle":
+                all_shelves.settle()
+                settled = {queue: len(offsets) for queue, offsets in seen.items()}
+        assert all_shelves.count == sum(len(shelf) for shelf in all_shelves)
+        for shelf in all_shelves:
+            assert seen[shelf.queue] == list(range(shelf.position))
+            assert shelf.done == settled[shelf.queue]
