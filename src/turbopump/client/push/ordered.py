@@ -178,17 +178,31 @@ class InOrder:
             run = _Run(self, held, handler, messages, figures)
             self._threads.submit([run])
             return await run.result
-        batch = messages[: handler.size]
-        began_s = self.clock.monotonic()
-        failure = await self.calling.deliver(handler, batch)
-        if failure is not None and isinstance(failure.error, asyncio.CancelledError):
-            task = asyncio.current_task()
-            if task is not None and (held.leaving or held.dropped) and task.cancelling():
-                raise failure.error
-            if task is not None:
-                task.uncancel()
-        self._count(held, batch, failure, began_s, figures)
+        monotonic, size = self.clock.monotonic, handler.size
+        began_s = monotonic()
+        until_s = began_s + SLICE_S
+        batch, failure = messages[:size], None
+        for start in range(0, len(messages), size):
+            batch = messages[start : start + size]
+            failure = await self.calling.deliver(handler, batch)
+            self._count(held, batch, failure, began_s, figures)
+            began_s = monotonic()
+            if failure is not None:
+                self._note_cancellation(held, failure)
+                break
+            if began_s > until_s or not self._may_go_on(held):
+                break
         return batch, failure
+
+    def _note_cancellation(self, held: ProcessQueue, failure: Failure) -> None:
+        """By us, at the end, or by the handler itself, which is a failure like others."""
+        task = asyncio.current_task()
+        if task is None or not isinstance(failure.error, asyncio.CancelledError):
+            return
+        if (held.leaving or held.dropped) and task.cancelling():
+            raise failure.error
+        while task.cancelling():
+            task.uncancel()
 
     def _count(
         self,
