@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, Unpack
 
-from turbopump.client import discovery
+from turbopump.client import discovery, rules
 from turbopump.client.division import readable_queues
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
@@ -27,8 +27,6 @@ from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.subscription import ALL, SQL92, Subscription
 from turbopump.client.world import World
-from turbopump.protocol import names
-from turbopump.protocol.errors import InvalidParameter
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
 
@@ -91,7 +89,7 @@ class PullConsumer:
     ) -> None:
         self.settings = made(PullSettings, settings, discovery.defaults())
         _check_waits(self.settings)
-        _check(names.check_group, group)
+        rules.check_group(group)
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
         self._world = world or World()
@@ -195,7 +193,7 @@ class PullConsumer:
         return self._member.names
 
     def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
-        _check(names.check_topic, topic)
+        rules.check_topic(topic)
         topic, now_ms = self._names.topic(topic), self._world.clock.now_ms()
         return Subscription(topic, tags, now_ms) if sql is None else Subscription(topic, sql, now_ms, SQL92)
 
@@ -333,7 +331,7 @@ class PullConsumer:
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """All queues of the topic that can be read. Raises TopicNotFound."""
-        _check(names.check_topic, topic)
+        rules.check_topic(topic)
         found = await readable_queues(self._running(), self._names.topic(topic))
         return self._names.all_shown(found)
 
@@ -417,7 +415,7 @@ class PullConsumer:
         `def` (it runs in a thread) or `async def`. Looks every `topic_metadata_check_interval`, and whenever
         the group divides its queues anew.
         """
-        _check(names.check_topic, topic)
+        rules.check_topic(topic)
         self._member.listeners.setdefault(self._names.topic(topic), []).append(callback)
 
     async def schedule(self, topic: str, callback: Scheduled) -> None:
@@ -447,13 +445,6 @@ class PullConsumer:
 
 def _list(topics: Sequence[str]) -> Sequence[str]:
     return [topics] if isinstance(topics, str) else topics
-
-
-def _check(check: Callable[[str], None], name: str) -> None:
-    try:
-        check(name)
-    except InvalidParameter as error:
-        raise InvalidArgument(error.remark) from None
 
 
 def _check_waits(settings: PullSettings) -> None:

@@ -785,10 +785,10 @@ def test_a_poll_that_waits_ends_when_the_consumer_is_closed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"group": ""}, "blank"),
-        ({"group": "g" * 121}, "longer"),
-        ({"topics": [""]}, "blank"),
-        ({"topics": ["a b"]}, "illegal"),
+        ({"group": ""}, "empty"),
+        ({"group": "g" * 121}, "at most 120"),
+        ({"topics": [""]}, "empty"),
+        ({"topics": ["a b"]}, "not allowed"),
         ({"pull_batch_size": 0}, "between 1 and 1024"),
         ({"broker_suspend_max_time": 40.0}, "consumer_timeout_when_suspend"),
         ({"poll_timeout": 5000.0}, "milliseconds"),
