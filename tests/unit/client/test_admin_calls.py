@@ -52,6 +52,8 @@ def test_without_an_address_it_says_how_to_give_one(monkeypatch: pytest.MonkeyPa
         Admin()
     with pytest.raises(InvalidArgument, match="host:port"):
         Admin("nowhere")
+    with pytest.raises(InvalidArgument, match="use_tls"):
+        Admin("127.0.0.1:9876", useTls=True)  # type: ignore[call-arg]
     with pytest.raises(InvalidArgument, match="timeout"):
         Admin("127.0.0.1:9876", timeout=0)
 

@@ -1,7 +1,7 @@
 """`Admin`: the parts, over one client. Open it with `async with`; it dials when it is first asked."""
 
 from collections.abc import Sequence
-from typing import Self
+from typing import Self, Unpack
 
 from turbopump.client import discovery
 from turbopump.client.admin.asking import TIMEOUT_S, Asking
@@ -15,11 +15,15 @@ from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.offsets import Offsets
 from turbopump.client.admin.queues import Queues
 from turbopump.client.admin.topics import Topics
+from turbopump.client.encryption import network_for
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.name_servers import NameServers
+from turbopump.client.namespace import marks
+from turbopump.client.options import ClientOptions
 from turbopump.client.pull import Puller
 from turbopump.client.routes import QueueChoice, Routes
 from turbopump.client.sender import Sender
+from turbopump.client.settings import ClientSettings, made
 from turbopump.client.world import World
 from turbopump.protocol.ids import UniqueIds
 from turbopump.remoting.client import Client
@@ -43,7 +47,7 @@ class Admin:
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
     file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
     call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
-    when it says nothing.
+    when it says nothing. Other keyword arguments are settings of every client, such as `use_tls`.
     """
 
     def __init__(
@@ -52,7 +56,9 @@ class Admin:
         *,
         world: World | None = None,
         timeout: float = TIMEOUT_S,
+        **settings: Unpack[ClientOptions],
     ) -> None:
+        self.settings = made(ClientSettings, settings, discovery.defaults())
         addresses = discovery.name_servers(name_servers)
         if not addresses:
             raise NoNameServer(
@@ -63,7 +69,12 @@ class Admin:
             raise InvalidArgument(f"timeout must be more than 0 seconds, not {timeout}")
         self.world = world or World()
         self.network, self.clock, self.chance = self.world.network, self.world.clock, self.world.chance
-        self.client = Client(self.network, self.clock)
+        self.client = Client(
+            network_for(self.settings, self.network),
+            self.clock,
+            connect_timeout_s=self.settings.connect_timeout,
+            extra=marks(self.settings.namespace_v2),
+        )
         self.routes = Routes(NameServers(self.client, addresses, self.chance))
         self.asking = asking = Asking(self.client, addresses, self.chance, timeout)
         self.clusters = Clusters(asking)

@@ -4,6 +4,7 @@ Written by scripts/faces.py from turbopump.client.admin.admin: change that.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Unpack
 
 from turbopump.client.admin.admin import Admin as AsyncAdmin
 from turbopump.client.admin.asking import TIMEOUT_S
@@ -25,9 +26,12 @@ from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.blocking.face import Face, Part
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.moments import Moment
+from turbopump.client.options import ClientOptions
 from turbopump.client.pull import BATCH, PullResult
 from turbopump.client.routes import Route
 from turbopump.client.sender import Sender
+from turbopump.client.settings import ClientSettings
+from turbopump.client.signature import spelled_out
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import TopicConfig
@@ -47,6 +51,7 @@ __all__ = [
 ]
 
 
+@spelled_out(ClientSettings)
 class Admin(Face[AsyncAdmin]):
     """Looks after a cluster, Apache's or ours: one part per subject.
 
@@ -62,7 +67,7 @@ class Admin(Face[AsyncAdmin]):
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
     file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
     call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
-    when it says nothing.
+    when it says nothing. Other keyword arguments are settings of every client, such as `use_tls`.
     """
 
     def __init__(
@@ -71,8 +76,9 @@ class Admin(Face[AsyncAdmin]):
         *,
         world: World | None = None,
         timeout: float = TIMEOUT_S,
+        **settings: Unpack[ClientOptions],
     ) -> None:
-        super().__init__(lambda: AsyncAdmin(name_servers, world=world, timeout=timeout))
+        super().__init__(lambda: AsyncAdmin(name_servers, world=world, timeout=timeout, **settings))
         self.clusters = Clusters(self, lambda core: core.clusters)
         self.topics = Topics(self, lambda core: core.topics)
         self.brokers = Brokers(self, lambda core: core.brokers)
@@ -82,6 +88,11 @@ class Admin(Face[AsyncAdmin]):
         self.offsets = Offsets(self, lambda core: core.offsets)
         self.messages = Messages(self, lambda core: core.messages)
         self.queues = Queues(self, lambda core: core.queues)
+
+    @property
+    def settings(self) -> ClientSettings:
+        """All settings, with the defaults."""
+        return self._core.settings
 
     def dead_letters(self, group: str) -> "DeadLetters":
         """The messages that the group could not consume.
