@@ -1,9 +1,11 @@
 """The network: listening and connecting. Protocol objects are plain `asyncio.Protocol`s."""
 
 import asyncio
+import os
 import socket
 import ssl
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -68,7 +70,8 @@ class SystemNetwork:
 
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
-        _, protocol = await loop.create_connection(factory, host, port, ssl=self._tls)
+        transport, protocol = await loop.create_connection(factory, host, port, ssl=self._tls)
+        _dialled.add(transport)
         return protocol
 
     async def resolve(self, host: str) -> str:
@@ -76,6 +79,28 @@ class SystemNetwork:
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         found.sort(key=lambda row: row[0] != socket.AF_INET)  # what most clients can reach comes first
         return str(found[0][4][0])
+
+
+_dialled: "weakref.WeakSet[asyncio.Transport]" = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a forked process: connections are the parent's. Held here too, they would outlive it, and peers
+    would not see that it is gone. Their numbers stay taken, in case somebody still closes them.
+    """
+    if not _dialled:
+        return
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for transport in _dialled:
+        peer: socket.socket | None = transport.get_extra_info("socket")
+        if peer is not None and peer.fileno() >= 0:
+            os.dup2(nothing, peer.fileno(), inheritable=False)
+    os.close(nothing)
+    _dialled.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 def received_ago_s(transport: asyncio.BaseTransport, now: float) -> float:

@@ -227,6 +227,29 @@ def test_a_consumer_is_not_started_in_a_child_and_can_be(cluster: Cluster) -> No
     assert once == ["for the parent", "child: True", "child has 2", "ended 0 True"]
 
 
+def test_a_parent_that_is_killed_is_seen_to_be_gone_although_its_child_lives(cluster: Cluster) -> None:
+    topic = stored(cluster, b"A-1")
+    text = consuming(topic, "orphans") + "\n".join(
+        (
+            "consumer.start()",
+            "if os.fork() == 0: say('child'); signal.pause()",
+            "time.sleep(0.5)",
+            "os.kill(os.getpid(), signal.SIGKILL)",
+        )
+    )
+    with program(text, cluster.name_servers) as one, cluster.admin() as admin:
+        while one.line() != "child":
+            pass
+
+        def nobody() -> bool:
+            try:
+                return not admin.connections.consumers("orphans").connectionSet
+            except errors.NotFound:
+                return True
+
+        cluster.wait_until(nobody, 20)  # without a heartbeat it would be two minutes
+
+
 def test_handlers_may_use_blocking_clients_and_async_ones_are_told_to_await(cluster: Cluster) -> None:
     topic, answers = stored(cluster, b"A-1"), cluster.create_topic()
     text = f"""
