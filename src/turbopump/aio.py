@@ -17,6 +17,7 @@ from turbopump.client.message import Message, MessageExt, MessageQueue, SendResu
 from turbopump.client.producer import Producer
 from turbopump.client.pull_consumer import PullConsumer
 from turbopump.client.settings import (
+    ClientSettings,
     ConsumeFromWhere,
     ConsumerSettings,
     MessageModel,
@@ -47,3 +48,4 @@ __all__ = [
 spelled_out(ProducerSettings)(Producer)
 spelled_out(ConsumerSettings)(Consumer)
 spelled_out(PullSettings)(PullConsumer)
+spelled_out(ClientSettings)(Admin)

@@ -97,7 +97,7 @@ def test_examples_are_turned_into_blocking_ones() -> None:
 
 
 @pytest.mark.parametrize("package", [turbopump, turbopump.aio])
-@pytest.mark.parametrize("name", ["Producer", "Consumer", "PullConsumer"])
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "PullConsumer", "Admin"])
 def test_help_shows_every_setting_with_its_default(package: ModuleType, name: str) -> None:
     told = pydoc.render_doc(getattr(package, name), renderer=pydoc.plaintext)
     assert "namespace: str = ''" in told
