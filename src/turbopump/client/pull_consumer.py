@@ -14,6 +14,7 @@ from turbopump.client import discovery, rules
 from turbopump.client.division import readable_queues
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
+from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment, moment_ms
@@ -71,6 +72,9 @@ class PullConsumer:
     With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
+    `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
+    program's matter.
+
     One task reads at a time: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
@@ -83,6 +87,7 @@ class PullConsumer:
         *,
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[PullOptions],
@@ -92,6 +97,7 @@ class PullConsumer:
         rules.check_group(group)
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
+        self._hooks = tuple(hooks)
         self._world = world or World()
         self._member = PullMember(group, self.settings, self._world.clock, disk or SystemFiles())
         self._instance: Instance | None = None
@@ -241,7 +247,17 @@ class PullConsumer:
         given = self._member.shelves.take(most)
         if given:
             self._member.room.set()
+            if self._hooks:
+                self._run_hooks(given)
         return given
+
+    def _run_hooks(self, given: list[MessageExt]) -> None:
+        """As Apache's: with success, for what becomes of the messages is the program's matter."""
+        namespace = self._names.namespace
+        context = ConsumeContext(self._member.group, tuple(given), given[0].queue, namespace=namespace)
+        run_before(self._hooks, context)
+        context.success, context.status = True, "CONSUME_SUCCESS"
+        run_after(self._hooks, context)
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Gives out nothing of these queues (of all that are ours) until `resume`; they stay ours."""

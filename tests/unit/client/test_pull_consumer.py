@@ -10,6 +10,7 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 
 from turbopump.client.admin import END
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning, Refused
+from turbopump.client.hooks import ConsumeContext
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.pull import PullStatus
@@ -502,6 +503,31 @@ def test_an_expression_that_brokers_do_not_know_is_refused_at_the_start() -> Non
                     await running.subscribe("orders", sql="price > 10")
                 await sent(town, 4)
                 assert len(await all_of(running)) == 4  # what was, is still
+
+    virtual(scene())
+
+
+def test_hooks_hear_of_what_is_given_out() -> None:
+    class Hook:
+        def __init__(self) -> None:
+            self.heard: list[tuple[str, int, bool | None]] = []
+
+        def before(self, context: ConsumeContext) -> None:
+            self.heard.append(("before", len(context.messages), context.success))
+
+        def after(self, context: ConsumeContext) -> None:
+            self.heard.append(("after", len(context.messages), context.success))
+            raise ZeroDivisionError
+
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 3)
+            hook = Hook()
+            async with consumer(town, hooks=[hook]) as reader:
+                await town.clock.sleep(1)
+                assert len(await reader.poll(1)) == 3
+            assert hook.heard == [("before", 3, None), ("after", 3, True)]
 
     virtual(scene())
 

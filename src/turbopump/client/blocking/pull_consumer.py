@@ -8,6 +8,7 @@ from typing import Self, Unpack
 
 from turbopump.client.blocking.face import Face
 from turbopump.client.files import Files
+from turbopump.client.hooks import ConsumeHook
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment
 from turbopump.client.options import PullOptions
@@ -49,6 +50,9 @@ class PullConsumer(Face[AsyncPullConsumer]):
     With `message_model=MessageModel.BROADCASTING` each member reads all queues and keeps its offsets in a
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
+    `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
+    program's matter.
+
     One thread reads at a time: two that poll in turns would count each other's messages as done.
 
     `topics` is a list of topics, or a mapping from topic to an expression over tags such as `"paid || open"`.
@@ -63,13 +67,20 @@ class PullConsumer(Face[AsyncPullConsumer]):
         *,
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
+        hooks: Sequence[ConsumeHook] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         super().__init__(
             lambda: AsyncPullConsumer(
-                group, topics=topics, name_servers=name_servers, world=world, disk=disk, **settings
+                group,
+                topics=topics,
+                name_servers=name_servers,
+                hooks=hooks,
+                world=world,
+                disk=disk,
+                **settings,
             )
         )
 
