@@ -188,7 +188,7 @@ class Concurrent:
             delivery
             for pool in (self._coroutines, self._threads)
             for delivery in pool.in_hand()
-            if now_s - delivery.began_s > timeout_s
+            if 0 <= delivery.began_s < now_s - timeout_s
         ]
         for held in held_queues:
             for _ in range(EXPIRED_AT_ONCE):
@@ -238,7 +238,7 @@ class Concurrent:
 def by_topic(queue: MessageQueue, messages: Messages) -> Iterable[tuple[str, Messages]]:
     """A retry topic has messages of all topics of its group; in order, cut where the topic changes."""
     if not queue.topic.startswith(RETRY_PREFIX):
-        return [(queue.topic, messages)]
+        return [(messages[0].topic, messages)]
     return [(topic, list(own)) for topic, own in groupby(messages, lambda message: message.topic)]
 
 

@@ -87,17 +87,12 @@ class InOrder:
             )
             if not stream.done() and not is_late:
                 return False
-        self._end(held)
+        held.dropped = True  # what a handler still does has no effect any more
+        held.wake()
         return True
 
     def submit(self, queue: MessageQueue, held: ProcessQueue, messages: object) -> None:
         """Streams see for themselves what has come."""
-
-    def _end(self, held: ProcessQueue) -> None:
-        held.dropped = True
-        stream = self._streams.pop(held, None)
-        if stream is not None:
-            stream.cancel()
 
     def resize(self) -> None:
         self._slots.resize()
@@ -226,9 +221,8 @@ class InOrder:
         held.finish(batch[: failure.consumed])
         again = False
         for message in batch[failure.consumed :]:
-            if message.reconsume_times >= self._patience.max_reconsume_times and await self._give_away(
-                message
-            ):
+            failed_enough = message.reconsume_times >= self._patience.max_reconsume_times
+            if failed_enough and await self._give_away(message):
                 held.finish([message])
             else:
                 held.replace(replace(message, local_retries=message.local_retries + 1))

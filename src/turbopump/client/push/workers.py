@@ -171,7 +171,8 @@ class Coroutines(_Pool[P]):
             piece = in_hand[me] = work.popleft()
             if work and not self._called:
                 self._call_one()
-            if not await piece.deliver() and not self._goes_on(me):
+            is_well = await piece.deliver()
+            if me not in in_hand or not (is_well or self._goes_on(me)):  # it was given up meanwhile
                 return
             done.append(piece)
             if not self._told:
@@ -195,11 +196,9 @@ class Coroutines(_Pool[P]):
 
     def _goes_on(self, me: asyncio.Task[None]) -> bool:
         """After a failure: a handler may have cancelled its own task, which is a failure like others."""
-        if self._stopped or me not in self._in_hand:
-            return False
-        while me.cancelling():
+        while me.cancelling() and not self._stopped:
             me.uncancel()
-        return True
+        return not self._stopped
 
     def _left(self, task: asyncio.Task[None]) -> None:
         had = self._in_hand.pop(task, None)
