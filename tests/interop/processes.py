@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-READY_TIMEOUT_S = 90.0
+READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.05
 
