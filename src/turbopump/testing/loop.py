@@ -20,6 +20,7 @@ T = TypeVar("T")
 START_MS = 1_700_000_000_000
 STUCK_S = 5.0  # real seconds: how long a thread may take to bring its result when nothing else can happen
 GRACE_S = 1.0
+SKIPS = 16  # turns of the loop without a look at sockets and other threads, when there is enough to do
 
 
 class Stuck(RuntimeError):
@@ -112,11 +113,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if work is not None:
                 self._at_work.discard(work)
             try:
-                try:
-                    return await call
-                finally:
-                    if to_rest:
-                        await self.rest()
+                return await (self._to_rest(call) if to_rest else call)
             finally:
                 self._waits -= 1
                 self._handlers_waiting -= handlers
@@ -124,6 +121,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                     self._at_work.add(work)
 
         return waiting()
+
+    async def _to_rest(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            result = await call
+        except Exception:
+            await self.rest()
+            raise
+        await self.rest()
+        return result
 
 
 class VirtualClock:
@@ -173,9 +179,14 @@ class _JumpingSelector(selectors.BaseSelector):
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._selector = selectors.DefaultSelector()
+        self._skipped = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self._loop
+        if timeout == 0 and self._skipped < SKIPS:  # there is work: what comes from outside can wait a little
+            self._skipped += 1
+            return []
+        self._skipped = 0
         ready = self._selector.select(0)
         if ready or timeout == 0:
             return ready

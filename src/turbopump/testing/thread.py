@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from turbopump.client.errors import NotRunning
-from turbopump.testing.loop import VirtualLoop
+from turbopump.testing.loop import Stuck, VirtualLoop
 
 T = TypeVar("T")
 
@@ -23,6 +23,7 @@ ENDING_S = 10.0  # a thread that does not come back keeps nobody longer
 class LoopThread:
     def __init__(self, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self.loop = make_loop()
+        self._under_way: set[concurrent.futures.Future[Any]] = set()
         self._thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
         self._thread.start()
 
@@ -57,11 +58,19 @@ class LoopThread:
             raise NotRunning("the cluster of this client is closed")
         if isinstance(self.loop, VirtualLoop):
             coroutine = self.loop.accounted(coroutine, to_rest)
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return future
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        try:
+            self.loop.run_forever()
+        except Stuck as error:  # nobody will answer those who wait
+            for future in list(self._under_way):
+                future.set_exception(error)
+            self.loop.close()
 
 
 async def _end_tasks() -> None:

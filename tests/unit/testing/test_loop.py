@@ -127,3 +127,13 @@ def test_a_thread_holds_the_clock_again_after_its_call(thread: LoopThread) -> No
 def test_a_submitted_call_lets_time_pass_until_it_is_done(thread: LoopThread) -> None:
     thread.submit(asyncio.sleep(5)).result(2)
     assert thread.loop.time() == 5
+
+
+def test_a_call_for_what_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch, thread: LoopThread) -> None:
+    monkeypatch.setattr(loops, "STUCK_S", 0.01)
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(loops.Stuck):
+        thread.call(forever())
