@@ -8,7 +8,6 @@ from typing import Any
 from turbopump.client.consuming import Failure
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.message import MessageExt
-from turbopump.client.namespace import unwrap
 from turbopump.client.push.handlers import Handler, Messages
 
 STATUSES = {
@@ -40,8 +39,7 @@ class Calling:
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def handler(self, topic: str) -> Handler:
-        """Of a topic as the user knows it, or as brokers do."""
-        return self.handlers.get(unwrap(self.namespace, topic) if self.namespace else topic, NOBODY)
+        return self.handlers.get(topic, NOBODY)
 
     deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
     """For an `async def`."""

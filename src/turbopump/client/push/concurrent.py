@@ -116,9 +116,9 @@ class Concurrent:
     def submit(self, queue: MessageQueue, held: ProcessQueue, messages: Messages) -> None:
         if self._stopped or not messages:
             return
-        calling, monotonic = self.calling, self.clock.monotonic
+        calling, monotonic, figures = self.calling, self.clock.monotonic, self._figures(queue.topic)
         for topic, own in by_topic(queue, messages):
-            handler, figures = calling.handler(topic), self._figures(topic)
+            handler = calling.handler(topic)
             size = handler.size
             deliveries = [
                 Delivery(calling, held, handler, own[start : start + size], figures, monotonic)
@@ -236,7 +236,9 @@ class Concurrent:
 
 
 def by_topic(queue: MessageQueue, messages: Messages) -> Iterable[tuple[str, Messages]]:
-    """A retry topic has messages of all topics of its group; in order, cut where the topic changes."""
+    """By the topics that users know. A retry topic has messages of all topics of its group; it is cut where
+    the topic changes.
+    """
     if not queue.topic.startswith(RETRY_PREFIX):
         return [(messages[0].topic, messages)]
     return [(topic, list(own)) for topic, own in groupby(messages, lambda message: message.topic)]

@@ -156,7 +156,7 @@ class InOrder:
                 turn_s = self.clock.monotonic()
             topic, messages = next(iter(by_topic(queue, held.first(RUN_MESSAGES))))
             handler = self.calling.handler(topic)
-            batch, failure = await self._deliver(held, handler, list(messages), self._figures(topic))
+            batch, failure = await self._deliver(held, handler, messages, self._figures(queue.topic))
             held.last_consume_ms = self.clock.now_ms()
             if failure is None or held.dropped:
                 continue
