@@ -11,7 +11,7 @@ BURST, WORKERS = 400, 4
 with Producer("sale") as producer:
     began = time.monotonic()
     producer.send_batch([Message("SaleTopic", b"order %d" % number) for number in range(BURST)])
-    print(f"the sale: {BURST} orders accepted in less than a second: {time.monotonic() - began < 1}")
+    print(f"the sale: {BURST} orders accepted")
 
 # The backend stands four orders at a time: that many workers, and few messages in hand.
 consumer = Consumer(

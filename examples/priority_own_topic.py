@@ -20,7 +20,7 @@ confirmations: queue.SimpleQueue[str] = queue.SimpleQueue()
 
 @consumer.on("NewsletterTopic")
 def newsletter(message: MessageExt) -> None:
-    time.sleep(0.02)
+    time.sleep(0.1)
     newsletters.put(message.text)
 
 
