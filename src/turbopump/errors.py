@@ -12,6 +12,7 @@ from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import (
     BrokenBody,
     ClientError,
+    EventLoopBlocked,
     InsideEventLoop,
     InvalidArgument,
     NoNameServer,
@@ -42,6 +43,7 @@ __all__ = [
     "BrokenBody",
     "ClientError",
     "ConsumerNotOnline",
+    "EventLoopBlocked",
     "FlowControl",
     "GroupNotFound",
     "InsideEventLoop",

@@ -11,18 +11,20 @@ import concurrent.futures.thread  # it ends its threads at exit; what is registe
 import contextlib
 import logging
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from turbopump.client.errors import InsideEventLoop, NotRunning
+from turbopump.client.errors import EventLoopBlocked, InsideEventLoop, NotRunning
 
 log = logging.getLogger(__name__)
 
 THREAD_NAME = "turbopump-loop"
 OWN_THREADS = ("turbopump", "asyncio_")
 """How the names of threads begin that nobody but us has started."""
+BUSY_S = 10.0  # without a sign of life of the loop
 SPARE_S = 2.0  # beside the patience of those that are closed at exit
 
 T = TypeVar("T")
@@ -41,7 +43,7 @@ def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     """
     refuse_inside_loop(coroutine)
     with _closing_what_cannot_begin(coroutine):
-        call = _Call(coroutine, _current().loop)
+        call = _Call(coroutine, _current())
         call.begin()
     return call.wait(timeout)
 
@@ -57,13 +59,14 @@ class _Call(Generic[T]):
     futures that anybody may hold.
     """
 
-    __slots__ = ("_coroutine", "_done", "_error", "_loop", "_result", "_task")
+    __slots__ = ("_background", "_coroutine", "_done", "_error", "_loop", "_result", "_task")
 
     _result: T
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], background: "_Background") -> None:
         self._coroutine = coroutine
-        self._loop = loop
+        self._background = background
+        self._loop = background.loop
         self._done = threading.Lock()
         self._done.acquire()
         self._error: BaseException | None = None
@@ -73,7 +76,7 @@ class _Call(Generic[T]):
 
     def wait(self, timeout: float | None) -> T:
         try:
-            is_done = self._done.acquire(timeout=-1 if timeout is None else timeout)
+            is_done = self._is_done_some_time() if timeout is None else self._done.acquire(timeout=timeout)
         except BaseException:  # Ctrl-C, or what a signal handler raised
             self._cancel()
             raise
@@ -90,6 +93,19 @@ class _Call(Generic[T]):
         finally:
             del error  # its traceback holds this frame
 
+    def _is_done_some_time(self) -> bool:
+        """Raises EventLoopBlocked when the loop gives no sign of life for BUSY_S."""
+        while not self._done.acquire(timeout=BUSY_S):
+            lives = threading.Event()
+            self._loop.call_soon_threadsafe(lives.set)
+            if not lives.wait(BUSY_S) and not self._done.acquire(timeout=BUSY_S / 10):
+                raise EventLoopBlocked(
+                    f"the event loop of the blocking clients has been busy for {BUSY_S} s "
+                    f"{self._background.where()}; an `async def` handler must not block: write `def`, "
+                    "which runs in a thread"
+                )
+        return True
+
     def _make_task(self) -> None:
         self._task = self._loop.create_task(self._work())
 
@@ -103,7 +119,11 @@ class _Call(Generic[T]):
 
     def _cancel(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(lambda: self._task.cancel())
+            self._loop.call_soon_threadsafe(self._cancel_task)
+
+    def _cancel_task(self) -> None:
+        self._task.cancel()
+        self._task.add_done_callback(lambda _: self._coroutine.close())  # it may not have begun
 
 
 @contextlib.contextmanager
@@ -189,6 +209,13 @@ class _Background:
                 log.error("%s in the event loop of the blocking clients; it goes on", type(error).__name__)
         self.loop.run_until_complete(self._cancel_all())
         self.loop.close()
+
+    def where(self) -> str:
+        """What the loop's thread does at this moment."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        if frame is None:
+            return "nowhere: its thread has ended"
+        return f"in {frame.f_code.co_name} ({frame.f_code.co_filename}, line {frame.f_lineno})"
 
     async def _cancel_all(self) -> None:
         """Whoever still waits for something is told."""

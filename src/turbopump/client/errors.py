@@ -14,6 +14,7 @@ from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
 __all__ = [
     "BrokenBody",
     "ClientError",
+    "EventLoopBlocked",
     "InsideEventLoop",
     "InvalidArgument",
     "NoNameServer",
@@ -44,6 +45,10 @@ class NotRunning(ClientError, RuntimeError):
 
 class InsideEventLoop(ClientError, RuntimeError):
     """A blocking call in a thread whose event loop it would stop: `turbopump.aio` has the same names."""
+
+
+class EventLoopBlocked(ClientError, TimeoutError):
+    """The event loop behind the blocking clients does not go on: an `async def` of the user's blocks it."""
 
 
 class Unreachable(ClientError, ConnectionError):

@@ -1,6 +1,7 @@
 """The loop behind the blocking clients: calls from any thread, forks, interrupts, the end of a process."""
 
 import asyncio
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ import pytest
 from turbopump.client import background
 from turbopump.client.blocking import face
 from turbopump.client.blocking.face import Face
-from turbopump.client.errors import InsideEventLoop, NotRunning
+from turbopump.client.errors import EventLoopBlocked, InsideEventLoop, NotRunning
 
 
 class Core:
@@ -164,6 +165,31 @@ def test_the_loop_survives_a_task_that_ends_its_thread() -> None:
     assert background.run(answer()) == 42
 
 
+def test_a_loop_that_somebody_blocks_is_an_error_that_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "BUSY_S", 0.05)
+    free = threading.Event()
+
+    async def handle_badly() -> None:
+        free.wait(10)
+
+    blocked = background.submit(handle_badly())
+    with pytest.raises(EventLoopBlocked, match=r"busy for 0\.05 s in .*threading\.py.*write `def`"):
+        background.run(answer())
+    free.set()
+    blocked.result(5)
+    assert background.run(answer()) == 42
+
+
+def test_a_call_that_takes_long_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "BUSY_S", 0.02)
+
+    async def slow() -> int:
+        await asyncio.sleep(0.2)
+        return 42
+
+    assert background.run(slow()) == 42
+
+
 def test_items_of_an_async_iterator_come_in_order() -> None:
     assert list(background.iterate(Core().upto(3))) == [0, 1, 2]
 
@@ -215,6 +241,13 @@ def test_who_asks_for_too_many_futures_waits_until_one_is_done(monkeypatch: pyte
     waiting.join(5)
     assert not waiting.is_alive()
     second.cancel()
+
+
+def test_a_client_says_what_it_is_and_does_not_travel() -> None:
+    client = Client()
+    assert repr(client) == "<Client  (not started)>"
+    with pytest.raises(TypeError, match="make one there"):
+        pickle.dumps(client)
 
 
 def test_a_block_left_by_an_exception_tells_the_core() -> None:

@@ -10,7 +10,7 @@ import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from turbopump.client import background
 
@@ -63,6 +63,15 @@ class Face(Generic[C]):
     ) -> None:
         self._close(lambda core: core.__aexit__(kind, error, trace))
 
+    def __repr__(self) -> str:
+        state = "started" if self._open is not None else "not started"
+        return f"<{type(self).__name__} {getattr(self._core, 'group', '')} ({state})>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be sent to another process: make one there, with these arguments"
+        )
+
     # Life
 
     def _start(self, start: Callable[[C], Coroutine[Any, Any, object]]) -> None:
@@ -71,10 +80,12 @@ class Face(Generic[C]):
     def _close(self, close: Callable[[C], Coroutine[Any, Any, object]] = lambda core: core.close()) -> None:
         core = self._of_this_process()
         self._is_to_go_on = False
-        self._wait(close(core))
-        if self._open is not None:
-            background.let_go(self._open)
-            self._open = None
+        try:
+            self._wait(close(core))
+        finally:  # also when somebody did not want to wait: the end of the interpreter need not try again
+            if self._open is not None:
+                background.let_go(self._open)
+                self._open = None
 
     async def _started(self, core: C, start: Callable[[C], Awaitable[object]]) -> None:
         if self._is_anew:
