@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from turbopump.client.errors import Unreachable
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import refusal
@@ -46,12 +47,13 @@ class NameServers:
             self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
-        """The answer of one of them, whatever its code. Raises OSError when none answers."""
-        failure = OSError("no name server is known")
+        """The answer of one of them, whatever its code. Raises Unreachable when none answers."""
+        failure = OSError("none is known")
         for _ in self.addresses:
             try:
                 return await self._calls.call(self.addresses[self._current], question, timeout_s)
             except OSError as error:
                 failure = error
                 self._current = (self._current + 1) % len(self.addresses)
-        raise failure
+        advice = "check name_servers=, and that they run"
+        raise Unreachable(f"no name server answers ({failure}): {advice}") from failure

@@ -381,11 +381,12 @@ class Sender:
         except TopicNotFound as error:
             raise TopicUnknown(topic, tries) from error
         except TimeoutError as error:
-            raise failed(topic, [*tries, Try("name servers", left_s, error)], timed_out=True) from error
+            told = [*tries, Try("name servers", left_s, error)]
+            advice = ADVICE[NO_ANSWER if tries else NO_NAME_SERVER]
+            raise SendTimedOut(topic, told, NO_ANSWER, advice) from error
         except (OSError, Refused) as error:
-            advice = "No name server says which brokers have the topic: check name_servers= and their logs."
             told = [*tries, Try("name servers", 0.0, error)]
-            raise SendFailed(topic, told, NO_NAME_SERVER, advice) from error
+            raise SendFailed(topic, told, NO_NAME_SERVER, ADVICE[NO_NAME_SERVER]) from error
         if not route.publish:
             raise TopicUnknown(topic, tries)
         return route
@@ -476,5 +477,6 @@ ADVICE = {
     CONNECT_FAILED: "Check that the brokers run and that their addresses (brokerIP1) are right for us.",
     NO_ANSWER: "It may be stored all the same. Give more time (timeout=, send_msg_timeout=), or set "
     "send_msg_max_timeout_per_request so that there is time for another broker.",
+    NO_NAME_SERVER: "No name server says which brokers have the topic: check name_servers= and their logs.",
     BROKER_UNKNOWN: "Name servers know no address of this broker: does it run, and is it registered?",
 }

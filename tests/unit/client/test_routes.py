@@ -1,6 +1,7 @@
 import pytest
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to
 
+from turbopump.client.errors import Unreachable
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import QueueChoice, Routes, route_of
@@ -38,7 +39,7 @@ def test_when_one_name_server_is_down_the_next_is_asked() -> None:
 
 
 def test_when_no_name_server_answers_the_failure_is_told() -> None:
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(Unreachable, match=f"{NAMESRV}.*check name_servers="):
         run_virtual(Routes(NameServers(Cluster(), [NAMESRV], Chance(1))).find("t"))
 
 
