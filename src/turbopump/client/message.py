@@ -124,6 +124,8 @@ class MessageExt:
     """Deliveries that failed here and could not be sent back."""
     namespace: str = ""
     """Of the consumer that received it; `topic` is without it."""
+    decompresses: bool = True
+    """False: a compressed body is given out as it came."""
 
     @cached_property
     def properties(self) -> Mapping[str, str]:
@@ -136,7 +138,9 @@ class MessageExt:
     @property
     def body(self) -> bytes:
         """Raises BrokenBody when it is compressed and cannot be read."""
-        return self._decompressed if self.record.sys_flag & COMPRESSED else self.record.body
+        if self.record.sys_flag & COMPRESSED and self.decompresses:
+            return self._decompressed
+        return self.record.body
 
     @cached_property
     def _decompressed(self) -> bytes:

@@ -55,14 +55,18 @@ class PullResult:
     records: tuple[Record, ...]
 
     def messages(
-        self, queue: MessageQueue, subscription: Subscription, namespace: str = ""
+        self,
+        queue: MessageQueue,
+        subscription: Subscription,
+        namespace: str = "",
+        decompresses: bool = True,
     ) -> list[MessageExt]:
         """Those that are wanted: the broker compared hashes of tags, here it is their text."""
         ends = (self.min_offset, self.max_offset)
         records: Iterable[Record] = self.records
         if subscription.tags:  # finding the tag costs as much as all the rest here
             records = [one for one in records if subscription.wants(one.tags)]
-        return [MessageExt(one, queue, ends, 0, namespace) for one in records]
+        return [MessageExt(one, queue, ends, 0, namespace, decompresses) for one in records]
 
 
 @dataclass

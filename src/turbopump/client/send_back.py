@@ -18,6 +18,7 @@ from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.names import retry_topic
+from turbopump.protocol.record import body_of
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class SendBack:
         return True
 
     async def _ask_broker(self, message: MessageExt, delay_level: int) -> None:
-        route = await self.producer.routes.find(message.queue.topic)
+        route = await self.producer.routes.find(wrap(message.namespace, message.queue.topic))
         address = route.master(message.queue.broker)
         if address is None:
             raise ConnectionError(f"broker {message.queue.broker} has no master")
@@ -76,4 +77,6 @@ class SendBack:
         kept[properties.RECONSUME_TIME] = str(message.reconsume_times + 1)
         kept[properties.MAX_RECONSUME_TIMES] = str(self.max_reconsume_times)
         kept[properties.DELAY] = str(FIRST_RETRY_LEVEL + message.reconsume_times)
-        return Message(retry_topic(self.group), message.body, properties=kept, flag=message.record.flag)
+        return Message(
+            retry_topic(self.group), body_of(message.record), properties=kept, flag=message.record.flag
+        )

@@ -116,15 +116,19 @@ class Concurrent:
     def submit(self, queue: MessageQueue, held: ProcessQueue, messages: Messages) -> None:
         if self._stopped or not messages:
             return
-        calling, monotonic, figures = self.calling, self.clock.monotonic, self._figures(queue.topic)
+        figures = self._figures(queue.topic)
         for topic, own in by_topic(queue, messages):
-            handler = calling.handler(topic)
-            size = handler.size
-            deliveries = [
-                Delivery(calling, held, handler, own[start : start + size], figures, monotonic)
-                for start in range(0, len(own), size)
-            ]
-            (self._coroutines if handler.is_async else self._threads).submit(deliveries)
+            self._submit(held, self.calling.handler(topic), own, figures)
+
+    def _submit(
+        self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicFigures
+    ) -> None:
+        calling, monotonic, size = self.calling, self.clock.monotonic, handler.size
+        deliveries = [
+            Delivery(calling, held, handler, messages[start : start + size], figures, monotonic)
+            for start in range(0, len(messages), size)
+        ]
+        (self._coroutines if handler.is_async else self._threads).submit(deliveries)
 
     # What becomes of it
 
@@ -145,13 +149,14 @@ class Concurrent:
                 else:
                     figures.count_failed(len(delivery.messages), ended_s)
                     if not held.dropped:
-                        self._mend(self._send_away(held, delivery.messages, delivery.failure))
+                        self._mend(self._send_away(delivery, delivery.failure))
             if done:
                 figures.consumed.add(ended_s, len(done), took_s * 1000)
                 if not held.dropped:  # else whoever has the queue now will see these messages
                     held.finish(done)
 
-    async def _send_away(self, held: ProcessQueue, messages: Messages, failure: Failure) -> None:
+    async def _send_away(self, delivery: Delivery, failure: Failure) -> None:
+        held, messages = delivery.held, delivery.messages
         complain_of(failure, messages)
         held.finish(messages[: failure.consumed])
         failed = [message for message in messages[failure.consumed :] if held.holds(message)]
@@ -167,11 +172,11 @@ class Concurrent:
         for message in left:
             held.replace(message)
         if left:
-            asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, held, left)
+            asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, delivery, left)
 
-    def _try_again(self, held: ProcessQueue, messages: Messages) -> None:
-        if messages and not held.dropped:
-            self.submit(messages[0].queue, held, messages)
+    def _try_again(self, delivery: Delivery, messages: Messages) -> None:
+        if not (self._stopped or delivery.held.dropped):
+            self._submit(delivery.held, delivery.handler, messages, delivery.figures)
 
     def _mend(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

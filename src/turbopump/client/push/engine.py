@@ -410,6 +410,7 @@ class Engine:
             settings.pull_time_delay_when_exception,
             settings.post_subscription_when_pull,
             commits=not self._plan.broadcast,
+            decompresses=settings.decode_decompress_body,
         )
         locks = self._locks
         return Pulling(

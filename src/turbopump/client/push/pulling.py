@@ -6,11 +6,12 @@ failure; it ends when the queue is no longer ours.
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from turbopump.client.figures import TopicFigures
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.namespace import unwrap
 from turbopump.client.process_queue import CacheLimits, ProcessQueue
 from turbopump.client.pull import Puller, PullResult, PullStatus
 from turbopump.client.routes import Routes
@@ -43,6 +44,7 @@ class PullManner:
     with_subscription: bool = False
     commits: bool = True
     """Each pull carries how far we are; not when offsets are kept elsewhere."""
+    decompresses: bool = True
 
 
 @dataclass
@@ -99,7 +101,8 @@ class Pulling:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             await self.moved(queue, result.next_offset)
             return False
-        wanted = result.messages(queue, subscription, self.namespace)
+        shown = replace(queue, topic=unwrap(self.namespace, queue.topic)) if self.namespace else queue
+        wanted = result.messages(shown, subscription, self.namespace, self.manner.decompresses)
         held.put(wanted, result.next_offset)
         self.take_in(queue, held, wanted)
         if self.manner.interval_s and result.status is PullStatus.FOUND:

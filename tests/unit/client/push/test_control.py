@@ -427,6 +427,7 @@ def test_a_namespace_is_on_the_wire_and_not_in_the_handler() -> None:
             assert reader.bodies == [b"000", b"001", b"001"]
             assert {message.topic for message in reader.got} == {"orders"}
             assert sorted(message.reconsume_times for message in reader.got) == [0, 0, 1]
+            assert {message.queue.topic for message in reader.got} == {"orders", "%RETRY%readers"}
             letter = await town.admin.messages.at_offset(MessageQueue("%DLQ%shop%readers", "broker-a", 0), 0)
             assert letter is not None
             assert letter.body == b"001"

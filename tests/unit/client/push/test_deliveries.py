@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -372,10 +373,13 @@ def test_a_compressed_message_is_given_out_as_it_was() -> None:
     async def scene() -> None:
         async with cluster() as town:
             await town.create_topic("orders", 1)
-            reader = Reader()
+            reader, raw = Reader(), Reader()
             await town.producer.send(Message("orders", b"x" * 10_000))
             async with consumer(town, reader):
                 await town.clock.sleep(2)
             assert reader.bodies == [b"x" * 10_000]
+            async with consumer(town, raw, group="others", decode_decompress_body=False):
+                await town.clock.sleep(2)
+            assert zlib.decompress(raw.bodies[0]) == b"x" * 10_000
 
     virtual(scene())
