@@ -1,0 +1,1 @@
+"""Our Python client beside those of Kafka, Redis and NATS: `python -m benchmarks.clients`."""
