@@ -69,7 +69,8 @@ class Asking:
         try:
             answer = await self._name_servers.ask(request(code, header, body), self.timeout_s)
         except OSError as error:
-            raise Unreachable("; ".join(self.name_servers), error) from None
+            why = error.__cause__ if isinstance(error.__cause__, OSError) else error
+            raise Unreachable("; ".join(self.name_servers), why) from None
         return successful(answer, "the name server")
 
     async def ask_name_servers(
