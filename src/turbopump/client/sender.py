@@ -6,7 +6,8 @@ becomes one letter is in `batches.py`.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ from turbopump.protocol.draft import Draft, head_of
 from turbopump.protocol.errors import Refused, TopicNotFound, refusal
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
 
 CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range(10001, 10006)
 """Apache's codes for failures that no broker answered."""
@@ -54,6 +57,9 @@ class Talking(Calls, Protocol):
         """Header fields that go with every request."""
 
     async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command: ...
+
+    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> Awaitable[Command] | None:
+        """The same when the connection is there; else None."""
 
     async def send_oneway(self, address: str, request: Command | Draft) -> None: ...
 
@@ -204,11 +210,12 @@ class Sender:
         """The same for a message without properties of the user, packed: a fifth of the time."""
         key = self.unique_ids.next()
         wait = "true" if message.wait_store_ok else "false"
-        packed = f"UNIQ_KEY\x01{key}\x02WAIT\x01{wait}\x02"
-        pairs = 2
         if message.tags:
-            packed = f"TAGS\x01{message.tags}\x02{packed}"
-            pairs += 1
+            packed = f"TAGS\x01{message.tags}\x02UNIQ_KEY\x01{key}\x02WAIT\x01{wait}\x02"
+            pairs = 3
+        else:
+            packed = f"UNIQ_KEY\x01{key}\x02WAIT\x01{wait}\x02"
+            pairs = 2
         if message.keys:
             packed = f"KEYS\x01{' '.join(message.keys)}\x02{packed}"
             pairs += 1
@@ -276,7 +283,9 @@ class Sender:
                 if self.hooks:
                     result = await self._watched(letter, queue, address, left_s, attempt)
                 else:
-                    answer = await self.calls.call(address, self._request(letter, queue), left_s)
+                    request = self._request(letter, queue)
+                    waiting = self.calls.ask(address, request, left_s)
+                    answer = await (waiting or self.calls.call(address, request, left_s))
                     result = result_of(answer, queue, letter)
             except (OSError, Refused) as error:
                 now = clock.monotonic()
@@ -320,7 +329,7 @@ class Sender:
             if self.hooks:
                 context = self._context(letter, queue, address, 1, SendMode.ONEWAY)
                 run_before(self.hooks, context)
-                letter.properties = properties.pack(context.properties)
+                letter.properties = _repacked(letter, context)
             async with asyncio.timeout(deadline - started):
                 await self.calls.send_oneway(address, self._request(letter, queue))
         except OSError as error:
@@ -340,7 +349,7 @@ class Sender:
         """A try with hooks around it."""
         context = self._context(letter, queue, address, attempt, SendMode.AWAITED)
         run_before(self.hooks, context)
-        letter.properties = properties.pack(context.properties)
+        letter.properties = _repacked(letter, context)
         try:
             answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
             context.result = result_of(answer, queue, letter)
@@ -420,6 +429,16 @@ class Sender:
 
 def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
+
+
+def _repacked(letter: Letter, context: SendContext) -> str:
+    """With what hooks have added, unless it cannot be sent."""
+    try:
+        check_packed(packed := properties.pack(context.properties))
+    except ValueError as error:
+        log.warning("What hooks added to the properties is left out: %s", error)
+        return letter.properties
+    return packed
 
 
 def _with_counters(envelope: Envelope, own: dict[str, str]) -> Envelope:

@@ -51,20 +51,22 @@ class Client:
         self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
     ) -> Command:
         """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
-        connection = self._connections.get(address)
-        if connection is None or connection.is_closing or connection.is_full:
+        answer = self.ask(address, request, timeout_s)
+        if answer is None:
             started = self._clock.monotonic()
             connection = await self._ready(address, timeout_s)
-            timeout_s = max(0.0, timeout_s - (self._clock.monotonic() - started))
+            left_s = timeout_s - (self._clock.monotonic() - started)
+            answer = connection.ask(request, max(0.0, left_s))
+        return await answer
+
+    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> asyncio.Future[Command] | None:
+        """The same where there is nothing to wait for but the answer; None: use `call`. Raises OSError."""
         if self.extra:
             self._mark(request)
-        reads = connection.reads
-        try:
-            return await connection.ask(request, timeout_s)
-        except TimeoutError:
-            if connection.reads == reads:  # not one byte in all that time: the peer may be gone, dial anew
-                connection.abort()
-            raise
+        connection = self._connections.get(address)
+        if connection is None or connection.is_closing or connection.is_full:
+            return None
+        return connection.ask(request, timeout_s)
 
     async def send_oneway(
         self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S

@@ -126,7 +126,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._output_full = False
         self._draining = False
-        self._calls: dict[int, tuple[asyncio.Future[Command], float, float, int]] = {}
+        self._calls: dict[int, tuple[asyncio.Future[Command], float, float, int, int]] = {}
         self._last_opaque = 0
         self.in_flight = 0
         self.bytes_in_flight = 0
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
             data = encode(request)
         answer: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
-        calls[opaque] = (answer, deadline, timeout_s, request.code)
+        calls[opaque] = (answer, deadline, timeout_s, request.code, self.reads)
         if deadline < self._sweep_at:
             self._look_at(deadline)
         self._post(data)
@@ -474,15 +474,19 @@ class Connection(asyncio.Protocol):
         self._sweep_timer = self._loop.call_at(moment, self._sweep)
 
     def _sweep(self) -> None:
-        """Ends the calls whose time is over. With many of them, late by as many microseconds at most."""
+        """Ends the calls whose time is over. With many of them, late by as many microseconds at most. When
+        not one byte came in all that time, the peer may be gone: who dialled it does so anew.
+        """
         calls = self._calls
         now = self._loop.time()
         self._sweep_timer, self._sweep_at = None, NEVER_S
         over = [opaque for opaque, call in calls.items() if call[1] <= now + CLOCK_STEP_S]
         for opaque in over:
-            answer, _, timeout_s, code = calls.pop(opaque)
+            answer, _, timeout_s, code, reads = calls.pop(opaque)
             if not answer.done():
                 answer.set_exception(TimeoutError(f"{self} did not answer request {code} in {timeout_s} s"))
+            if reads == self.reads and self._gathers:
+                self.abort()
         if calls:
             self._look_at(max(min(call[1] for call in calls.values()), now + SWEEP_S * len(calls)))
 

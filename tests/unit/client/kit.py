@@ -37,6 +37,9 @@ class Cluster:
             raise ConnectionRefusedError(f"nobody at {address}")
         return answer(request)
 
+    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> None:
+        """There is never a connection: use `call`."""
+
     async def send_oneway(self, address: str, request: Command | Draft) -> None:
         await self.call(address, request, 0.0)
 

@@ -39,6 +39,14 @@ class Watch:
         self.seen.append(("after", context.attempt, failure or status))
 
 
+class Careless:
+    def before(self, context: SendContext) -> None:
+        context.properties["note"] = "a\x02b"
+
+    def after(self, context: SendContext) -> None:
+        pass
+
+
 class Broken:
     def before(self, context: SendContext) -> None:
         raise RuntimeError("before")
@@ -69,6 +77,15 @@ def test_hooks_see_every_try_and_may_add_properties(caplog: pytest.LogCaptureFix
 
     virtual(scene())
     assert "The hook" in caplog.text
+
+
+def test_properties_that_cannot_be_sent_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town, hooks=[Careless()]) as one:
+            assert (await one.send(ORDER)).status is SendStatus.SEND_OK
+
+    virtual(scene())
+    assert "left out" in caplog.text
 
 
 def test_hooks_see_refusals_batches_and_oneway_sends() -> None:
