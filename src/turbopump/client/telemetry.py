@@ -42,8 +42,9 @@ class SendTelemetry:
     """A hook for producers: `Producer("orders", hooks=[SendTelemetry()])`.
 
     Spans `send <topic>`; metrics `messaging.client.sent.messages` and `messaging.client.operation.duration`.
-    The providers are the global ones unless others are given. The context of a batch does not travel: its
-    messages have one set of properties each, made before.
+    The providers are the global ones unless others are given. A message that has the context of a trace in
+    its properties already, such as one from an outbox, is sent in that trace, unless another one is going on.
+    The context of a batch does not travel: its messages have one set of properties each, made before.
     """
 
     def __init__(
@@ -61,8 +62,14 @@ class SendTelemetry:
     def before(self, context: SendContext) -> None:
         from opentelemetry import propagate, trace
 
+        parent = None  # whatever is going on here
+        if not trace.get_current_span().get_span_context().is_valid:
+            parent = propagate.extract(context.properties)  # or where the message was made
         span = self._open.tracer.start_span(
-            f"send {context.message.topic}", kind=trace.SpanKind.PRODUCER, attributes=_of_send(context)
+            f"send {context.message.topic}",
+            context=parent,
+            kind=trace.SpanKind.PRODUCER,
+            attributes=_of_send(context),
         )
         propagate.inject(context.properties, trace.set_span_in_context(span))
         context.notes[SCOPE] = (span, time.perf_counter())

@@ -26,7 +26,7 @@ _TABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?")
 
 
 class BlockingConnection(Protocol):
-    """sqlite3.Connection, psycopg.Connection, psycopg2's, SQLAlchemy's Connection and Session."""
+    """sqlite3.Connection, psycopg.Connection, psycopg2's, SQLAlchemy's Connection and Session, Django's."""
 
     def commit(self) -> None: ...
     def rollback(self) -> None: ...
@@ -145,7 +145,7 @@ def driver_of(connection: Any) -> "_Driver":
         kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
         raise InvalidArgument(
             f"{kind} is no connection that is known here: give one of sqlite3, psycopg (3 or 2), aiosqlite, "
-            "or a Connection or Session of SQLAlchemy"
+            "Django, or a Connection or Session of SQLAlchemy"
         )
     return found(connection)
 
@@ -398,6 +398,28 @@ class _AsyncAlchemy(_Driver):
         return NOTHING
 
 
+class _Django(_Driver):
+    """`django.db.connection`. Its transactions begin and end with the block of `transaction.atomic()`."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection)
+        connection.ensure_connection()
+        self._raw = driver_of(connection.connection)
+        self.dialect = self._raw.dialect
+
+    def perform(self, step: Statement | Act) -> Answer:
+        match step:
+            case Statement():
+                return self._raw.perform(step)
+            case Act.ROLLBACK:
+                if self.connection.in_atomic_block:
+                    self.connection.set_rollback(True)
+            case Act():
+                if not self.connection.in_atomic_block:
+                    raise InvalidArgument("with Django this is done inside `with transaction.atomic():`")
+        return NOTHING
+
+
 _BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 
@@ -427,6 +449,7 @@ NO_TRANSACTION = (
 )
 
 _BY_PACKAGE: dict[str, type[_Driver]] = {
+    "django": _Django,
     "sqlite3": _Sqlite,
     "aiosqlite": _AsyncSqlite,
     "psycopg2": _Psycopg,

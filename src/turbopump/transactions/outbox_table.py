@@ -26,6 +26,7 @@ from turbopump.transactions.database import (
 LONGEST_ERROR = 2000  # characters of a failure that are kept
 FIRST_PAUSE_MS = 1000
 LONGEST_PAUSE_MS = 300_000
+DELETED_AT_ONCE = 500  # SQLite takes 999 parameters
 
 COLUMNS = "id, message_id, topic, lane, head, attempts, last_error, created_at, next_at, body"
 
@@ -124,9 +125,11 @@ class OutboxTable:
 
         def steps(dialect: str) -> Steps[None]:
             now = (yield from _server_ms()) if dialect == POSTGRESQL else now_ms
-            for row in sent:
-                delete = f"DELETE FROM {self.name} WHERE id = :id AND {mine}"
-                yield Statement(delete, {"id": row, "token": token})
+            for start in range(0, len(sent), DELETED_AT_ONCE):
+                some = {f"id{row}": row for row in sent[start : start + DELETED_AT_ONCE]}
+                places = ", ".join(f":{name}" for name in some)
+                delete = f"DELETE FROM {self.name} WHERE {mine} AND id IN ({places})"
+                yield Statement(delete, {"token": token, **some})
             for row, error in failed.items():
                 yield from self._failed(row, error, token, now)
             release = f"UPDATE {self.name} SET taken_by = '', taken_until = 0 WHERE {mine}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from opentelemetry import trace
+from opentelemetry import propagate, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -207,6 +207,23 @@ def test_a_span_of_the_caller_is_the_parent_and_each_handler_may_begin_a_trace()
     assert [link.context.span_id for link in process.links] == [send.context.span_id]
     assert ledger.parent is not None
     assert ledger.parent.span_id == process.context.span_id
+
+
+def test_a_message_with_the_context_of_a_trace_is_sent_in_that_trace() -> None:
+    watch = Watch()
+    carried: dict[str, str] = {}
+
+    async def scene() -> None:
+        async with cluster() as town, producing(town, hooks=[watch.send]) as one:
+            await town.create_topic("orders", 1)
+            with watch.traces.get_tracer("shop").start_as_current_span("checkout"):
+                propagate.inject(carried)
+            await one.send(Message("orders", b"x", properties=carried))
+
+    virtual(scene())
+    (checkout,), (send,) = watch.spans("checkout"), watch.spans("send")
+    assert send.parent is not None
+    assert send.parent.span_id == checkout.context.span_id
 
 
 def test_messages_of_others_have_no_context_and_are_traced_alone() -> None:
