@@ -257,6 +257,16 @@ def test_a_block_left_by_an_exception_tells_the_core() -> None:
     assert client._core.left_by is LookupError
 
 
+def test_without_uvloop_the_loop_is_asyncios_own() -> None:
+    done = script("""
+        sys.modules["uvloop"] = None
+        async def where():
+            return type(asyncio.get_running_loop()).__module__
+        assert background.run(where()).startswith("asyncio."), background.run(where())
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 # --- processes: scripts, since pytest itself is not to be forked or ended ---------------------------------
 
 PREAMBLE = """
@@ -383,6 +393,8 @@ def test_listeners_in_threads_can_finish_when_the_interpreter_ends() -> None:
     """They may still need an executor, which takes no more work once the interpreter is half down."""
     done = script("""
         class Draining(Core):
+            async def __aenter__(self):
+                await asyncio.get_running_loop().run_in_executor(None, int)  # 3.12.1 begins no thread later
             async def close(self):
                 await asyncio.get_running_loop().run_in_executor(None, os.write, 1, "finished".encode())
         client = Client.__new__(Client)
