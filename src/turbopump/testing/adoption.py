@@ -21,8 +21,8 @@ KINDS: Mapping[type, int] = {Producer: 1, Consumer: 1, PullConsumer: 1, Admin: 0
 
 
 @contextlib.contextmanager
-def adopted(place: Mapping[str, Any], made: Callable[[Any], object]) -> Iterator[None]:
-    """`place`: arguments that every new client gets. `made` is told of each."""
+def adopted(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object]) -> Iterator[None]:
+    """`place` gives arguments for a new client. `made` is told of each."""
     with contextlib.ExitStack() as stack:
         for kind, before in KINDS.items():
             stack.enter_context(mock.patch.object(kind, "__init__", _placed(kind, before, place, made)))
@@ -45,13 +45,13 @@ def adopted_faces(here: Callable[[type[Any]], type[Any]], made: Callable[[Any], 
 
 
 def _placed(
-    kind: type[Any], before: int, place: Mapping[str, Any], made: Callable[[Any], object]
+    kind: type[Any], before: int, place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object]
 ) -> Callable[..., None]:
     original = kind.__init__
 
     @functools.wraps(original)
     def init(client: Any, *args: Any, **options: Any) -> None:
-        original(client, *args[:before], **{**options, **place})
+        original(client, *args[:before], **{**options, **place()})
         made(client)
 
     return init

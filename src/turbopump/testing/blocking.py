@@ -188,8 +188,23 @@ class Cluster:
         """
         from turbopump.testing.adoption import adopted, adopted_faces
 
-        with adopted(self._clients(), lambda core: None), adopted_faces(self._here, self._keep):
+        with adopted(self._clients, lambda core: None), adopted_faces(self._here, self._keep):
             yield
+
+    def kill_client(self, client: object) -> None:
+        """As if its process were killed: its connections break, and it will not be heard of again.
+
+        Only in virtual time, where each client has an address of its own.
+        """
+        self._call(_done(lambda: self._core.kill_client(client)))
+
+    def cut_off(self, client: object) -> None:
+        """As if its cable were pulled: nothing passes any more, and nobody is told. Only in virtual time."""
+        self._call(_done(lambda: self._core.cut_off(client)))
+
+    def rejoin(self, client: object) -> None:
+        """Ends `cut_off`."""
+        self._call(_done(lambda: self._core.rejoin(client)))
 
     def _clients(self) -> dict[str, Any]:
         if self._core.is_virtual:
@@ -348,6 +363,11 @@ class _SelfStarting:
     def _start_once(self) -> None:
         if self._open is None:  # type: ignore[attr-defined]
             self.__enter__()  # type: ignore[attr-defined]
+
+
+async def _done(what: Callable[[], None]) -> None:
+    """In the loop, which owns what it changes."""
+    what()
 
 
 async def _next(items: AsyncIterator[T], end: object) -> T | object:

@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -27,8 +28,8 @@ from turbopump.protocol.names import retry_topic
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.testing.loop import VirtualClock, VirtualLoop
-from turbopump.testing.network import MemoryNetwork
-from turbopump.testing.servers import EmbeddedBroker, Servers
+from turbopump.testing.network import Host, MemoryNetwork
+from turbopump.testing.servers import HOST, EmbeddedBroker, Servers
 
 if TYPE_CHECKING:
     from turbopump.client.consumer import Consumer
@@ -87,6 +88,8 @@ class AsyncCluster:
         self._seed = seed
         self._stack = contextlib.AsyncExitStack()
         self._made: list[_Closable] = []
+        self._hosts = itertools.count()
+        self._network: MemoryNetwork
         self.world: World
         """Time, network and chance of the cluster, for clients that are made by hand."""
 
@@ -126,7 +129,8 @@ class AsyncCluster:
         chance = Chance(self._seed)
         start = datetime.now(UTC) if self._start is None else self._start
         clock = VirtualClock(start_ms=round(start.timestamp() * 1000))
-        return World(MemoryNetwork(chance), clock, chance)
+        self._network = MemoryNetwork(chance, silent_cuts=True)
+        return World(self._network, clock, chance)
 
     @property
     def is_virtual(self) -> bool:
@@ -190,7 +194,7 @@ class AsyncCluster:
         return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pulls(settings)))
 
     def admin(self) -> Admin:
-        return self._keep(Admin(self.name_servers, world=self.world))
+        return self._keep(Admin(**self.settings_of_clients()))
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
@@ -199,11 +203,32 @@ class AsyncCluster:
         """
         from turbopump.testing.adoption import adopted
 
-        with adopted(self.settings_of_clients(), self._keep):
+        with adopted(self.settings_of_clients, self._keep):
             yield
 
+    def kill_client(self, client: object) -> None:
+        """As if its process were killed: its connections break, and it will not be heard of again.
+
+        Only in virtual time, where each client has an address of its own.
+        """
+        self.cut_off(client)
+        self._network.break_connections(host_of(client))
+
+    def cut_off(self, client: object) -> None:
+        """As if its cable were pulled: nothing passes any more, and nobody is told. Only in virtual time."""
+        self._network.cut(HOST, host_of(client))
+
+    def rejoin(self, client: object) -> None:
+        """Ends `cut_off`."""
+        self._network.join(HOST, host_of(client))
+
     def settings_of_clients(self) -> dict[str, Any]:
-        return {"name_servers": self.name_servers, "world": self.world}
+        """Name servers and world, for one client: in virtual time each is a host of its own."""
+        world = self.world
+        if self.is_virtual:
+            third, last = divmod(next(self._hosts), 250)
+            world = replace(world, network=self._network.at(f"127.0.{third + 1}.{last + 1}"))
+        return {"name_servers": self.name_servers, "world": world}
 
     def settings_of_pulls(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -345,6 +370,15 @@ class AsyncCluster:
 
 class _Closable:
     async def close(self) -> None: ...
+
+
+def host_of(client: Any) -> str:
+    """The address of a client of a virtual cluster."""
+    core = getattr(client, "_core", client)
+    world: World = core.world if isinstance(core, Admin) else core._world
+    if not isinstance(world.network, Host):
+        raise RuntimeError('clients can be cut off only where time is virtual: Cluster(clock="virtual")')
+    return world.network.ip
 
 
 async def commit_now(client: object, group: str) -> None:

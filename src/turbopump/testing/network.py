@@ -37,10 +37,16 @@ CALM = Weather()
 
 
 class MemoryNetwork:
-    """`runtime.network.Network` as 127.0.0.1 sees it; `at` gives another host's view."""
+    """`runtime.network.Network` as 127.0.0.1 sees it; `at` gives another host's view.
 
-    def __init__(self, chance: Chance | None = None, weather: Weather = CALM) -> None:
+    `silent_cuts`: between hosts that are cut off, the end of a connection is not heard of either.
+    """
+
+    def __init__(
+        self, chance: Chance | None = None, weather: Weather = CALM, silent_cuts: bool = False
+    ) -> None:
         self.weather = weather
+        self.silent_cuts = silent_cuts
         self.chance = chance or Chance(0)
         self._listeners: dict[tuple[str, int], _MemoryListener] = {}
         self._cut: set[frozenset[str]] = set()
@@ -267,6 +273,9 @@ class _Transport(asyncio.Transport):
             self._end(ConnectionResetError(errno.ECONNRESET, "connection lost"))
             return
         far = self.far
+        if far._lost:  # it ended while nothing passed, and we were not told
+            self._end(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
+            return
         if not far._reading and not far._closing:
             return  # it stopped reading meanwhile: resume_reading calls go_on
         written_at, piece = self._outbox.popleft()
@@ -280,8 +289,10 @@ class _Transport(asyncio.Transport):
         self.go_on()
 
     def _end(self, error: Exception | None) -> None:
-        """Both ends learn of it in a later turn of the loop, as with sockets."""
-        for end in (self, self.far):
+        """Both ends learn of it in a later turn of the loop, as with sockets, if anything passes between them."""
+        network = self._network
+        is_unheard = network.silent_cuts and network.is_cut(self.local[0], self.peer[0])
+        for end in (self,) if is_unheard else (self, self.far):
             if not end._lost:
                 end._lost = end._closing = True
                 self._network.forget(end)

@@ -169,6 +169,42 @@ def test_queues_of_a_member_that_is_gone_go_to_the_others() -> None:
             assert len(stays.queues()) == 4
 
 
+def test_a_silent_member_loses_its_queues_after_two_minutes() -> None:
+    with virtual() as cluster:
+        topic = cluster.create_topic(queues=4)
+        stays, silent = cluster.consumer("readers"), cluster.consumer("readers")
+        stays.subscribe(topic, print)
+        silent.subscribe(topic, print)
+        with stays, silent:
+            cluster.advance(1)
+            cluster.cut_off(silent)
+            cluster.advance(85)
+            assert len(stays.queues()) == 2
+            cluster.advance(50)
+            assert len(stays.queues()) == 4
+            cluster.rejoin(silent)
+            cluster.advance(60)
+            assert (len(stays.queues()), len(silent.queues())) == (2, 2)
+
+
+def test_the_lock_of_a_killed_ordered_consumer_holds_for_a_minute() -> None:
+    with virtual() as cluster, cluster.producer() as producer:
+        topic = cluster.create_topic(queues=1)
+        dies, takes_over = cluster.consumer("readers"), cluster.consumer("readers")
+        got: list[str] = []
+        dies.subscribe(topic, lambda message: got.append("first"), ordered=True)
+        takes_over.subscribe(topic, lambda message: got.append("second"), ordered=True)
+        dies.start()
+        cluster.advance(30)
+        cluster.kill_client(dies)
+        with takes_over:
+            producer.send(Message(topic, b"x"))
+            cluster.advance(30)
+            assert got == []
+            cluster.advance(60)
+            assert got == ["second"]
+
+
 def test_waiting_for_what_is_consumed_already_takes_no_time() -> None:
     with virtual() as cluster, cluster.producer() as producer:
         topic = cluster.create_topic()
