@@ -5,7 +5,6 @@ send is tried and tried again is in `sender.py`, what may be sent in `rules.py`.
 """
 
 import asyncio
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self, Unpack
@@ -25,6 +24,7 @@ from turbopump.client.selectors import Selector, by_hash
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
+from turbopump.client.unique import process_id
 from turbopump.client.world import World
 from turbopump.protocol import properties
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
@@ -130,7 +130,7 @@ class Producer:
         if settings.send_latency_fault_enable:
             faults = Faults(settings.latency_max, settings.not_available_duration)
             choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._instance = instance
         self._sender = Sender(
             calls=instance.client,
@@ -167,7 +167,7 @@ class Producer:
             raise NotRunning(
                 "this producer is not started: use `async with producer:` or `await producer.start()`"
             )
-        if os.getpid() != self._pid:
+        if process_id() != self._pid:
             raise NotRunning(
                 f"this producer belongs to process {self._pid}, from which this one was forked: "
                 "make and start one here, after the fork"

@@ -6,12 +6,28 @@ from collections.abc import Callable
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
 
+_this = os.getpid()
+
+
+def process_id() -> int:
+    """As os.getpid, which asks the system and so takes its time: this is asked for every message."""
+    return _this
+
+
+def _forked() -> None:
+    global _this
+    _this = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
 
 class ProcessIds:
     """Safe between threads and over forks."""
 
     def __init__(
-        self, ip: str, clock_ms: Callable[[], int], chance: Chance, pid: Callable[[], int] = os.getpid
+        self, ip: str, clock_ms: Callable[[], int], chance: Chance, pid: Callable[[], int] = process_id
     ) -> None:
         self._ip = ip
         self._clock_ms = clock_ms

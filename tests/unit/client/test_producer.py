@@ -1,6 +1,7 @@
 """The producer against a broker of ours: its life, what it refuses, and what becomes of what it sends."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -241,7 +242,7 @@ def test_a_forked_child_is_told_to_make_its_own(monkeypatch: pytest.MonkeyPatch)
     async def scene() -> None:
         async with cluster() as town, producing(town) as one:
             with monkeypatch.context() as patched:
-                patched.setattr("os.getpid", lambda: -1)
+                patched.setattr("turbopump.client.unique._this", -1)
                 with pytest.raises(NotRunning, match="forked"):
                     await one.send(ORDER)
 
@@ -407,6 +408,24 @@ def test_ids_are_those_of_the_process_that_makes_them() -> None:
     assert first[8:12] == "0007"
     assert child[8:12] == "0008"
     assert first[12:20] != child[12:20]
+
+
+def test_a_real_fork_makes_ids_of_its_own() -> None:
+    from turbopump.client.unique import ProcessIds, process_id
+
+    ids = ProcessIds("10.0.0.1", lambda: 1_700_000_000_000, Chance(1))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, f"{process_id()} {ids.next()}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    pid, made = os.read(reading, 100).decode().split()
+    os.close(reading)
+    os.close(writing)
+    assert int(pid) == child
+    assert int(made[8:12], 16) == child & 0xFFFF
+    assert made[:20] != ids.next()[:20]
 
 
 def test_ids_made_in_many_threads_are_all_different() -> None:
