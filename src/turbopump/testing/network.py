@@ -289,7 +289,7 @@ class _Transport(asyncio.Transport):
         self.go_on()
 
     def _end(self, error: Exception | None) -> None:
-        """Both ends learn of it in a later turn of the loop, as with sockets, if anything passes between them."""
+        """Both ends learn of it in a later turn of the loop, as with sockets, if anything can pass."""
         network = self._network
         is_unheard = network.silent_cuts and network.is_cut(self.local[0], self.peer[0])
         for end in (self,) if is_unheard else (self, self.far):
