@@ -42,8 +42,9 @@ class Program:
 
 @contextmanager
 def program(text: str, name_servers: str) -> Iterator[Program]:
+    """Without the warning of Python 3.12 and later that a process with threads is forked: it is."""
     process = subprocess.Popen(
-        [sys.executable, "-c", PREAMBLE + textwrap.dedent(text)],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PREAMBLE + textwrap.dedent(text)],
         env={**os.environ, "NAMESRV_ADDR": name_servers},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
