@@ -1,15 +1,18 @@
 """What a consumer tells a tool about itself (307), in the words of Apache's consumers."""
 
 import asyncio
+import dataclasses
 import io
 import sys
 import threading
 import traceback
 from collections.abc import Iterable, Mapping
+from enum import Enum
 
 from turbopump.client.figures import TopicFigures
 from turbopump.client.message import MessageQueue
 from turbopump.client.process_queue import ProcessQueue
+from turbopump.client.settings import ClientSettings
 from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
 
@@ -57,6 +60,22 @@ def consume_status(figures: TopicFigures, now_s: float) -> bodies.ConsumeStatus:
         consumeFailedTPS=figures.failed.rate(now_s),
         consumeFailedMsgs=figures.failed_in_hour.count(now_s),
     )
+
+
+def settings_as_text(settings: ClientSettings) -> dict[str, str]:
+    """All of them but secrets, by our names and in our units."""
+    named = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+    return {name: _text(value) for name, value in named.items() if "password" not in name}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if callable(value):
+        return getattr(value, "__name__", None) or type(value).__name__
+    return str(value)
 
 
 def stacks() -> str:

@@ -37,7 +37,7 @@ class SendBack:
         """True when the message will come again without us; only then may its offset be committed."""
         try:
             await self._ask_broker(message, delay_level)
-        except (OSError, Refused) as error:
+        except (OSError, Refused, BrokenBody) as error:
             log.warning("Message %s was not taken back, sending a copy: %s", message.message_id, error)
         else:
             return True

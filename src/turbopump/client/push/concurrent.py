@@ -7,10 +7,11 @@ be consumed nor sent back stays there, holds back its queue's offset, and is tri
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import replace
 
 from turbopump.client.consuming import Failure, RetryLater
 from turbopump.client.figures import TopicFigures

@@ -6,12 +6,12 @@ as done only when its handler took it or its broker took it back.
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
+
+from msgspec import structs
 
 from turbopump.client.figures import TopicFigures
 from turbopump.client.files import Files
@@ -33,7 +33,7 @@ from turbopump.client.push.pulling import Pulling, PullManner
 from turbopump.client.push.queues import Queues
 from turbopump.client.push.workers import Crew
 from turbopump.client.routes import QueueChoice
-from turbopump.client.running_info import running_info, stacks
+from turbopump.client.running_info import running_info, settings_as_text, stacks
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import ConsumerSettings
@@ -262,7 +262,7 @@ class Engine:
         return told
 
     async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
-        one = replace(message, namespace=self._plan.settings.namespace)
+        one = structs.replace(message, namespace=self._plan.settings.namespace)
         return await directly(self._deliveries.calling, one, self._clock)
 
     @property
@@ -272,12 +272,7 @@ class Engine:
     def _properties(self) -> dict[str, str]:
         """All settings by our names, in our units, and by Apache's what its consumers tell."""
         settings = self._plan.settings
-        own = {
-            field.name: _text(getattr(settings, field.name))
-            for field in dataclasses.fields(settings)
-            if "password" not in field.name
-        }
-        return own | {
+        return settings_as_text(settings) | {
             "PROP_NAMESERVER_ADDR": ";".join(self._instance.name_servers.addresses),
             "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
             "PROP_CLIENT_VERSION": version_name(VERSION),
@@ -449,14 +444,3 @@ class Engine:
             shares=not self._plan.broadcast,
             interval_s=settings.rebalance_wait_interval,
         )
-
-
-def _text(value: object) -> str:
-    """Of a setting, as tools show it."""
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, bool):
-        return str(value).lower()
-    if callable(value):
-        return getattr(value, "__name__", None) or type(value).__name__
-    return str(value)

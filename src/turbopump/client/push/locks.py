@@ -63,7 +63,7 @@ class QueueLocks:
                 await self.client.send_oneway(
                     address, request(RequestCode.UNLOCK_BATCH_MQ, body=body.encode())
                 )
-            except (OSError, Refused) as error:
+            except (OSError, Refused, BrokenBody) as error:
                 log.info("Queues of %s are not unlocked, their locks will expire: %s", broker, error)
 
     def given(self, held: ProcessQueue) -> None:

@@ -16,7 +16,7 @@ from turbopump.client.files import Files
 from turbopump.client.message import MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.protocol import bodies, dialect
-from turbopump.protocol.errors import BrokenBody, TopicNotFound
+from turbopump.protocol.errors import BrokenBody, Refused
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class CommittedOffsets(GroupOffsets):
 
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
         for queue, offset in positions.items():
-            with contextlib.suppress(OSError, TopicNotFound):
+            with contextlib.suppress(OSError, Refused, BrokenBody):
                 await self.tell(queue, offset)
 
 

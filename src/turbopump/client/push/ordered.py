@@ -7,7 +7,9 @@ shares its queues, a stream runs only while the broker's lock of its queue is ou
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from turbopump.client.consuming import Failure
 from turbopump.client.figures import TopicFigures

@@ -23,7 +23,6 @@ from turbopump.client.push.pulling import FAILURES
 from turbopump.client.rebalance import share, shift
 from turbopump.client.routes import Routes
 from turbopump.client.strategies import Strategy
-from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -124,7 +123,7 @@ class Queues:
     async def commit_one(self, queue: MessageQueue, offset: int) -> None:
         try:
             await self.offsets.commit(queue, offset)
-        except (OSError, Refused) as error:
+        except FAILURES as error:
             log.warning("Offset %d of %s is not committed: %s", offset, queue, error)
 
     # One topic
@@ -160,7 +159,7 @@ class Queues:
         if not self.shares:
             return tuple(queues)
         try:
-            return share(queues, members, self.client_id, self.strategy)
+            return tuple(sorted(share(queues, members, self.client_id, self.strategy)))
         except Exception:  # the user's own: what we have stays ours until it does better
             log.exception("The allocation strategy failed")
             return tuple(queue for queue in queues if queue in self.held)

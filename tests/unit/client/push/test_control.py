@@ -10,6 +10,7 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
 from turbopump.client.consumer import Consumer
+from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.settings import ConsumeFromWhere
@@ -376,6 +377,44 @@ def test_a_tool_moves_the_group_back_and_sees_where_everyone_is() -> None:
                 assert info.jstack is not None
                 assert "MainThread" in info.jstack
                 assert "task " in info.jstack
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_tool_has_one_message_handled_and_hears_what_the_handler_says(is_async: bool) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await sent(town, 1)
+            got: list[bytes] = []
+            failure: BaseException | None = None
+
+            def handle(message: MessageExt) -> None:
+                got.append(message.body)
+                if failure is not None:
+                    raise failure
+
+            async def handle_on_loop(message: MessageExt) -> None:
+                handle(message)
+
+            asked = plain(town)
+            asked.subscribe("orders", handle_on_loop if is_async else handle)
+            async with asked:
+                await town.clock.sleep(2)
+                message = await town.admin.messages.at_offset(QUEUE, 0)
+                assert message is not None
+                told = []
+                for failure in (None, RetryLater(3), SystemExit(1)):  # noqa: B007
+                    result = await town.admin.messages.consume_directly(message, "readers", asked.client_id)
+                    told.append((result.consumeResult, result.remark))
+                assert told == [
+                    ("CR_SUCCESS", None),
+                    ("CR_LATER", None),
+                    ("CR_THROW_EXCEPTION", "SystemExit: 1"),
+                ]
+            assert got == [b"000"] * 4
+            assert await committed(town, queues=1) == [1]
 
     virtual(scene())
 
