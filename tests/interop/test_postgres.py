@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.transactions.dying import Points, killed_everywhere, name_of
-from tests.integration.transactions.test_kills import STEPS
+from tests.integration.transactions.dying import dying_postgres, killed_everywhere
+from tests.integration.transactions.test_kills import STEPS, check_real_clients
 from tests.unit.transactions.databases import AsyncDatabase, Database, message
 from tests.unit.transactions.idempotence import *  # noqa: F403
 from tests.unit.transactions.idempotence import create, work
@@ -81,39 +81,14 @@ def _connect_async(kind: str, server: postgres.Postgres, name: str) -> Callable[
     return async_sessionmaker(engine) if kind == "SQLAlchemy session" else engine.connect
 
 
-def dying_postgres(server: postgres.Postgres) -> Callable[[str], Callable[[Points], Database]]:
-    """Connections that call a point around each statement and each commit."""
-
-    def fresh(_: str) -> Callable[[Points], Database]:
-        name = server.new_schema()
-        return lambda point: Database("psycopg", _dying_connect(server, name, point), is_sqlite=False)
-
-    return fresh
-
-
-def _dying_connect(server: postgres.Postgres, name: str, point: Points) -> Callable[[], Any]:
-    import psycopg
-
-    class Cursor(psycopg.Cursor[Any]):
-        def execute(self, query: Any, *given: Any, **more: Any) -> Any:
-            point(f"before {name_of(query)}")
-            done = super().execute(query, *given, **more)
-            point(f"after {name_of(query)}")
-            return done
-
-    class Connection(psycopg.Connection[Any]):
-        def commit(self) -> None:
-            point("before commit")
-            super().commit()
-            point("after commit")
-
-    return lambda: Connection.connect(server.connection_string(name), cursor_factory=Cursor)
+def fresh_schema(server: postgres.Postgres) -> str:
+    return server.connection_string(server.new_schema())
 
 
 def test_each_effect_once_and_each_committed_message_sent_wherever_a_process_dies(
     server: postgres.Postgres, tmp_path: Path
 ) -> None:
-    outcomes = list(killed_everywhere(tmp_path, dying_postgres(server)))
+    outcomes = list(killed_everywhere(tmp_path, lambda _: dying_postgres(fresh_schema(server))))
     for outcome in outcomes:
         outcome.check()
     whole, *deaths = outcomes
@@ -168,3 +143,9 @@ def test_relays_keep_order_also_where_sessions_are_serializable(plain: Database)
     broker = Broker()
     assert relay(strict, broker, rounds=2) == 2
     assert broker.bodies == [b"1", b"2"]
+
+
+def test_real_clients_killed_again_and_again_have_each_effect_once(
+    server: postgres.Postgres, tmp_path: Path
+) -> None:
+    check_real_clients(f"postgres:{fresh_schema(server)}", tmp_path)

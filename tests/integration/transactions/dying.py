@@ -80,6 +80,31 @@ def dying_sqlite(path: Path) -> Callable[[Points], Database]:
     return made
 
 
+def dying_postgres(connection_string: str) -> Callable[[Points], Database]:
+    def made(point: Points) -> Database:
+        import psycopg
+
+        class Cursor(psycopg.Cursor[Any]):
+            def execute(self, query: Any, *given: Any, **more: Any) -> Any:
+                point(f"before {name_of(query)}")
+                done = super().execute(query, *given, **more)
+                point(f"after {name_of(query)}")
+                return done
+
+        class Connection(psycopg.Connection[Any]):
+            def commit(self) -> None:
+                point("before commit")
+                super().commit()
+                point("after commit")
+
+        def connect() -> Any:
+            return Connection.connect(connection_string, cursor_factory=Cursor)
+
+        return Database("psycopg", connect, is_sqlite=False)
+
+    return made
+
+
 @dataclass
 class Shop:
     """Everything that outlives a process, and what it does when it runs."""
@@ -187,7 +212,7 @@ def killed_everywhere(place: Path, fresh: Callable[[str], Callable[[Points], Dat
         died = in_process(lambda shop=shop, home=home, at=die_at: shop.run(Points(home / "steps", at)))  # type: ignore[misc]
         steps = (home / "steps").read_text().splitlines()
         if died:
-            _end_leases(database)
+            end_leases(database)
             assert not in_process(lambda shop=shop, home=home: shop.run(Points(home / "again")))  # type: ignore[misc]
         elif die_at:
             return  # it has fewer steps than that
@@ -195,7 +220,7 @@ def killed_everywhere(place: Path, fresh: Callable[[str], Callable[[Points], Dat
         die_at += 1
 
 
-def _end_leases(database: Database) -> None:
+def end_leases(database: Database) -> None:
     """As time does: what the dead relay had taken is free."""
     connection = database.connect()
     outbox.create_table(connection)
