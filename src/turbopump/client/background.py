@@ -166,6 +166,11 @@ def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> Non
     )
 
 
+def is_here() -> bool:
+    """Whether the caller runs on the background loop itself, as an `async def` handler does."""
+    return _here is not None and asyncio._get_running_loop() is _here.loop
+
+
 # --- what is open ----------------------------------------------------------------------------------------
 
 

@@ -243,9 +243,18 @@ def test_who_asks_for_too_many_futures_waits_until_one_is_done(monkeypatch: pyte
     second.cancel()
 
 
+def test_a_handler_on_the_loop_may_call_what_does_not_wait() -> None:
+    async def handle() -> None:
+        client._call(lambda core: core.on("b"))
+
+    with Client() as client:
+        background.run(handle())
+        assert client._call(lambda core: core.handlers) == ["b"]
+
+
 def test_a_client_says_what_it_is_and_does_not_travel() -> None:
     client = Client()
-    assert repr(client) == "<Client  (not started)>"
+    assert repr(client) == "<Client, not started>"
     with pytest.raises(TypeError, match="make one there"):
         pickle.dumps(client)
 

@@ -64,8 +64,8 @@ class Face(Generic[C]):
         self._close(lambda core: core.__aexit__(kind, error, trace))
 
     def __repr__(self) -> str:
-        state = "started" if self._open is not None else "not started"
-        return f"<{type(self).__name__} {getattr(self._core, 'group', '')} ({state})>"
+        name = f"{type(self).__name__} {getattr(self._core, 'group', '')}".strip()
+        return f"<{name}, {'started' if self._open is not None else 'not started'}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -181,7 +181,7 @@ class Face(Generic[C]):
     def _call(self, call: Callable[[C], T]) -> T:
         """For what does not wait in the core either: on its loop once it has one, which owns the state."""
         core = self._of_this_process()
-        if self._open is None and not self._is_to_go_on:
+        if (self._open is None and not self._is_to_go_on) or background.is_here():
             return call(core)
         return self._wait(self._called(core, call))
 
