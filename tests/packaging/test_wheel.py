@@ -57,6 +57,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"turbopump"}
 
 
+def test_pytest_finds_the_fixtures(wheel: Path) -> None:
+    files = zipfile.ZipFile(wheel)
+    (table,) = (name for name in files.namelist() if name.endswith(".dist-info/entry_points.txt"))
+    assert "[pytest11]\nturbopump = turbopump.testing.plugin" in files.read(table).decode()
+
+
 def test_the_compiled_send_path_is_in_the_wheel_of_this_machine_alone(
     wheel: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -67,12 +67,16 @@ class Cluster:
     # Life
 
     def start(self) -> None:
+        """`with` does it. Nothing when it runs already."""
+        if self._thread is not None:
+            return
         make_loop = _standing_loop if self._core.is_virtual else asyncio.SelectorEventLoop
         self._thread = LoopThread(make_loop)
         try:
             self._call(self._core.start())
         except BaseException:
             self._thread.close()
+            self._thread = None
             raise
 
     def close(self) -> None:

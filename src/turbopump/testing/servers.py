@@ -24,7 +24,7 @@ from turbopump.testing.memory import MemoryDisk, MemoryWorkers
 from turbopump.testing.plug import Plug
 
 HOST = "127.0.0.1"
-OFTEN_S, HOUSEKEEPING_S = 1.0, 60.0
+SELDOM = ((1.0, 60.0), (5.0, 10.0))  # sleeps of up to so many seconds, and how long they become
 CLUSTER_NAME = "DefaultCluster"
 STORE = StoreConfig(
     root_dir="/store",
@@ -55,8 +55,9 @@ class Servers:
     async def start(self) -> None:
         world = self._world
         config = NamesrvConfig(listen_port=0, bind_address=HOST)
+        clock = _clock_of_servers(world)
         self._name_server = NameServer(
-            config, world.network, world.clock, MemoryDisk(world.clock), servers=1 + 2 * self._count
+            config, world.network, clock, MemoryDisk(clock), servers=1 + 2 * self._count
         )
         self.name_servers = f"{HOST}:{await self._name_server.start()}"
         for number in range(self._count):
@@ -133,11 +134,10 @@ class EmbeddedBroker:
             return
         world = self.world
         self._plug = Plug(world.network)
-        is_virtual = isinstance(world.clock, VirtualClock)
         broker = Broker(
             self.config,
             self._plug,
-            UnhurriedClock(world.clock) if is_virtual else world.clock,
+            _clock_of_servers(world),
             self.disk,
             MemoryWorkers(),
             Chance(world.chance.getrandbits(32)),
@@ -163,9 +163,9 @@ class EmbeddedBroker:
 
 @dataclass
 class UnhurriedClock:
-    """Virtual time for a broker that looks after its own affairs (a file to make ready, figures of the last
-    second) more seldom. That is all it sleeps for so shortly by its clock, and each look costs the real time
-    of whoever lets hours pass: without this, two hours have 95,000 moments instead of 13,000.
+    """Virtual time for servers that look after their own affairs (a file to make ready, figures of the last
+    second, idle connections) more seldom. That is all they sleep for so shortly by their clock, and each look
+    costs the real time of whoever lets hours pass: without this, two hours have 95,000 moments, not 13,000.
     """
 
     clock: Clock
@@ -177,7 +177,11 @@ class UnhurriedClock:
         return self.clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        await self.clock.sleep(HOUSEKEEPING_S if 0 < seconds <= OFTEN_S else seconds)
+        await self.clock.sleep(next((longer for often, longer in SELDOM if 0 < seconds <= often), seconds))
+
+
+def _clock_of_servers(world: World) -> Clock:
+    return UnhurriedClock(world.clock) if isinstance(world.clock, VirtualClock) else world.clock
 
 
 def _log_offsets(queue: ConsumeQueue) -> Iterator[int]:

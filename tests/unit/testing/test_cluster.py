@@ -1,6 +1,7 @@
 """The embedded cluster in virtual time: whole stories in milliseconds, from blocking and from async code."""
 
 import asyncio
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -117,6 +118,26 @@ def test_a_handler_may_send_itself() -> None:
         with consumer:
             producer.send(Message(source, b"hello"))
         assert [message.body for message in cluster.messages(target)] == [b"hello"]
+
+
+def test_a_handler_that_waits_for_the_test_does_not_hold_up_a_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turbopump.testing.loop.GRACE_S", 0.1)
+    with virtual() as cluster, cluster.producer() as producer:
+        topic, go_on, got = cluster.create_topic(), threading.Event(), []
+        consumer = cluster.consumer("readers")
+
+        @consumer.on(topic)
+        def wait(message: MessageExt) -> None:
+            go_on.wait(10)
+            got.append(message.text)
+
+        with consumer:
+            producer.send(Message(topic, b"one"))
+            cluster.advance(60)
+            assert got == []
+            go_on.set()
+            cluster.wait_until_consumed("readers", topic)
+        assert got == ["one"]
 
 
 def test_retries_come_at_their_times_until_the_message_is_a_dead_letter() -> None:
