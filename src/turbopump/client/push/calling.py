@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from turbopump.client.consuming import Failure
@@ -38,8 +39,16 @@ class Calling:
     namespace: str = ""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
-    def handler(self, topic: str) -> Handler:
-        return self.handlers.get(topic, NOBODY)
+    def handler(self, message: MessageExt) -> Handler:
+        """That of the topic where it was read, or, when it comes again, where it was sent."""
+        return self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NOBODY)
+
+    def handlers_of(self, messages: Messages) -> list[tuple[Handler, Messages]]:
+        """Of messages of one queue, in order. Those of a retry topic may belong to several."""
+        only = self.handlers.get(messages[0].queue.topic)
+        if only is not None:
+            return [(only, messages)]
+        return [(handler, list(own)) for handler, own in groupby(messages, self.handler)]
 
     deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
     """For an `async def`."""

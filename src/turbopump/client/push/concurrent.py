@@ -22,7 +22,6 @@ from turbopump.client.push.calling import Calling
 from turbopump.client.push.handlers import Handler, Messages
 from turbopump.client.push.workers import Coroutines, Crew, Threads
 from turbopump.client.send_back import SendBack
-from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -118,8 +117,8 @@ class Concurrent:
         if self._stopped or not messages:
             return
         figures = self._figures(queue.topic)
-        for topic, own in by_topic(queue, messages):
-            self._submit(held, self.calling.handler(topic), own, figures)
+        for handler, own in self.calling.handlers_of(messages):
+            self._submit(held, handler, own, figures)
 
     def _submit(
         self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicFigures
@@ -239,15 +238,6 @@ class Concurrent:
             task.cancel()
         self._threads.end()
         await self._coroutines.end()
-
-
-def by_topic(queue: MessageQueue, messages: Messages) -> Iterable[tuple[str, Messages]]:
-    """By the topics that users know. A retry topic has messages of all topics of its group; it is cut where
-    the topic changes.
-    """
-    if not queue.topic.startswith(RETRY_PREFIX):
-        return [(messages[0].topic, messages)]
-    return [(topic, list(own)) for topic, own in groupby(messages, lambda message: message.topic)]
 
 
 def complain_of(failure: Failure, messages: Messages) -> None:

@@ -13,7 +13,7 @@ async def directly(
     calling: Calling, message: MessageExt, clock: Clock
 ) -> bodies.ConsumeMessageDirectlyResult:
     began_s = clock.monotonic()
-    handler = calling.handler(message.topic)
+    handler = calling.handler(message)
     if handler.is_async:
         failure = await calling.deliver(handler, [message])
     else:

@@ -17,7 +17,7 @@ from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.process_queue import ProcessQueue
 from turbopump.client.push.calling import Calling
-from turbopump.client.push.concurrent import by_topic, complain_of
+from turbopump.client.push.concurrent import complain_of
 from turbopump.client.push.handlers import Handler, Messages
 from turbopump.client.push.locks import QueueLocks
 from turbopump.client.push.workers import SLICE_S, Crew, Slots, Threads, cancelled
@@ -156,8 +156,7 @@ class InOrder:
             if now_s - turn_s > SLICE_S:
                 await asyncio.sleep(0)
                 turn_s = self.clock.monotonic()
-            topic, messages = next(iter(by_topic(queue, held.first(RUN_MESSAGES))))
-            handler = self.calling.handler(topic)
+            handler, messages = self.calling.handlers_of(held.first(RUN_MESSAGES))[0]
             batch, failure = await self._deliver(held, handler, messages, self._figures(queue.topic))
             held.last_consume_ms = self.clock.now_ms()
             if failure is None or held.dropped:

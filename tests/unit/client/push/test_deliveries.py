@@ -205,6 +205,23 @@ def test_one_consumer_has_other_handlers_for_other_topics_also_for_retries() -> 
     virtual(scene())
 
 
+def test_a_retry_topic_can_be_consumed_like_any_other() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            failing, watching = Reader(lambda body: True), Reader()
+            await sent(town, 1)
+            async with consumer(town, failing, max_reconsume_times=1):
+                await town.clock.sleep(5)
+                others = plain(town, 2, "others")
+                others.subscribe("%RETRY%readers", watching)
+                async with others:
+                    await town.clock.sleep(30)
+            assert watching.texts == ["000"]
+
+    virtual(scene())
+
+
 def test_a_message_in_work_for_too_long_is_sent_back_and_its_queue_goes_on() -> None:
     async def scene() -> None:
         async with cluster() as town:
