@@ -98,7 +98,7 @@ class TopicUnknown(SendFailed, TopicNotFound):
 
     def __init__(self, topic: str, tries: Sequence[Try] = ()) -> None:
         advice = (
-            f"No broker takes messages for topic {topic}: create it (`turbopump mqadmin updateTopic`, or "
+            f"No broker takes messages for topic {topic}: create it (`turbopump admin updateTopic`, or "
             "Admin.topics), or let brokers create topics (autoCreateTopicEnable)."
         )
         SendFailed.__init__(self, topic, tries, 10005, advice)

@@ -62,7 +62,7 @@ class Message(msgspec.Struct, frozen=True):
             force_setattr(self, "body", _bytes(self.body))
         if self.keys.__class__ is not tuple:
             given: str | Iterable[str] = self.keys
-            force_setattr(self, "keys", (given,) if isinstance(given, str) and given else tuple(given))
+            force_setattr(self, "keys", _keys(given))
         if self.properties is None:
             force_setattr(self, "properties", {})
 
@@ -89,6 +89,14 @@ class Message(msgspec.Struct, frozen=True):
         return own
 
 
+def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,) if given else ()
+    if isinstance(given, Iterable):
+        return tuple(given)
+    raise InvalidArgument(f"keys={given!r}: a key is text; write str(key), or a list of several")
+
+
 def _bytes(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
@@ -111,8 +119,7 @@ class MessageQueue:
         return cls(queue.topic, queue.brokerName, queue.queueId)
 
 
-@dataclass(frozen=True)
-class MessageExt:
+class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is worked out once
     """A message as it was received."""
 
     record: Record

@@ -312,11 +312,13 @@ class Producer:
         return await self._deliver(sender, sender.letter(message, marks), self._seconds(timeout), None)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Those one can send to, in the order that selectors see."""
+        """Those one can send to, in the order that selectors see. Raises TopicUnknown for a topic that does
+        not exist yet.
+        """
         sender = self._running()
         rules.check_topic(topic)
-        route = await sender.route(wrap(self._settings.namespace, topic), self._settings.send_msg_timeout)
-        return self._seen_by_user(topic, route.publish)
+        wire_topic = wrap(self._settings.namespace, topic)
+        return self._seen_by_user(topic, await sender.queues(wire_topic, self._settings.send_msg_timeout))
 
     # Inside
 

@@ -117,9 +117,10 @@ class Rules:
             raise InvalidArgument(
                 f"a Message is sent, not {type(message).__name__}: write Message(topic, body)"
             )
-        if message.topic not in self._topics:
-            check_target(message.topic)
-            self._topics.add(message.topic)
+        topic = message.topic
+        if not isinstance(topic, str) or topic not in self._topics:
+            check_target(topic)
+            self._topics.add(topic)
         if not 0 < len(message.body) <= self.max_message_size:
             raise InvalidArgument(_body_complaint(len(message.body), self.max_message_size))
         if message.tags:
@@ -179,6 +180,8 @@ def _body_complaint(size: int, largest: int) -> str:
 
 def _check_keys(keys: Iterable[str]) -> None:
     for key in keys:
+        if not isinstance(key, str):
+            raise InvalidArgument(f"the key {key!r} is no text: write str(key)")
         if not key or any(map(str.isspace, key)):
             raise InvalidArgument(
                 f"the key {key!r} has a blank, by which brokers tell keys apart: give several keys as a list"
@@ -217,6 +220,8 @@ def _check_text(what: str, text: str) -> None:
 
 
 def _check_numbers(message: Message) -> None:
+    if not isinstance(message.delay_level, int) or not isinstance(message.flag, int):
+        raise InvalidArgument(f"delay_level={message.delay_level!r}, flag={message.flag!r}: whole numbers")
     if message.delay_level < 0:
         raise InvalidArgument(
             f"delay_level={message.delay_level}: 0 is at once, 1 to 18 are the broker's messageDelayLevel"

@@ -37,6 +37,7 @@ CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range
 DEFAULTS = ProducerSettings()
 ROUTE_PATIENCE_S = 1.0  # how long a retry waits for a new route when the old one knows no other broker
 VIP_PORTS_BELOW = 2
+FAIR_ONEWAYS = 64
 COMPRESSIONS = {"ZLIB": sysflag.ZLIB, "LZ4": sysflag.LZ4, "ZSTD": sysflag.ZSTD}
 STORED = {int(status.value): status for status in SendStatus}
 
@@ -61,7 +62,7 @@ class Talking(Calls, Protocol):
     def ask(self, address: str, request: Command | Draft, timeout_s: float) -> Awaitable[Command] | None:
         """The same when the connection is there; else None."""
 
-    async def send_oneway(self, address: str, request: Command | Draft) -> None: ...
+    async def send_oneway(self, address: str, request: Command | Draft, timeout_s: float) -> None: ...
 
 
 class Ids(Protocol):
@@ -140,6 +141,7 @@ class Sender:
     settings: ProducerSettings = DEFAULTS
     hooks: Sequence[SendHook] = ()
     faults: Faults | None = None
+    _oneways: int = 0
     _envelopes: dict[str, Envelope] = field(default_factory=dict)
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
@@ -160,6 +162,11 @@ class Sender:
     async def route(self, topic: str, timeout_s: float) -> Route:
         """Of a topic with its namespace. Raises SendFailed."""
         return self.routes.known(topic) or await self._route(topic, [], timeout_s)
+
+    async def queues(self, topic: str, timeout_s: float) -> tuple[MessageQueue, ...]:
+        """Of a topic with its namespace, that must exist. Raises SendFailed."""
+        route = self.routes.known(topic) or await self._route(topic, [], timeout_s, must_exist=True)
+        return route.publish
 
     async def close(self) -> None:
         """Asks for no routes any more."""
@@ -330,8 +337,10 @@ class Sender:
                 context = self._context(letter, queue, address, 1, SendMode.ONEWAY)
                 run_before(self.hooks, context)
                 letter.properties = _repacked(letter, context)
-            async with asyncio.timeout(deadline - started):
-                await self.calls.send_oneway(address, self._request(letter, queue))
+            await self.calls.send_oneway(address, self._request(letter, queue), deadline - started)
+            self._oneways += 1
+            if self._oneways % FAIR_ONEWAYS == 0:
+                await asyncio.sleep(0)  # nothing else waits here: others get their turn
         except OSError as error:
             now = self.clock.monotonic()
             self._blame(queue.broker, now - started, now, error)
@@ -382,11 +391,12 @@ class Sender:
 
     # Where to
 
-    async def _route(self, topic: str, tries: list[Try], left_s: float) -> Route:
+    async def _route(self, topic: str, tries: list[Try], left_s: float, must_exist: bool = False) -> Route:
         """Of a topic that is new to us. Raises SendFailed."""
+        routes, most = self.routes, self.settings.default_topic_queue_nums
         try:
             async with asyncio.timeout(left_s):
-                route = await self.routes.find_or_template(topic, self.settings.default_topic_queue_nums)
+                route = await (routes.find(topic) if must_exist else routes.find_or_template(topic, most))
         except TopicNotFound as error:
             raise TopicUnknown(topic, tries) from error
         except TimeoutError as error:

@@ -40,8 +40,8 @@ class Cluster:
     def ask(self, address: str, request: Command | Draft, timeout_s: float) -> None:
         """There is never a connection: use `call`."""
 
-    async def send_oneway(self, address: str, request: Command | Draft) -> None:
-        await self.call(address, request, 0.0)
+    async def send_oneway(self, address: str, request: Command | Draft, timeout_s: float) -> None:
+        await self.call(address, request, timeout_s)
 
     def times_asked(self, code: int) -> int:
         return sum(1 for _, request in self.asked if request.code == code)

@@ -289,6 +289,10 @@ BAD_MESSAGES = [
     (Message("orders", b"x", keys=["A", "B\t"]), "as a list"),
     (Message("orders", b"x", keys=[""]), "as a list"),
     (Message("orders", b"x", tags="a\x02b"), "x02"),
+    (Message(7, b"x"), "a topic is text"),  # type: ignore[arg-type]
+    (Message(["orders"], b"x"), "a topic is text"),  # type: ignore[arg-type]
+    (Message("orders", b"x", keys=[7]), r"str\(key\)"),  # type: ignore[list-item]
+    (Message("orders", b"x", delay_level="3"), "whole numbers"),  # type: ignore[arg-type]
     (Message("orders", b"x", tags="\ud800"), "UTF-8"),
     (Message("orders", b"x", tags=7), "the tag is text"),  # type: ignore[arg-type]
     (Message("orders", b"x", properties={"TAGS": "a"}), "tags="),
@@ -321,6 +325,48 @@ def test_a_bad_message_is_refused_with_advice_and_never_reaches_the_wire() -> No
                     with pytest.raises(InvalidArgument, match=advice):
                         await call()
             assert await stored(town, "orders") == []
+
+    virtual(scene())
+
+
+def test_what_is_no_message_cannot_even_be_made() -> None:
+    with pytest.raises(InvalidArgument, match=r"text\.encode"):
+        Message("orders", "text")  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="str"):
+        Message("orders", b"x", keys=7)  # type: ignore[arg-type]
+    assert Message("orders", bytearray(b"x"), keys=["A", "B"]).keys == ("A", "B")
+    assert Message("orders", b"x", properties=None).properties == {}
+
+
+def test_the_queues_of_a_topic_that_does_not_exist_are_an_error() -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town) as one:
+            with pytest.raises(TopicNotFound):
+                await one.queues("new")
+
+    virtual(scene())
+
+
+def test_oneway_sends_leave_others_their_turn() -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town) as one:
+            await town.create_topic("orders")
+            await one.send(ORDER)
+            turns = 0
+
+            async def other() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            watching = asyncio.create_task(other())
+            for _ in range(1000):
+                await one.send_oneway(ORDER)
+            watching.cancel()
+            assert turns >= 10
+            await town.clock.sleep(1)
+            assert len(await stored(town, "orders")) == 1001
 
     virtual(scene())
 

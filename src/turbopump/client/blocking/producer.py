@@ -158,5 +158,7 @@ class Producer(Face[AsyncProducer]):
         return self._run(lambda core: core.reply(to, body, timeout=timeout))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Those one can send to, in the order that selectors see."""
+        """Those one can send to, in the order that selectors see. Raises TopicUnknown for a topic that does
+        not exist yet.
+        """
         return self._run(lambda core: core.queues(topic))
