@@ -37,7 +37,8 @@ class Consumer(Running[AsyncConsumer]):
     once: after a failure, a restart or when members join and leave, it may come again.
 
     Handlers are `async def`, which run on the event loop, or `def`, which run in threads: at most
-    `consume_thread_max` of each at a time. A parameter with a type gets the body decoded (see `on`).
+    `consume_thread_max` of each at a time. One that blocks belongs in a `def`: on the loop it would hold up
+    everything else. A parameter with a type gets the body decoded (see `on`).
 
     A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
     from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
