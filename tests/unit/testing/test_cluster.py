@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turbopump import Admin, Message, MessageExt, Producer, PullConsumer, RetryLater
+from turbopump import Admin, Message, MessageExt, Producer, PullConsumer, RetryLater, SendResult
 from turbopump.client.errors import NotRunning, SendFailed
 from turbopump.testing import AsyncCluster, Cluster, NotConsumed, run_virtual
 
@@ -55,6 +55,15 @@ def test_a_delayed_message_comes_to_the_second() -> None:
         assert cluster.messages(topic) == []
         cluster.advance(0.2)  # the broker looks every tenth of a second
         assert [message.body for message in cluster.messages(topic)] == [b"in two hours"]
+
+
+def test_the_same_story_is_told_again() -> None:
+    def story() -> list[SendResult]:
+        with virtual(brokers=2) as cluster, cluster.producer() as producer:
+            cluster.create_topic("orders")
+            return [producer.send(Message("orders", b"%d" % number)) for number in range(20)]
+
+    assert story() == story()
 
 
 def test_a_poll_without_messages_takes_its_time_at_once() -> None:
