@@ -7,8 +7,10 @@ Here is what users call; the work behind it is in `pull_member.py`. What is neve
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self, Unpack
+
+from msgspec.structs import replace
 
 from turbopump.client import discovery, rules
 from turbopump.client.division import readable_queues
