@@ -95,10 +95,9 @@ def head(result: dict[str, Any]) -> str:
     others = [run["other_cores"] for run in runs]
     machine = f"{about['cores']} cores ({about['cpu']}), Linux {about['kernel']}, Python {about['python']}"
     load = f"{min(loads):.1f} to {max(loads):.1f} (median {statistics.median(loads):.1f})"
-    return (
-        f"{machine}; medians of {rounds(result)} rounds, lowest and highest in brackets. Other work shared "
-        f"the machine: load average {load}; in the median window it took {statistics.median(others):.1f} cores."
-    )
+    shared = f"load average {load}; in the median window it took {statistics.median(others):.1f} cores"
+    figures = f"medians of {rounds(result)} rounds, lowest and highest in brackets"
+    return f"{machine}; {figures}. Other work shared the machine: {shared}."
 
 
 def rounds(result: dict[str, Any]) -> int:
