@@ -205,8 +205,8 @@ class Coroutines(_Pool[P]):
         complain(task)
         self._called = False
         if not self._stopped:
-            if had is not None:  # it died of something else than its handler: others take it up
-                self._work.append(had)
+            if had is not None:  # it was killed: others take it up
+                self._work.appendleft(had)
             self._call_one()
 
 
@@ -277,6 +277,8 @@ class Threads(_Pool[P]):
 
     def left(self, thread: "_Thread[P]") -> None:
         self._here.pop(thread, None)
+        if thread.piece is not None and not thread.is_lost:  # it was killed: others take it up
+            self._work.appendleft(thread.piece)
         self._called = False
         self._tell()
 

@@ -132,6 +132,26 @@ def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
     run(scene())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_what_a_thread_had_when_it_was_killed_is_done_by_another() -> None:
+    async def scene() -> None:
+        done: list[Work] = []
+        threads = Threads[Work](Crew(1, 1), done.extend, "test")
+        killers = [SystemExit(), KeyboardInterrupt()]
+
+        def fatal() -> None:
+            if killers:
+                raise killers.pop()
+
+        pieces = [Work(fatal), Work(lambda: None)]
+        threads.submit(pieces)
+        await threads.quiet()
+        assert done == pieces
+        threads.end()
+
+    run(scene())
+
+
 def test_coroutines_come_until_there_are_enough() -> None:
     async def scene() -> None:
         door, inside, most = asyncio.Event(), 0, 0
