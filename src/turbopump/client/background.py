@@ -156,7 +156,7 @@ async def _next(items: AsyncIterator[T]) -> T | object:
 
 def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> None:
     """Raises InsideEventLoop where waiting would stop the loop that has to do the work, or a user's own."""
-    if asyncio._get_running_loop() is None:
+    if asyncio._get_running_loop() is None or (_is_notebook() and not is_here()):
         return
     if coroutine is not None:
         coroutine.close()
@@ -164,6 +164,11 @@ def refuse_inside_loop(coroutine: Coroutine[Any, Any, Any] | None = None) -> Non
         "this call waits, and would stop the event loop that runs in its thread; "
         "turbopump.aio has the same names for `await`"
     )
+
+
+def _is_notebook() -> bool:
+    """Jupyter runs every cell inside its event loop, which is used to waiting for the cell."""
+    return "ipykernel" in sys.modules
 
 
 def is_here() -> bool:

@@ -133,6 +133,19 @@ def test_a_blocking_call_inside_the_background_loop_is_an_error_and_no_deadlock(
         background.run(inner(), 5)
 
 
+def test_in_a_notebook_whose_cells_run_in_an_event_loop_blocking_calls_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+
+    async def cell() -> int:
+        return background.run(answer())
+
+    assert asyncio.run(cell()) == 42
+    with pytest.raises(InsideEventLoop):
+        background.run(cell(), 5)
+
+
 def test_a_future_may_be_asked_for_inside_an_event_loop() -> None:
     async def main() -> int:
         return await asyncio.wrap_future(background.submit(answer()))
