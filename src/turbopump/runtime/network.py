@@ -71,7 +71,7 @@ class SystemNetwork:
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.create_connection(factory, host, port, ssl=self._tls)
-        _dialled.add(transport)
+        _remember(transport)
         return protocol
 
     async def resolve(self, host: str) -> str:
@@ -82,21 +82,32 @@ class SystemNetwork:
 
 
 _dialled: "weakref.WeakSet[asyncio.Transport]" = weakref.WeakSet()
+_dialled_with_tls: set[asyncio.Transport] = set()
+"""Those of uvloop cannot be held weakly: they are let go of at the first dial after they were closed."""
+
+
+def _remember(transport: asyncio.Transport) -> None:
+    try:
+        _dialled.add(transport)
+    except TypeError:
+        _dialled_with_tls.difference_update([one for one in _dialled_with_tls if one.is_closing()])
+        _dialled_with_tls.add(transport)
 
 
 def _let_go() -> None:
     """In a forked process: connections are the parent's. Held here too, they would outlive it, and peers
     would not see that it is gone. Their numbers stay taken, in case somebody still closes them.
     """
-    if not _dialled:
+    if not _dialled and not _dialled_with_tls:
         return
     nothing = os.open(os.devnull, os.O_RDWR)
-    for transport in _dialled:
+    for transport in (*_dialled, *_dialled_with_tls):
         peer: socket.socket | None = transport.get_extra_info("socket")
         if peer is not None and peer.fileno() >= 0:
             os.dup2(nothing, peer.fileno(), inheritable=False)
     os.close(nothing)
     _dialled.clear()
+    _dialled_with_tls.clear()
 
 
 if hasattr(os, "register_at_fork"):
