@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -176,16 +175,10 @@ class Bench:
             acks=acks,
         )
         command = [self._python[system.name], "-m", "benchmarks.clients.drive", json.dumps(asdict(job))]
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S
-        )
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S)
         if done.returncode != 0:
             raise RuntimeError(f"{module}, {shape}:\n{done.stderr[-4000:]}")
         return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 if __name__ == "__main__":
