@@ -438,6 +438,7 @@ def refuse(consumer: Consumer, *codes: int) -> None:
         return await call(address, question, timeout_s)
 
     consumer._running._instance.client.call = cut  # type: ignore[method-assign]
+    consumer._running._instance.client.ask = lambda *_: None  # type: ignore[method-assign]
 
 
 def accept(consumer: Consumer, code: int) -> list[Command]:
@@ -452,6 +453,7 @@ def accept(consumer: Consumer, code: int) -> list[Command]:
         return Command(0, ext={"msgId": "", "queueId": "0", "queueOffset": "0"})
 
     consumer._running._instance.client.call = answer  # type: ignore[method-assign]
+    consumer._running._instance.client.ask = lambda *_: None  # type: ignore[method-assign]
     return asked
 
 
