@@ -7,6 +7,7 @@ handlers of a busy queue are called in a row. What threads have done comes back 
 
 import asyncio
 import itertools
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -15,6 +16,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from turbopump.client.instance import complain
 from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
 
 SLICE_S = 0.005  # handlers that never wait let the loop turn that often
 CANCEL_S = 1.0
@@ -308,11 +311,19 @@ class Threads(_Pool[P]):
             return
         with self._hiring:
             if len(self._here) < self._crew.most:
-                thread = _Thread(self, f"{self._name}-{next(_numbers)}")
-                self._here[thread] = None
-                thread.start()
+                self._hire()
             else:
                 self._called = False
+
+    def _hire(self) -> None:
+        thread = _Thread(self, f"{self._name}-{next(_numbers)}")
+        self._here[thread] = None
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more: those who are here do the work
+            log.warning("No thread for a handler: %s", error)
+            del self._here[thread]
+            self._called = False
 
 
 class _Thread(threading.Thread, Generic[P]):
