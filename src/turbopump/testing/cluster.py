@@ -103,8 +103,8 @@ class AsyncCluster:
             await self._servers.start()
             self._admin = self.admin()
             stack.push_async_callback(self._admin.close)
-            stack.push_async_callback(self._close_clients)
             self._offsets_dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="turbopump-offsets-"))
+            stack.push_async_callback(self._close_clients)
             self._stack = stack.pop_all()
 
     async def close(self) -> None:
