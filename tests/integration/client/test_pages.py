@@ -1,6 +1,5 @@
 """The pages about the client do what they say."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ README = DOCS.parent / "README.md"
 
 @pytest.fixture(scope="module")
 def namespace() -> dict[str, Any]:
-    return {"__name__": "__main__", "time": time}
+    return {"__name__": "__main__"}
 
 
 @pytest.mark.parametrize("block", pages.blocks(GUIDE), ids=lambda block: f"line {block.line}")

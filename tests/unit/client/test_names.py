@@ -65,3 +65,13 @@ assert not [name for name in sys.modules if name.startswith("turbopump.client")]
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_blocking_clients_need_nothing_that_only_posix_has() -> None:
+    code = """
+import sys
+from turbopump import *
+assert not {"turbopump.runtime.disk", "resource", "uvloop"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
