@@ -136,20 +136,28 @@ PRINTED = {
 
 
 @pytest.fixture(scope="module")
-def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, "Future[Run]"]]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, "Future[Run]"]]:
     """Those that were asked for, some at a time: most of the while they wait."""
     wanted = [name for name in PRINTED if any(f"[{name}]" in item.name for item in request.session.items)]
     with (
         Cluster(settings={"messageDelayLevel": LEVELS}) as cluster,
         ThreadPoolExecutor(AT_A_TIME) as pool,
     ):
-        yield {name: pool.submit(run, name, cluster.name_servers) for name in wanted}
+        directory = str(tmp_path_factory.mktemp("examples"))
+        surroundings = {
+            "NAMESRV_ADDR": cluster.name_servers,
+            "TMPDIR": directory,
+            "PYTHONIOENCODING": "utf-8",
+        }
+        yield {name: pool.submit(run, name, surroundings) for name in wanted}
 
 
-def run(name: str, name_servers: str) -> Run:
+def run(name: str, surroundings: dict[str, str]) -> Run:
     return subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py"],
-        env={**os.environ, "NAMESRV_ADDR": name_servers, "PYTHONIOENCODING": "utf-8"},
+        env={**os.environ, **surroundings},
         capture_output=True,
         encoding="utf-8",
         timeout=TIMEOUT_S,
