@@ -257,7 +257,7 @@ class Consumer:
         """Those that are ours now, without the retry topic's."""
         engine = self._running
         topics = {wish.subscription.topic for wish in self._wishes.values()}
-        return engine.as_users_know(queue for queue in engine.queues.held if queue.topic in topics)
+        return engine.as_users_know(queue for queue in engine.queues.ours if queue.topic in topics)
 
     @property
     def client_id(self) -> str:

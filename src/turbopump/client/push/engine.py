@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
+from turbopump.client.division import GroupShare, Share
 from turbopump.client.figures import TopicFigures
 from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook
@@ -253,7 +254,7 @@ class Engine:
         told = running_info(
             self._properties(),
             self._subscriptions.values(),
-            self.queues.held,
+            self.queues.ours,
             self._figures,
             self._clock.monotonic(),
         )
@@ -299,25 +300,26 @@ class Engine:
     async def _renew_locks(self, locks: QueueLocks, interval_s: float) -> None:
         await self._clock.sleep(FIRST_RENEWAL_S)
         while True:
-            await locks.renew({queue: held for queue, held in self.queues.held.items() if not held.leaving})
+            await locks.renew({queue: held for queue, held in self.queues.ours.items() if not held.leaving})
             await self._clock.sleep(interval_s)
 
     async def _expire_regularly(self, timeout_s: float) -> None:
         while True:
             await self._clock.sleep(timeout_s)
-            await self._deliveries.expire(list(self.queues.held.values()), timeout_s)
+            await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
-    async def _changed(self, topic: str, every: Sequence[MessageQueue], own: Sequence[MessageQueue]) -> None:
+    def _divided(self, topic: str, share: Share) -> None:
         """A topic's limits are shared by its queues, and brokers hear the subscription with a new version."""
-        self._limits = self._limits_of_queue(len(self.queues.held))
+        self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
         if subscription is not None:
             newer = replace(subscription, version=max(self._clock.now_ms(), subscription.version + 1))
             self._subscriptions[topic] = newer
             self._do(self._tell_brokers())
+        own = [queue for queue in self.queues.ours if queue.topic == topic]
         for callback in self._queues_changed:
             try:
-                callback(self._own(topic), self.as_users_know(every), self.as_users_know(own))
+                callback(self._own(topic), self.as_users_know(share.queues), self.as_users_know(own))
             except Exception:
                 log.exception("A callback for changed queues failed")
 
@@ -426,11 +428,9 @@ class Engine:
 
     def _make_queues(self, pulling: Pulling) -> Queues:
         settings = self._plan.settings
+        instance, broadcast = self._instance, self._plan.broadcast
         return Queues(
             self.group,
-            self._instance.client_id,
-            self._instance.routes,
-            self._instance.heartbeats,
             self._clock,
             self._offsets,
             self._deliveries,
@@ -438,9 +438,10 @@ class Engine:
             pull=pulling.run,
             topics=self.topics,
             is_paused=lambda: self.is_paused,
-            changed=self._changed,
-            strategy=settings.allocate_message_queue_strategy,
+            divided=self._divided,
             locks=self._locks,
-            shares=not self._plan.broadcast,
+            share_of=GroupShare(
+                instance, self.group, settings.allocate_message_queue_strategy, is_broadcast=broadcast
+            ),
             interval_s=settings.rebalance_wait_interval,
         )

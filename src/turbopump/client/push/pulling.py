@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from turbopump.client.division import FAILURES
 from turbopump.client.figures import TopicFigures
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
@@ -17,10 +18,7 @@ from turbopump.client.pull import Puller, PullResult, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.client.subscription import Subscription
 from turbopump.protocol.errors import (
-    BrokenBody,
-    BrokenRecord,
     FlowControl,
-    Refused,
     SubscriptionNotFound,
     SubscriptionNotLatest,
 )
@@ -30,9 +28,6 @@ log = logging.getLogger(__name__)
 
 FLOW_CONTROL_S = 0.02
 PAUSED_S = 1.0
-
-FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
-"""What a broker or the way to it may cause. It is told, and tried again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class Members:
         client._closed = True
         for connection in list(client._connections.values()):
             connection.abort()
-        for held in member._running.queues.held.values():
+        for held in member._running.queues.ours.values():
             held.dropped = True
         self.dying.append(member)
 

@@ -302,7 +302,7 @@ def test_no_more_is_pulled_than_may_be_held(settings: dict[str, int], most: int)
             listening.subscribe("orders", handle)
             async with listening:
                 await town.clock.sleep(5)
-                held = [one.count for one in listening._running.queues.held.values()]
+                held = [one.count for one in listening._running.queues.ours.values()]
                 assert sum(held) <= most
                 assert sum(held) >= most // 2
                 door.set()
