@@ -17,12 +17,15 @@ from tests.unit.transactions.idempotence import create, work
 from tests.unit.transactions.outboxes import *  # noqa: F403
 from tests.unit.transactions.outboxes import Broker, relay, write
 
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import Message
+from turbopump.transactions import outbox
 from turbopump.transactions.idempotent import once
 
 from . import postgres
 
-KINDS = ("psycopg", "psycopg autocommit", "SQLAlchemy session", "SQLAlchemy connection")
-ASYNC_KINDS = ("psycopg", "SQLAlchemy session", "SQLAlchemy connection")
+KINDS = ("psycopg", "psycopg autocommit", "psycopg2", "SQLAlchemy session", "SQLAlchemy connection")
+ASYNC_KINDS = ("psycopg", "SQLAlchemy session", "SQLAlchemy connection", "SQLAlchemy session of asyncpg")
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +66,19 @@ def _connect(kind: str, server: postgres.Postgres, name: str) -> Callable[[], An
     from sqlalchemy import NullPool, create_engine
     from sqlalchemy.orm import sessionmaker
 
+    autocommit = kind.endswith("autocommit")
+    if kind.startswith("psycopg2"):
+        return lambda: _psycopg2(server.connection_string(name))
     if kind.startswith("psycopg"):
-        autocommit = kind.endswith("autocommit")
         return lambda: psycopg.connect(server.connection_string(name), autocommit=autocommit)
     engine = create_engine(server.url(name), poolclass=NullPool)
     return sessionmaker(engine) if kind == "SQLAlchemy session" else engine.connect
+
+
+def _psycopg2(connection_string: str) -> Any:
+    import psycopg2
+
+    return psycopg2.connect(connection_string)
 
 
 def _connect_async(kind: str, server: postgres.Postgres, name: str) -> Callable[[], Any]:
@@ -77,6 +88,10 @@ def _connect_async(kind: str, server: postgres.Postgres, name: str) -> Callable[
 
     if kind == "psycopg":
         return lambda: psycopg.AsyncConnection.connect(server.connection_string(name))
+    if kind.endswith("asyncpg"):
+        url = f"postgresql+asyncpg://postgres@/postgres?host={server.home / 'socket'}"
+        own = {"server_settings": {"search_path": name}}
+        return async_sessionmaker(create_async_engine(url, poolclass=NullPool, connect_args=own))
     engine = create_async_engine(server.url(name), poolclass=NullPool)
     return async_sessionmaker(engine) if kind == "SQLAlchemy session" else engine.connect
 
@@ -143,6 +158,20 @@ def test_relays_keep_order_also_where_sessions_are_serializable(plain: Database)
     broker = Broker()
     assert relay(strict, broker, rounds=2) == 2
     assert broker.bodies == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("use", ["session", "connection"])
+def test_sqlalchemy_that_commits_each_statement_is_refused(server: postgres.Postgres, use: str) -> None:
+    from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
+
+    engine = create_engine(server.url(server.new_schema()), isolation_level="AUTOCOMMIT")
+    with Session(engine) if use == "session" else engine.connect() as connection:
+        with pytest.raises(InvalidArgument, match="begin a transaction first"):
+            once(connection, message("A1"), group="billing").__enter__()
+        with pytest.raises(InvalidArgument, match="begin a transaction first"):
+            outbox.send(connection, Message("orders", b"x"))
+    engine.dispose()
 
 
 def test_real_clients_killed_again_and_again_have_each_effect_once(

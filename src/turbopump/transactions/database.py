@@ -127,11 +127,16 @@ def created(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]
     There it is looked for first: CREATE … IF NOT EXISTS would ask for the right to create even if it exists.
     """
     if dialect == POSTGRESQL:
-        if (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None:
+        if (yield from is_there(table)):
             return
         yield locked(table)
     for definition in definitions[dialect]:
         yield Statement(definition)
+
+
+def is_there(table: str) -> Steps[bool]:
+    """On PostgreSQL."""
+    return (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None
 
 
 def locked(name: str) -> Statement:
@@ -361,7 +366,7 @@ class _Alchemy(_Driver):
                 self.connection.rollback()
             case Act():
                 connection = self._connection()
-                if _must_begin(connection.dialect.name, connection.connection.driver_connection, step):
+                if _must_begin(connection.dialect.name, connection.connection, step):
                     connection.exec_driver_sql(_BEGIN_IMMEDIATE)
             case Statement():
                 result = self._connection().execute(*_alchemy(step))
@@ -389,8 +394,8 @@ class _AsyncAlchemy(_Driver):
                 await self.connection.rollback()
             case Act():
                 connection = await self._connection()
-                raw = (await connection.get_raw_connection()).driver_connection
-                if _must_begin(connection.dialect.name, raw, step):
+                pooled = await connection.get_raw_connection()
+                if _must_begin(connection.dialect.name, pooled, step):
                     await connection.exec_driver_sql(_BEGIN_IMMEDIATE)
             case Statement():
                 result = await (await self._connection()).execute(*_alchemy(step))
@@ -423,13 +428,13 @@ class _Django(_Driver):
 _BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 
-def _must_begin(dialect: str, raw: Any, step: Act) -> bool:
+def _must_begin(dialect: str, pooled: Any, step: Act) -> bool:
     """SQLAlchemy begins by itself, but on SQLite not before the first write."""
     if dialect == SQLITE:
-        return step is Act.BEGIN and not raw.in_transaction
+        return step is Act.BEGIN and not pooled.driver_connection.in_transaction
     if dialect != POSTGRESQL:
         raise InvalidArgument(f"this works with SQLite and PostgreSQL; the session's database is {dialect}")
-    if getattr(raw, "autocommit", False) is True:
+    if getattr(pooled.dbapi_connection, "autocommit", False) is True:
         raise InvalidArgument(NO_TRANSACTION)
     return False
 

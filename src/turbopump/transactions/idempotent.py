@@ -298,20 +298,20 @@ class _Handler:
         return self._shape.put_on(awaited if inspect.iscoroutinefunction(self._handler) else called)
 
     def _call(self, *given: Any) -> Any:
-        messages, is_batch = _messages(given[0])
         with opened(self._connect) as connection:
-            result = self._work(connection, messages, is_batch, given)
+            result = self._work(connection, given)
             if self._is_time_to_clean():
                 self._clean(connection)
         return result
 
-    def _work(self, connection: Any, messages: Sequence[MessageExt], is_batch: bool, given: Any) -> Any:
+    def _work(self, connection: Any, given: Sequence[Any]) -> Any:
+        messages, is_batch = self._shape.messages(given)
         claims = self._claims(messages)
         new = performed(connection, claims.enter)
         try:
             result = None
             if new:
-                result = self._handler(*self._shape.arguments(given, new if is_batch else None), connection)
+                result = self._handler(*self._shape.arguments(given, new, is_batch), connection)
         except BaseException:
             performed(connection, claims.leave(False))
             raise
@@ -321,22 +321,20 @@ class _Handler:
         return result
 
     async def _call_async(self, *given: Any) -> Any:
-        messages, is_batch = _messages(given[0])
         async with OpenedAsync(self._connect) as connection:
-            result = await self._work_async(connection, messages, is_batch, given)
+            result = await self._work_async(connection, given)
             if self._is_time_to_clean():
                 await self._clean_async(connection)
         return result
 
-    async def _work_async(
-        self, connection: Any, messages: Sequence[MessageExt], is_batch: bool, given: Any
-    ) -> Any:
+    async def _work_async(self, connection: Any, given: Sequence[Any]) -> Any:
+        messages, is_batch = self._shape.messages(given)
         claims = self._claims(messages)
         new = await performed(connection, claims.enter)
         try:
             result = None
             if new:
-                arguments = self._shape.arguments(given, new if is_batch else None)
+                arguments = self._shape.arguments(given, new, is_batch)
                 result = await self._handler(*arguments, connection)
         except BaseException:
             await performed(connection, claims.leave(False))
@@ -377,30 +375,34 @@ class _Shape:
     """Which parameters a handler has, and which ones its face must show a consumer, who decodes by them."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
-        parameters = list(inspect.signature(handler, eval_str=True).parameters.values())
-        positional = [
-            one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-        ]
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        positional = [one for one in _signature(handler).parameters.values() if one.kind in kinds]
         if len(positional) < 2:
             raise InvalidArgument(
                 f"{_name(handler)} needs a last parameter for the connection: def handle(message, connection)"
             )
         self._handler = handler
-        self._before = positional[:-1]
-        self._is_body_alone = len(self._before) == 1 and not _is_message(self._before[0].annotation)
+        self._wanted = positional[:-1]
+        places = [place for place, one in enumerate(self._wanted) if _is_message(one.annotation)]
+        self._shown = self._wanted if places else [*self._wanted, _MESSAGE]
+        self._message_at = places[0] if places else len(self._wanted)
 
-    def arguments(self, given: Sequence[Any], new: list[MessageExt] | None) -> Sequence[Any]:
-        """Those of the handler, from those of its face: in a batch only what is new."""
-        if new is not None:
-            if len(given) > 1:
-                raise InvalidArgument("a batch of decoded bodies: take the messages, and message.json(kind)")
-            return (new,)
-        return given[1:] if self._is_body_alone else given
+    def messages(self, given: Sequence[Any]) -> tuple[Sequence[MessageExt], bool]:
+        """Those among the arguments of the face, and whether it is a batch."""
+        found = given[self._message_at]
+        return ([found], False) if isinstance(found, MessageExt) else (found, True)
+
+    def arguments(self, given: Sequence[Any], new: Sequence[MessageExt], is_batch: bool) -> Sequence[Any]:
+        """Those of the handler, from those of its face: of a batch what belongs to new messages."""
+        wanted = given[: len(self._wanted)]
+        if not is_batch:
+            return wanted
+        known = {id(message) for message in new}
+        places = [place for place, one in enumerate(given[self._message_at]) if id(one) in known]
+        return [[items[place] for place in places] for items in wanted]
 
     def put_on(self, face: Callable[..., Any]) -> Callable[..., Any]:
-        shown = list(self._before)
-        if self._is_body_alone:
-            shown.insert(0, _MESSAGE)
+        shown = self._shown
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(face, name, getattr(self._handler, name, None))
         face.__annotations__ = {one.name: one.annotation for one in shown if one.annotation is not one.empty}
@@ -423,10 +425,6 @@ def _is_message(annotation: Any) -> bool:
     if annotation in (inspect.Parameter.empty, Any, MessageExt, list, tuple, Sequence):
         return True
     return MessageExt in getattr(annotation, "__args__", ())
-
-
-def _messages(given: Any) -> tuple[Sequence[MessageExt], bool]:
-    return ([given], False) if isinstance(given, MessageExt) else (given, True)
 
 
 def _is_consumed(result: object) -> bool:

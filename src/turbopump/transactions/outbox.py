@@ -42,7 +42,7 @@ from turbopump.transactions.database import (
     performed,
 )
 from turbopump.transactions.outbox_table import OutboxTable, Pending
-from turbopump.transactions.relay import TABLE, Relay, RelayThread, Sends
+from turbopump.transactions.relay import TABLE, AsyncSends, BlockingSends, Relay, RelayThread
 
 __all__ = [
     "Kept",
@@ -188,8 +188,26 @@ def stamped(message: Message) -> Message:
     )
 
 
+@overload
 def send_or_keep(
-    producer: Sends,
+    producer: AsyncSends,
+    connect: Callable[[], Any],
+    message: Message,
+    *,
+    by: str | None = None,
+    table: str = TABLE,
+) -> Awaitable[SendResult | Kept]: ...
+@overload
+def send_or_keep(
+    producer: BlockingSends,
+    connect: Callable[[], Any],
+    message: Message,
+    *,
+    by: str | None = None,
+    table: str = TABLE,
+) -> SendResult | Kept: ...
+def send_or_keep(
+    producer: Any,
     connect: Callable[[], Any],
     message: Message,
     *,
@@ -209,7 +227,7 @@ def send_or_keep(
 
 class _Direct:
     def __init__(
-        self, producer: Sends, connect: Callable[[], Any], message: Message, by: str | None, table: str
+        self, producer: Any, connect: Callable[[], Any], message: Message, by: str | None, table: str
     ) -> None:
         self._producer = producer
         self._connect = connect

@@ -20,6 +20,7 @@ from turbopump.transactions.database import (
     Steps,
     Written,
     created,
+    is_there,
     locked,
 )
 
@@ -156,7 +157,10 @@ class OutboxTable:
 
     def pending(self, most: int) -> Written[list[Pending]]:
         def steps(dialect: str) -> Steps[list[Pending]]:
-            yield from self.exists(dialect)
+            if dialect == SQLITE:
+                yield from self.exists(dialect)
+            elif not (yield from is_there(self.name)):  # who only looks may be in no transaction
+                return []
             select = f"SELECT {COLUMNS} FROM {self.name} ORDER BY id LIMIT :most"
             return _pending((yield Statement(select, {"most": most})).rows)
 

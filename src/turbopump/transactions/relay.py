@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from turbopump.client.errors import InvalidArgument, NotRunning
-from turbopump.client.message import Message
+from turbopump.client.message import Message, SendResult
 from turbopump.runtime.clock import Clock, SystemClock
 from turbopump.transactions.connections import Connections
 from turbopump.transactions.database import checked_table, in_transaction
@@ -33,10 +33,19 @@ AFTER_TROUBLE_S = 5.0
 CLOSE_PATIENCE_S = 30.0
 
 
-class Sends(Protocol):
-    """A producer: `turbopump.Producer` or `turbopump.aio.Producer`."""
+class BlockingSends(Protocol):
+    """`turbopump.Producer`"""
 
-    def send(self, message: Message, *, by: object = None) -> Any: ...
+    def send(self, message: Message, *, by: object = None) -> SendResult: ...
+
+
+class AsyncSends(Protocol):
+    """`turbopump.aio.Producer`"""
+
+    async def send(self, message: Message, *, by: object = None) -> SendResult: ...
+
+
+Sends = BlockingSends | AsyncSends
 
 
 class Relay:
@@ -177,7 +186,7 @@ class RelayThread:
     Takes what `Relay` takes. At the end of the block it finishes the round that it is in.
     """
 
-    def __init__(self, producer: Sends, connect: Callable[[], Any], **more: Any) -> None:
+    def __init__(self, producer: BlockingSends, connect: Callable[[], Any], **more: Any) -> None:
         if inspect.iscoroutinefunction(producer.send):
             raise InvalidArgument(
                 "a thread needs a blocking producer: `turbopump.Producer`, or use Relay.run()"

@@ -23,6 +23,7 @@ from tests.unit.transactions.idempotence import Order, bill, work
 from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
+from turbopump.client.push.handlers import Handler
 from turbopump.protocol import properties
 from turbopump.transactions.idempotent import idempotent, once
 
@@ -101,11 +102,40 @@ def test_a_consumer_sees_the_handler_without_its_connection(plain: Database) -> 
 
     assert list(inspect.signature(both).parameters) == ["one", "order"]
     assert list(get_type_hints(both).values()) == [MessageExt, Order]
-    assert list(get_type_hints(body_alone).values()) == [MessageExt, Order]
+    assert list(get_type_hints(body_alone).values()) == [Order, MessageExt]
     assert both.__doc__ == "Bills an order."
-    for handler in (both, body_alone, both):
-        handler(message("A1"), Order(7))
+    both(message("A1"), Order(7))
+    both(message("A1"), Order(7))
+    body_alone(Order(7), message("A1"))
+    body_alone(Order(7), message("A1"))
     assert plain.run("SELECT what FROM bills ORDER BY what") == [("7",), ("A1 7",)]
+
+
+def test_handlers_get_what_they_ask_for_and_only_what_is_new(plain: Database) -> None:
+    """As a consumer calls them, which decodes by what the face shows."""
+    got: list[Any] = []
+    known = idempotent(connect=plain.connect, group="billing")
+
+    @known
+    def one(order: Order, message: MessageExt, connection: Any) -> None:
+        got.append((order.id, message.message_id))
+
+    @known
+    def several(orders: list[Order], connection: Any) -> None:
+        got.append([order.id for order in orders])
+
+    @known
+    def both(messages: list[MessageExt], orders: list[Order], connection: Any) -> None:
+        got.append([(message.message_id, order.id) for message, order in zip(messages, orders, strict=True)])
+
+    def orders(*ids: int) -> list[MessageExt]:
+        return [message(str(number), body=b'{"id": %d}' % number) for number in ids]
+
+    Handler(one).call(orders(1))
+    Handler(one).call(orders(1))
+    Handler(several, batch=8).call(orders(1, 2, 3, 2))
+    Handler(both, batch=8).call(orders(3, 4, 5))
+    assert got == [(1, "1"), [2, 3], [("4", 4), ("5", 5)]]
 
 
 def test_a_context_manager_around_a_connection_will_do(plain: Database) -> None:
