@@ -161,11 +161,11 @@ class Sender:
 
     async def route(self, topic: str, timeout_s: float) -> Route:
         """Of a topic with its namespace. Raises SendFailed."""
-        return self.routes.known(topic) or await self._route(topic, [], timeout_s)
+        return self._known(topic) or await self._route(topic, [], timeout_s)
 
     async def queues(self, topic: str, timeout_s: float) -> tuple[MessageQueue, ...]:
         """Of a topic with its namespace, that must exist. Raises SendFailed."""
-        route = self.routes.known(topic) or await self._route(topic, [], timeout_s, must_exist=True)
+        route = self._known(topic) or await self._route(topic, [], timeout_s, must_exist=True)
         return route.publish
 
     async def close(self) -> None:
@@ -277,10 +277,11 @@ class Sender:
             left_s = deadline - now
             if left_s <= 0:
                 break
-            route = self.routes.known(topic)
-            if route is None or not route.publish:
-                self.routes.doubt(topic)
+            route = self._known(topic)
+            if route is None:
                 route = await self._route(topic, tries, left_s)
+                now = clock.monotonic()
+                left_s = max(0.0, deadline - now)
             queue = self.choice.choose(route.publish, failed_broker) if pick is None else pick(route.publish)
             started = now
             if attempt < most and settings.send_msg_max_timeout_per_request >= 0:
@@ -298,18 +299,13 @@ class Sender:
                 now = clock.monotonic()
                 tries.append(Try(queue.broker, now - started, error))
                 self._blame(queue.broker, now - started, now, error)
-                if isinstance(error, Refused) and (
-                    pick is not None or error.code not in settings.retry_response_codes
-                ):
+                if isinstance(error, Refused) and (pick or error.code not in settings.retry_response_codes):
                     if weak is not None:
                         return weak
                     raise
                 failed_broker = queue.broker
-                if attempt < most:
-                    await self._doubt(topic, route, failed_broker, deadline - now)
-                    now = clock.monotonic()
-                else:
-                    self._renew(topic)
+                await self._doubt(topic, route, failed_broker, deadline - now if attempt < most else 0.0)
+                now = clock.monotonic()
                 continue
             if self.faults is not None:
                 now = clock.monotonic()
@@ -394,6 +390,7 @@ class Sender:
     async def _route(self, topic: str, tries: list[Try], left_s: float, must_exist: bool = False) -> Route:
         """Of a topic that is new to us. Raises SendFailed."""
         routes, most = self.routes, self.settings.default_topic_queue_nums
+        routes.doubt(topic)
         try:
             async with asyncio.timeout(left_s):
                 route = await (routes.find(topic) if must_exist else routes.find_or_template(topic, most))
@@ -410,6 +407,11 @@ class Sender:
             raise TopicUnknown(topic, tries)
         return route
 
+    def _known(self, topic: str) -> Route | None:
+        """When it has queues to send to."""
+        route = self.routes.known(topic)
+        return route if route is not None and route.publish else None
+
     def _address(self, route: Route, broker: str) -> str:
         address = route.master(broker)
         if address is None:
@@ -419,8 +421,8 @@ class Sender:
     async def _doubt(self, topic: str, route: Route, broker: str, left_s: float) -> None:
         """The route is asked for again. A retry waits for it only when the old one has no other broker."""
         renewal = self._renew(topic)
-        if all(queue.broker == broker for queue in route.publish):
-            await asyncio.wait({renewal}, timeout=min(max(left_s, 0.0), ROUTE_PATIENCE_S))
+        if left_s > 0 and all(queue.broker == broker for queue in route.publish):
+            await asyncio.wait({renewal}, timeout=min(left_s, ROUTE_PATIENCE_S))
 
     def _renew(self, topic: str) -> asyncio.Task[None]:
         """In the background, so that silent name servers do not take a send's time; once at a time."""

@@ -8,7 +8,7 @@ from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, as_command, routes_to, stored
 from tests.unit.client.producing import producing
 
-from turbopump.client.errors import SendFailed, SendTimedOut
+from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
@@ -19,6 +19,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import NoPermission, Refused, SystemBusy
+from turbopump.protocol.headers.topics import CreateTopicRequest
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -275,6 +276,39 @@ def test_a_topic_that_is_new_while_no_name_server_answers_fails_in_time_and_says
             with pytest.raises(SendFailed, match="name server") as raised:
                 await one.send(Message("orders", b"x"))
             assert raised.value.code == 10004
+
+    virtual(scene())
+
+
+def test_name_servers_that_are_silent_do_not_take_more_than_the_whole_time() -> None:
+    scene = Scene()
+    scene.cluster.slowness[NAMESRV] = 2.9
+    scene.cluster.slowness[BROKER_A] = 60.0
+    with pytest.raises(SendTimedOut):
+        scene.send()
+    assert scene.took == pytest.approx(3.0)
+    scene = Scene()
+    scene.cluster.slowness[NAMESRV] = 60.0
+    with pytest.raises(SendTimedOut, match="name server"):
+        scene.send(timeout_s=2.0)
+    assert scene.took == pytest.approx(2.0)
+
+
+def test_a_topic_that_nobody_may_write_to_is_an_error_until_one_may() -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town) as one:
+            await town.create_topic("orders", 1)
+            address = town.brokers[0].address
+            header = CreateTopicRequest(1, 1, 4, "SINGLE_TAG", "orders", "TBW102", attributes="")
+            await town.admin.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+            await town.registered()
+            for _ in range(2):
+                with pytest.raises(TopicUnknown):
+                    await one.send(Message("orders", b"x"))
+                with pytest.raises(TopicUnknown):
+                    await one.send_oneway(Message("orders", b"x"))
+            await town.create_topic("orders", 1)
+            assert (await one.send(Message("orders", b"x"))).status is SendStatus.SEND_OK
 
     virtual(scene())
 
