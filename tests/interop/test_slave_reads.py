@@ -1,5 +1,5 @@
-"""Our consumers with Apache's master and slave: while the master is away they read on from the slave, and
-when it is back, from the master.
+"""Our consumers with Apache's master and slave: who is behind reads from the slave when the master suggests
+it, while the master is away everybody does, and when it is back, it is read again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ TOPIC, BROKER = "orders", "broker-a"
 QUEUES = 4
 PATIENCE_S = 90.0
 SLAVE = {"brokerId": "1", "brokerRole": "SLAVE", "slaveReadEnable": "true"}
-MASTER = {"brokerRole": "ASYNC_MASTER", "slaveReadEnable": "true"}
+MASTER = {
+    "brokerRole": "ASYNC_MASTER",
+    "slaveReadEnable": "true",
+    "accessMessageInMemoryMaxRatio": "0",  # whoever is behind at all is sent to the slave
+}
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
@@ -54,6 +58,8 @@ class Story:
             async with pusher, puller:
                 reading = tasks.create_task(self.read(puller))
                 await eventually(self.everything_came)
+                assert await self.given_out_by(self.slave) > 0
+                assert await self.given_out_by(self.master) > 0
                 await self.without_the_master(pusher, puller)
                 await self.with_both_again()
                 await self.without_the_slave()
@@ -72,10 +78,12 @@ class Story:
         puller.pause()
         await self.send(600)
         await eventually(self.slave_has_all)
+        before = await self.given_out_by(self.slave)
         self.master.kill_broker()
         pusher.resume()
         puller.resume()
         await eventually(self.everything_came)
+        assert await self.given_out_by(self.slave) > before + 600
         late: Counter[str] = Counter()
         async with self.pull_consumer("late") as newcomer:  # a group that knows the slave only
             async with asyncio.timeout(PATIENCE_S):
@@ -88,6 +96,7 @@ class Story:
         await eventually(self.master_has_the_topic)
         await self.send(100)
         await eventually(self.everything_came)
+        await eventually(self.the_master_is_read)
 
     async def without_the_slave(self) -> None:
         await eventually(self.slave_has_all)
@@ -136,6 +145,14 @@ class Story:
         except Refused:  # it asks its master for topics every ten seconds
             return False
         return sum(end.maxOffset for end in ends.values()) >= len(self.sent)
+
+    async def given_out_by(self, server: peers.Cluster) -> int:
+        return int((await self.admin.brokers.figures(server.broker_addr))["msgGetTotalTodayNow"])
+
+    async def the_master_is_read(self) -> bool:
+        """An address that failed is tried again after a while, and waiting pulls come back one by one."""
+        await self.send(10)
+        return await self.given_out_by(self.master) > 0
 
     async def everything_came(self) -> bool:
         return set(self.pushed) == set(self.pulled) == set(self.sent)
