@@ -23,6 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
+from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
@@ -117,10 +118,18 @@ class _Block:
         self._connection = connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _say_all_again(error)
         performed(self._connection, self._claims.leave(error is None))
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        _say_all_again(error)
         await performed(self._connection, self._claims.leave(error is None))
+
+
+def _say_all_again(error: BaseException | None) -> None:
+    """A handler may tell that the first messages of a batch are done. Here nothing is: all is rolled back."""
+    if isinstance(error, RetryLater):
+        error.consumed = 0
 
 
 class Once(_Block):
@@ -312,7 +321,8 @@ class _Handler:
             result = None
             if new:
                 result = self._handler(*self._shape.arguments(given, new, is_batch), connection)
-        except BaseException:
+        except BaseException as error:
+            _say_all_again(error)
             performed(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)
@@ -336,7 +346,8 @@ class _Handler:
             if new:
                 arguments = self._shape.arguments(given, new, is_batch)
                 result = await self._handler(*arguments, connection)
-        except BaseException:
+        except BaseException as error:
+            _say_all_again(error)
             await performed(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)

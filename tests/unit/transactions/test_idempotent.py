@@ -1,11 +1,13 @@
 """Idempotent consumption with SQLite, and what does not depend on the database."""
 
+import asyncio
 import inspect
 import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
+from unittest.mock import Mock
 
 import pytest
 from tests.unit.transactions.databases import (
@@ -20,12 +22,12 @@ from tests.unit.transactions.databases import (
 from tests.unit.transactions.idempotence import *  # noqa: F403
 from tests.unit.transactions.idempotence import Order, bill, work
 
-from turbopump.client.consuming import ConsumeStatus
+from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
 from turbopump.client.push.handlers import Handler
 from turbopump.protocol import properties
-from turbopump.transactions.idempotent import idempotent, once
+from turbopump.transactions.idempotent import idempotent, once, once_each
 
 
 @pytest.fixture(params=SQLITE_KINDS)
@@ -88,6 +90,26 @@ def test_a_batch_handler_gets_only_what_is_new(plain: Database) -> None:
     handle([message("A2"), message("A3"), message("A3")])
     handle([message("A1")])
     assert got == [["A1", "A2"], ["A3"]]
+
+
+def test_of_a_batch_that_is_rolled_back_no_message_counts_as_consumed(plain: Database) -> None:
+    """Otherwise those that the handler calls done would be acknowledged without their effect."""
+    batch = [message("A1"), message("A2")]
+
+    @idempotent(connect=plain.connect, group="billing")
+    def handle(messages: Sequence[MessageExt], connection: Any) -> None:
+        bill(connection, messages[0].message_id)
+        raise RetryLater(consumed=1)
+
+    failed = Handler(handle, batch=2).run(batch, Mock())
+    assert failed is not None
+    assert (failed.consumed, plain.count("bills")) == (0, 0)
+
+    connection = plain.connect()
+    with pytest.raises(RetryLater) as raised, once_each(connection, batch, group="billing"):
+        raise RetryLater(consumed=1)
+    connection.close()
+    assert raised.value.consumed == 0
 
 
 def test_a_consumer_sees_the_handler_without_its_connection(plain: Database) -> None:
@@ -201,8 +223,6 @@ def test_other_mistakes_are_named(plain: Database) -> None:
 
 
 def test_an_async_handler_with_a_blocking_driver_is_refused(plain: Database) -> None:
-    import asyncio
-
     @idempotent(connect=plain.connect, group="billing")
     async def handle(one: MessageExt, connection: Any) -> None: ...
 
