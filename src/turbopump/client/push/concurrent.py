@@ -46,6 +46,7 @@ class Delivery:
         "figures",
         "handler",
         "held",
+        "lacks",
         "messages",
     )
 
@@ -64,9 +65,20 @@ class Delivery:
         self.handler = handler
         self.messages = messages
         self.figures = figures
+        self.lacks = handler.size - len(messages)
         self.began_s = -1.0
         self.ended_s = -1.0
         self.failure: Failure | None = None
+
+    def absorb(self, other: "Delivery") -> bool:
+        """Of the same queue and handler, when there is room for all of it; it is not delivered by itself then."""
+        if other.held is not self.held or other.handler is not self.handler:
+            return False
+        if len(other.messages) > self.lacks:
+            return False
+        self.messages += other.messages
+        self.lacks -= len(other.messages)
+        return True
 
     def run(self) -> None:
         if not self.held.dropped:
@@ -140,7 +152,7 @@ class Concurrent:
             done: Messages = []
             took_s = ended_s = 0.0
             for delivery in own:
-                if delivery.began_s < 0:  # it was not delivered: the queue is another's
+                if delivery.began_s < 0:  # not delivered: the queue is another's, or another batch had it
                     continue
                 ended_s = delivery.ended_s
                 if delivery.failure is None:

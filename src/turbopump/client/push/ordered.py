@@ -156,7 +156,8 @@ class InOrder:
             if now_s - turn_s > SLICE_S:
                 await asyncio.sleep(0)
                 turn_s = self.clock.monotonic()
-            handler, messages = self.calling.handlers_of(held.first(RUN_MESSAGES))[0]
+            most = max(RUN_MESSAGES, self.calling.handler(held.first(1)[0]).size)
+            handler, messages = self.calling.handlers_of(held.first(most))[0]
             batch, failure = await self._deliver(held, handler, messages, self._figures(queue.topic))
             held.last_consume_ms = self.clock.now_ms()
             if failure is None or held.dropped:
@@ -249,6 +250,8 @@ class InOrder:
 class _Run:
     """Deliveries of one queue to a `def`, one after the other, in a thread."""
 
+    lacks = 0
+
     def __init__(
         self,
         of: InOrder,
@@ -280,6 +283,9 @@ class _Run:
 
     async def deliver(self) -> bool:
         raise AssertionError("this is work for a thread")
+
+    def absorb(self, other: object) -> bool:
+        return False
 
     def done(self) -> None:
         for batch, failure, began_s in self._ends:

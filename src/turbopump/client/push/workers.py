@@ -42,7 +42,13 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 class Piece(Protocol):
-    """A piece of work. Neither raises."""
+    """A piece of work. Nothing here raises."""
+
+    lacks: int
+    """So much more of the same could be done with it; 0 for most."""
+
+    def absorb(self, other: Any) -> bool:
+        """Takes over another piece; False: it does not belong to this one, or is too much."""
 
     def run(self) -> None:
         """The work, in a thread."""
@@ -89,6 +95,19 @@ class _Pool(Generic[P]):
     async def quiet(self) -> None:
         """Returns when everything is done."""
         await self._quiet.wait()
+
+    def _fill(self, piece: P) -> None:
+        """With what waits next, as far as it belongs together: a batch is best full."""
+        work = self._work
+        while piece.lacks and work:
+            try:
+                following = work.popleft()
+            except IndexError:  # a thread was faster
+                return
+            if not piece.absorb(following):
+                work.appendleft(following)
+                return
+            self._done.append(following)
 
     def _look(self) -> None:
         self._told = False
@@ -172,6 +191,8 @@ class Coroutines(_Pool[P]):
                 turn_s = monotonic()
                 continue
             piece = in_hand[me] = work.popleft()
+            if piece.lacks and work:
+                self._fill(piece)
             if work and not self._called:
                 self._call_one()
             is_well = await piece.deliver()
@@ -263,6 +284,8 @@ class Threads(_Pool[P]):
                 thread.wake.acquire()
                 self._called = False
                 continue
+            if piece.lacks and self._work:
+                self._fill(piece)
             if self._work and not self._called:
                 self._call_one()
             return piece

@@ -158,6 +158,36 @@ def test_of_a_batch_the_first_ones_can_be_done() -> None:
     virtual(scene())
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_batch_is_as_full_as_what_waits_allows(is_async: bool, ordered: bool) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            batches: list[list[str]] = []
+            texts = await sent(town, 500)
+
+            def handle(messages: list[MessageExt]) -> None:
+                batches.append([message.text for message in messages])
+
+            async def handle_slowly(messages: list[MessageExt]) -> None:
+                await asyncio.sleep(1)
+                handle(messages)
+
+            crew = {"consume_thread_min": 1, "consume_thread_max": 1}
+            listening = plain(town, **crew)
+            listening.subscribe("orders", handle_slowly if is_async else handle, batch=200, ordered=ordered)
+            async with listening:
+                await town.clock.sleep(20)
+            assert [text for batch in batches for text in batch] == texts
+            assert max(map(len, batches)) <= 200
+            if is_async:
+                assert max(map(len, batches)) >= 192  # whole pulls of 32
+            assert await committed(town, queues=1) == [500]
+
+    virtual(scene())
+
+
 def test_a_body_that_does_not_fit_is_a_failed_delivery_that_names_the_field(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

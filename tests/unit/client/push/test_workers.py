@@ -14,8 +14,13 @@ PATIENCE_S = 5.0
 
 
 class Work:
+    lacks = 0
+
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
+
+    def absorb(self, other: object) -> bool:
+        return False
 
     def run(self) -> None:
         self._work()
