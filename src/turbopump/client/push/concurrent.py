@@ -71,7 +71,7 @@ class Delivery:
         self.failure: Failure | None = None
 
     def absorb(self, other: "Delivery") -> bool:
-        """Of the same queue and handler, when there is room for all of it; it is not delivered by itself then."""
+        """Of the same queue and handler, when there is room for all of it; it is not delivered twice."""
         if other.held is not self.held or other.handler is not self.handler:
             return False
         if len(other.messages) > self.lacks:
