@@ -26,8 +26,8 @@ def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterat
     keys: list[str] = []
     size = 0
     for message in messages:
-        own = sender.own_properties(message)
-        check_packed(text := properties.pack(own))
+        key, text = sender.packed(message)
+        check_packed(text)
         packed = text.encode()
         more = HEAD_SIZE + len(message.body) + len(packed)
         if chunk and size + more > largest:
@@ -35,7 +35,7 @@ def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterat
             chunk, members, keys, size = [], [], [], 0
         chunk.append((message.flag, message.body, packed))
         members.append(message)
-        keys.append(own[properties.UNIQUE_KEY])
+        keys.append(key)
         size += more
     if chunk:
         yield _letter(sender, members, chunk, keys[0]), keys

@@ -197,7 +197,7 @@ class Sender:
                 envelope = _with_counters(envelope, own)
             key, packed = own[properties.UNIQUE_KEY], properties.pack(own)
         else:
-            key, packed = self._packed(message)
+            key, packed = self.packed(message)
         check_packed(packed)
         return Letter(message, envelope, body, packed, key)
 
@@ -213,8 +213,11 @@ class Sender:
             own[properties.INSTANCE_ID] = self.settings.namespace
         return own
 
-    def _packed(self, message: Message) -> tuple[str, str]:
-        """The same for a message without properties of the user, packed: a fifth of the time."""
+    def packed(self, message: Message) -> tuple[str, str]:
+        """Its id, and the same packed. Without properties of the user that takes a fifth of the time."""
+        if message.properties:
+            own = self.own_properties(message)
+            return own[properties.UNIQUE_KEY], properties.pack(own)
         key = self.unique_ids.next()
         wait = "true" if message.wait_store_ok else "false"
         if message.tags:
