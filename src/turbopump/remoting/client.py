@@ -8,8 +8,10 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import RESPONSE, Command, decode
 from turbopump.protocol.draft import Draft
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import HEAD, JSON
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.remoting.router import Router
@@ -131,7 +133,7 @@ class Client:
     async def _dial(self, address: str) -> Connection:
         host, port = split_address(address)
         connection = Connection(
-            self._router.serve, self._limits, self._unfinished, self._misbehaved, gathers=True
+            self._router.serve, self._limits, self._unfinished, self._misbehaved, answers, gathers=True
         )
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -152,6 +154,27 @@ class Client:
             del self._connections[address]
         if not self._connections:
             self._all_closed.set()
+
+
+def answers(connection: Connection, data: bytes) -> tuple[int, bytes]:
+    """Gives out the answers that are at the front of a read event: nearly all that a client ever reads. Stops
+    at the first frame that is not whole, is no answer or is not what we write ourselves: for the router.
+    """
+    at, end = 0, len(data)
+    while end - at > HEAD.size:
+        length, header_length = HEAD.unpack_from(data, at)
+        after, body_at = at + 4 + length, at + HEAD.size + header_length
+        if after > end or not at + HEAD.size < body_at <= after:
+            break
+        try:
+            command = decode((JSON, data[at + HEAD.size : body_at], data[body_at:after]))
+        except BrokenFrame:
+            break
+        if not command.flag & RESPONSE:
+            break
+        connection.answered(command)
+        at = after
+    return at, b""
 
 
 def split_address(address: str) -> tuple[str, int]:

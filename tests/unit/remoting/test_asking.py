@@ -6,8 +6,8 @@ import pytest
 from tests.unit.remoting.kit import LOG, RecordingTransport, commands, turn, virtual
 
 from turbopump.protocol.command import Command, encode, reply
-from turbopump.protocol.frame import Frame
-from turbopump.remoting.client import Client
+from turbopump.protocol.frame import JSON, ROCKETMQ, Frame
+from turbopump.remoting.client import Client, answers
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.remoting.router import Router
@@ -18,7 +18,7 @@ from turbopump.testing.network import MemoryNetwork, Weather
 
 def dialled(limits: Limits | None = None) -> tuple[Connection, RecordingTransport]:
     limits = limits or Limits()
-    connection = Connection(Router({}).serve, limits, Unfinished(), Seldom(LOG, 10.0), gathers=True)
+    connection = Connection(Router({}).serve, limits, Unfinished(), Seldom(LOG, 10.0), answers, gathers=True)
     transport = RecordingTransport()
     transport.protocol = connection
     connection.connection_made(transport)
@@ -136,3 +136,36 @@ async def test_a_call_does_not_take_longer_than_it_may_when_the_dial_does() -> N
     with pytest.raises(TimeoutError, match=r"took no request in 0\.5 s"):
         await client.call(f"127.0.0.1:{port}", Command(1), 0.5)
     assert loop.time() - began == pytest.approx(0.5)
+
+
+@virtual
+async def test_answers_requests_and_pieces_of_both_may_come_in_one_read() -> None:
+    for encoding in (JSON, ROCKETMQ):
+        connection, transport = dialled()
+        asked = [connection.ask(Command(7), 3.0) for _ in range(4)]
+        given = [
+            encode(Command(0, opaque, 1, body=b"%d" % opaque, encoding=encoding)) for opaque in (1, 2, 3, 4)
+        ]
+        question = encode(Command(99, 5, encoding=encoding))
+        stream = b"".join([given[0], given[1], question, given[2], given[3]])
+        for at in range(0, len(stream), 37):
+            connection.data_received(stream[at : at + 37])
+        assert [(await answer).body for answer in asked] == [b"1", b"2", b"3", b"4"]
+        connection, transport = dialled()
+        asked = [connection.ask(Command(7), 3.0) for _ in range(4)]
+        connection.data_received(stream)
+        assert [(await answer).body for answer in asked] == [b"1", b"2", b"3", b"4"]
+        await turn()
+        assert 3 in [command.code for written in transport.writes for command in commands(written)]
+
+
+@virtual
+async def test_bytes_that_are_no_frame_end_the_connection() -> None:
+    for nonsense in (b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(20), b"\xff" * 20):
+        connection, transport = dialled()
+        answer = connection.ask(Command(7), 3.0)
+        connection.data_received(nonsense)
+        assert transport.closed
+        connection.connection_lost(None)
+        with pytest.raises(ConnectionClosed):
+            await answer
