@@ -43,6 +43,7 @@ from turbopump.client.subscription import TAG, Subscription
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.protocol.command import request
+from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.names import retry_topic
 
 log = logging.getLogger(__name__)
@@ -114,9 +115,9 @@ class Engine:
         """Returns when the brokers know us."""
         settings = self._plan.settings
         await self._check_expressions()
+        self._stack.push_async_callback(self._leave)
         await self._instance.join_consumer(self)
         self._heard = dict(self._subscriptions)
-        self._stack.push_async_callback(self._instance.leave_consumer, self.group)
         self._stack.push_async_callback(self.queues.leave_all)
         self._keep_running(self._persist_regularly(settings.persist_consumer_offset_interval))
         self._stack.push_async_callback(self._deliveries.stop, settings.await_termination_when_shutdown)
@@ -131,6 +132,10 @@ class Engine:
         for task in list(self._tasks):
             await end(task)
         await self._stack.aclose()
+
+    async def _leave(self) -> None:
+        if self._instance.consumers.get(self.group) is self:
+            await self._instance.leave_consumer(self.group)
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -193,7 +198,10 @@ class Engine:
         for subscription in self._subscriptions.values():
             if subscription.kind == TAG:
                 continue
-            address = await self._any_broker(subscription.topic)
+            try:
+                address = await self._any_broker(subscription.topic)
+            except TopicNotFound:  # it may come later; then its broker says by its pulls what it can
+                continue
             body = bodies.CheckClientRequestBody(
                 clientId=self._instance.client_id,
                 group=self.group,
