@@ -19,6 +19,7 @@ import hashlib
 import inspect
 import logging
 import time
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, overload
@@ -84,7 +85,8 @@ def once(
                 connection.execute("UPDATE …")
 
     With an async connection: `async with once(…) as first`. At the end the transaction is committed; when the
-    block raises it is rolled back, work and record alike. Do not commit inside. With `commit=False` the block
+    block raises it is rolled back, work and record alike. Do not commit inside: who dies after that and
+    before the end has half of the work done for ever. With `commit=False` the block
     is part of the transaction that you have begun and end yourself.
 
     `group` tells consumers of one database apart: each group does its own work once. `key` is what makes two
@@ -173,6 +175,7 @@ class _Claims:
         self._commit = commit
         self._is_created = is_created
         self._marks: list[dict[str, object]] = []
+        self._claim_id = uuid.uuid4().hex
 
     def enter(self, dialect: str) -> Steps[list[MessageExt]]:
         try:
@@ -192,8 +195,8 @@ class _Claims:
         new = set()
         for index in sorted(range(len(marks)), key=lambda index: (*marks[index].values(), index)):
             insert = (
-                f"INSERT INTO {self._table} (consumer_group, topic, message_key, done_at) "
-                "VALUES (:consumer_group, :topic, :message_key, :now) ON CONFLICT DO NOTHING"
+                f"INSERT INTO {self._table} (consumer_group, topic, message_key, claim, done_at) "
+                "VALUES (:consumer_group, :topic, :message_key, :claim, :now) ON CONFLICT DO NOTHING"
             )
             if (yield Statement(insert, {**marks[index], "now": now_ms})).count == 1:
                 new.add(index)
@@ -204,13 +207,19 @@ class _Claims:
         key = self._key(message)
         if len(key) > LONGEST_KEY:
             key = "sha256:" + hashlib.sha256(key.encode()).hexdigest()
-        return {"consumer_group": self._group, "topic": message.topic, "message_key": key}
+        return {
+            "consumer_group": self._group,
+            "topic": message.topic,
+            "message_key": key,
+            "claim": self._claim_id,
+        }
 
     def leave(self, is_done: bool) -> Written[None]:
         def steps(dialect: str) -> Steps[None]:
             if not is_done:
                 if self._commit:
                     yield from rolled_back()
+                    yield from self._withdraw(dialect)
                 return
             try:
                 if self._marks:
@@ -228,15 +237,37 @@ class _Claims:
         """PostgreSQL answers COMMIT in a failed transaction with a rollback and no error: a handler that
         swallows an error of its statements would lose the message. So would one that rolls back by itself.
         """
-        select = (
-            f"SELECT 1 FROM {self._table} WHERE consumer_group = :consumer_group AND topic = :topic "
-            "AND message_key = :message_key"
-        )
+        select = f"SELECT 1 FROM {self._table} WHERE {_OURS}"
         if not (yield Statement(select, self._marks[0])).rows:
             raise WorkUndone(
                 "the transaction was rolled back inside the block, and the record of the message with it: "
                 "raise an exception instead, so that the message comes again"
             )
+
+    def _withdraw(self, dialect: str) -> Steps[None]:
+        """After a failure the record must be gone. It is not when the work committed by itself before it
+        failed: `with connection:` does that with sqlite3. Then the message must come again all the same.
+        """
+
+        def delete(_: str) -> Steps[int]:
+            count = 0
+            for mark in self._marks:
+                count += (yield Statement(f"DELETE FROM {self._table} WHERE {_OURS}", mark)).count
+            return count
+
+        try:
+            if self._marks and (yield from in_transaction(delete)(dialect)):
+                log.error(
+                    "A handler of group %s committed by itself and then failed: %s", self._group, ADVICE
+                )
+        except Exception:  # no connection, or no table: then there is no record either
+            log.debug("Nothing was withdrawn", exc_info=True)
+
+
+_OURS = (
+    "consumer_group = :consumer_group AND topic = :topic AND message_key = :message_key AND claim = :claim"
+)
+ADVICE = "its message comes again, and what it had committed is done twice. Leave the commit to the wrapper"
 
 
 # --- a decorator of handlers ------------------------------------------------------------------------------
@@ -488,7 +519,7 @@ def _definitions(table: str) -> dict[str, tuple[str, ...]]:
     both = (
         f"CREATE TABLE IF NOT EXISTS {table} ("
         "consumer_group TEXT NOT NULL, topic TEXT NOT NULL, message_key TEXT NOT NULL, "
-        "done_at BIGINT NOT NULL, PRIMARY KEY (consumer_group, topic, message_key))",
+        "claim TEXT NOT NULL, done_at BIGINT NOT NULL, PRIMARY KEY (consumer_group, topic, message_key))",
         f"CREATE INDEX IF NOT EXISTS {index} ON {table} (done_at)",
     )
     return {SQLITE: both, POSTGRESQL: both}

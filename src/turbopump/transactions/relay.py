@@ -147,7 +147,10 @@ class Relay:
                     if self._clock.monotonic() > last_start or not await self._send(row, outcomes):
                         return
 
-        await asyncio.gather(*(send_lane(lane) for lane in _lanes(rows)))
+        ended = await asyncio.gather(*map(send_lane, _lanes(rows)), return_exceptions=True)
+        for failure in ended:  # not before all have ended: what became of each row is known now
+            if failure is not None:
+                raise failure
 
     async def _send(self, row: Pending, outcomes: "_Outcomes") -> bool:
         try:

@@ -13,6 +13,7 @@ from tests.unit.transactions.databases import AsyncDatabase, Database, message, 
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
+from turbopump.transactions.database import Act, Steps, performed
 from turbopump.transactions.idempotent import WorkUndone, create_table, forget, idempotent, once, once_each
 
 BILL = "INSERT INTO bills (what) VALUES (:what)"
@@ -106,6 +107,49 @@ def test_a_rollback_inside_the_block_is_an_error(bills: Database) -> None:
         connection.rollback()
     connection.close()
     assert work(bills, message("A1"))
+
+
+def test_work_that_commits_by_itself_and_then_fails_comes_again(
+    bills: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second effect, since the first one was committed; but not a lost one."""
+    create(bills)
+    connection = bills.connect()
+
+    def half_way() -> None:
+        with once(connection, message("A1"), group="billing"):
+            bill(connection, "first half")
+            performed(connection, lambda dialect: committed())
+            raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        half_way()
+    connection.close()
+    assert "committed by itself" in caplog.text
+    assert work(bills, message("A1"))
+
+
+def committed() -> Steps[None]:
+    yield Act.COMMIT
+
+
+def test_who_rolls_back_inside_and_goes_on_does_not_take_another_consumers_record_for_his(
+    bills: Database,
+) -> None:
+    create(bills)
+    connection = bills.connect()
+
+    def go_on() -> None:
+        with once(connection, message("A1"), group="billing"):
+            connection.rollback()
+            assert work(bills, message("A1"))
+            if "without" not in bills.kind and "autocommit" not in bills.kind:
+                bill(connection, "a second effect")
+
+    with pytest.raises(WorkUndone):
+        go_on()
+    connection.close()
+    assert bills.count("bills") == 1
 
 
 def create(database: Database, **more: Any) -> None:
