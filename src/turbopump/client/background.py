@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -51,7 +52,19 @@ def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
 def submit(coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
     """Begins it on the background loop, in the order of calls. Cancelling the future cancels it."""
     with _closing_what_cannot_begin(coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, _current().loop)
+        here = _current()
+        promise = _Promise(lambda: here.loop.create_task(coroutine), here)
+        here.post(promise.begin)
+    return promise
+
+
+def begin(start: Callable[[], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
+    """The same for what makes its task itself: `start` is called on the loop."""
+    with _closing_what_cannot_begin():
+        here = _current()
+        promise = _Promise(start, here)
+        here.post(promise.begin)
+    return promise
 
 
 class _Call(Generic[T]):
@@ -72,7 +85,7 @@ class _Call(Generic[T]):
         self._error: BaseException | None = None
 
     def begin(self) -> None:
-        self._loop.call_soon_threadsafe(self._make_task)
+        self._background.post(self._make_task)
 
     def wait(self, timeout: float | None) -> T:
         try:
@@ -97,7 +110,8 @@ class _Call(Generic[T]):
         """Raises EventLoopBlocked when the loop gives no sign of life for BUSY_S."""
         while not self._done.acquire(timeout=BUSY_S):
             lives = threading.Event()
-            self._loop.call_soon_threadsafe(lives.set)
+            with _closing_what_cannot_begin():
+                self._loop.call_soon_threadsafe(lives.set)
             if not lives.wait(BUSY_S) and not self._done.acquire(timeout=BUSY_S / 10):
                 raise EventLoopBlocked(
                     f"the event loop of the blocking clients has been busy for {BUSY_S} s "
@@ -126,13 +140,54 @@ class _Call(Generic[T]):
         self._task.add_done_callback(lambda _: self._coroutine.close())  # it may not have begun
 
 
+class _Promise(concurrent.futures.Future[T]):
+    """What a task on the loop will bring. Cancelling it cancels the task."""
+
+    def __init__(self, start: Callable[[], asyncio.Future[T]], background: "_Background") -> None:
+        super().__init__()
+        self._start = start
+        self._background = background
+
+    def begin(self) -> None:
+        try:
+            self._work = self._start()
+        except BaseException as error:
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled meanwhile
+                self.set_exception(error)
+            return
+        self._work.add_done_callback(self._settle)
+        if self.cancelled():
+            self._work.cancel()
+
+    def cancel(self) -> bool:
+        if self.done() or not super().cancel():
+            return self.cancelled()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._background.post(self._cancel_work)
+        return True
+
+    def _cancel_work(self) -> None:
+        if (work := getattr(self, "_work", None)) is not None:
+            work.cancel()
+
+    def _settle(self, work: asyncio.Future[T]) -> None:
+        with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled meanwhile
+            if work.cancelled():
+                super().cancel()
+            elif (error := work.exception()) is not None:
+                self.set_exception(error)
+            else:
+                self.set_result(work.result())
+
+
 @contextlib.contextmanager
-def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any]) -> Iterator[None]:
+def _closing_what_cannot_begin(coroutine: Coroutine[Any, Any, Any] | None = None) -> Iterator[None]:
     """A loop that is closed, or no more threads: the interpreter is ending."""
     try:
         yield
     except RuntimeError as error:
-        coroutine.close()
+        if coroutine is not None:
+            coroutine.close()
         raise NotRunning(f"the interpreter is ending ({error})") from None
 
 
@@ -206,6 +261,8 @@ class _Background:
     def __init__(self) -> None:
         self.loop = _new_loop()
         self.open: dict[Open, None] = {}
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_called = False
         self._is_ending = False
         self.thread = threading.Thread(target=self._serve, name=THREAD_NAME, daemon=True)
         self.thread.start()
@@ -219,6 +276,25 @@ class _Background:
                 log.error("%s in the event loop of the blocking clients; it goes on", type(error).__name__)
         self.loop.run_until_complete(self._cancel_all())
         self.loop.close()
+
+    def post(self, begin: Callable[[], None]) -> None:
+        """To be called on the loop, in the order of posts. All that come while the loop is busy cost one
+        wake-up. Raises RuntimeError when the loop is closed.
+        """
+        self._posted.append(begin)
+        if not self._is_called:
+            self._is_called = True
+            try:
+                self.loop.call_soon_threadsafe(self._take)
+            except BaseException:
+                self._is_called = False
+                raise
+
+    def _take(self) -> None:
+        """Those that are there: whoever posts from now on calls again."""
+        self._is_called = False
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()
 
     def where(self) -> str:
         """What the loop's thread does at this moment."""

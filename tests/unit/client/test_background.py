@@ -1,6 +1,7 @@
 """The loop behind the blocking clients: calls from any thread, forks, interrupts, the end of a process."""
 
 import asyncio
+import concurrent.futures
 import pickle
 import subprocess
 import sys
@@ -169,6 +170,45 @@ def test_a_future_that_is_cancelled_ends_its_coroutine() -> None:
     assert ended.wait(5)
 
 
+def test_what_cannot_even_begin_fails_its_future() -> None:
+    def start() -> "asyncio.Future[int]":
+        raise NotRunning("not started")
+
+    with pytest.raises(NotRunning, match="not started"):
+        background.begin(start).result(5)
+
+
+def test_a_future_cancelled_before_the_loop_came_to_it_begins_nothing() -> None:
+    hold, begun = threading.Event(), []
+
+    async def busy() -> None:
+        hold.wait(5)
+
+    async def work() -> None:
+        begun.append(1)
+
+    first = background.submit(busy())
+    future = background.submit(work())
+    assert future.cancel()
+    assert future.cancel()
+    hold.set()
+    first.result(5)
+    assert background.run(answer()) == 42
+    assert not begun
+    assert not first.cancel()
+
+
+def test_calls_begin_in_their_order() -> None:
+    order: list[int] = []
+
+    async def note(number: int) -> None:
+        order.append(number)
+
+    for future in [background.submit(note(number)) for number in range(1000)]:
+        future.result(5)
+    assert order == list(range(1000))
+
+
 def test_the_loop_survives_a_task_that_ends_its_thread() -> None:
     async def leave() -> None:
         raise SystemExit(1)
@@ -245,8 +285,12 @@ def test_before_the_start_plain_calls_need_no_loop() -> None:
 def test_who_asks_for_too_many_futures_waits_until_one_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(face, "MOST_FUTURES", 2)
     client = Client()
-    first, second = (client._submit(lambda core: asyncio.sleep(3600)) for _ in range(2))
-    waiting = threading.Thread(target=lambda: client._submit(lambda core: asyncio.sleep(0)).result(5))
+
+    def pause(seconds: float) -> "concurrent.futures.Future[None]":
+        return client._submit(lambda core: asyncio.create_task(asyncio.sleep(seconds)))
+
+    first, second = pause(3600), pause(3600)
+    waiting = threading.Thread(target=lambda: pause(0).result(5))
     waiting.start()
     waiting.join(0.05)
     assert waiting.is_alive()

@@ -150,24 +150,26 @@ class Face(Generic[C]):
             return self._wait(self._awaited(core, call))
         return self._wait(call(core))
 
-    def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
+    def _submit(self, call: Callable[[C], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
         """Begins it, and waits only while `max_in_flight` others are under way: who asks for more would find
         them all too late. A caller with an event loop of its own is never made to wait.
         """
         core, room = self._of_this_process(), self._room
         if asyncio._get_running_loop() is not None:
-            return self._begin(self._awaited(core, call))
+            return self._begin(core, call)
         room.acquire()
         try:
-            future = self._begin(self._awaited(core, call))
+            future = self._begin(core, call)
         except BaseException:
             room.release()
             raise
         future.add_done_callback(lambda _: room.release())
         return future
 
-    def _begin(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        return background.submit(coroutine)
+    def _begin(self, core: C, call: Callable[[C], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
+        if self._is_to_go_on:
+            return background.submit(self._awaited(core, call))
+        return background.begin(lambda: call(core))
 
     def _new_room(self) -> threading.Semaphore:
         settings = getattr(self._core, "settings", None)
