@@ -22,6 +22,7 @@ TOPIC = "mixed"
 MODES = ("concurrent", "ordered")
 QUEUES_EACH = 2  # of a member, when all are there
 INTERVAL_MS = 15
+STARTS = 3
 WINDOW_S = 4.0
 PATIENCE_S = 150.0  # locks of a killed member end after 60 s, and somebody looks every 20 s
 
@@ -71,6 +72,7 @@ class Mixed:
         facts["the first have it all after a crash of the second"] = self._settled(first, ())
         for worker in second.values():
             worker.start()
+            _wait_ready(worker)
         facts["the second are back"] = self._settled(first, second)
         leaving = [client for client in self._clients if client != PYTHON]
         for client in leaving:
@@ -85,7 +87,9 @@ class Mixed:
 
     def _join(self, client: str, number: int) -> Worker:
         jobs = [f"consume:{_member(client, number, mode)}:{mode}:{TOPIC}:{mode}" for mode in MODES]
-        return self._crew.add(client, *jobs)
+        worker = self._crew.add(client, *jobs)
+        _wait_ready(worker)
+        return worker
 
     def _settled(self, first: Iterable[str], second: Iterable[str]) -> bool | dict[str, Any]:
         """Whether, for a while, each queue gave its messages to one member, and each member got some."""
@@ -118,6 +122,16 @@ class Mixed:
             topicSysFlag=0,
             order=False,
         )
+
+
+def _wait_ready(worker: Worker) -> None:
+    """A Java client that gets no answer within 3 s does not start: a busy machine may need another go."""
+    for _ in range(STARTS - 1):
+        try:
+            return worker.wait_ready()
+        except RuntimeError:
+            worker.start()
+    return worker.wait_ready()
 
 
 def _member(client: str, number: int, mode: str) -> str:

@@ -41,7 +41,16 @@ public final class Worker {
         this.directory = directory;
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) {
+        try {
+            work(arguments);
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+            Runtime.getRuntime().halt(1); // the clients leave threads behind
+        }
+    }
+
+    private static void work(String[] arguments) throws Exception {
         Worker worker = new Worker(arguments[0], new File(arguments[1]));
         for (String job : Arrays.asList(arguments).subList(2, arguments.length)) {
             String[] words = job.split(":");
