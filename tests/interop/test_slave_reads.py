@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 from turbopump.client.admin import Admin
 from turbopump.client.admin.clusters import BrokerNotFound
 from turbopump.client.consumer import Consumer
@@ -18,9 +20,8 @@ from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.errors import Refused
 
-from . import peers
+from . import artifacts, peers
 
-KIND = "4.9.7"
 TOPIC, BROKER = "orders", "broker-a"
 QUEUES = 4
 PATIENCE_S = 90.0
@@ -33,8 +34,9 @@ MASTER = {
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 
 
-def test_consumers_read_on_from_the_slave_while_the_master_is_away(tmp_path: Path) -> None:
-    with peers.start(KIND, peers.place(tmp_path / "master"), MASTER) as master:
+@pytest.mark.parametrize("kind", artifacts.SERVERS)
+def test_consumers_read_on_from_the_slave_while_the_master_is_away(kind: str, tmp_path: Path) -> None:
+    with peers.start(kind, peers.place(tmp_path / "master"), MASTER) as master:
         slave = peers.join(master, tmp_path / "slave", BROKER, SLAVE)
         try:
             asyncio.run(asyncio.wait_for(Story(master, slave).run(), 6 * PATIENCE_S))
