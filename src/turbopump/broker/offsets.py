@@ -353,9 +353,9 @@ class OffsetRequests:
         offset = self._offsets.query(*where)
         if self._fence.is_up and self._is_there(*where):
             if offset >= 0:
-                self._fence.handed(*where, offset)
+                self._fence.handed(request.connection, *where, offset)
             else:
-                self._fence.begins_freely(request.connection.attributes, *where)
+                self._fence.begins_freely(request.connection, *where)
         if offset >= 0:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
@@ -383,9 +383,15 @@ class OffsetRequests:
             return _refused(ResponseCode.INVALID_PARAMETER, remark)
         if self._fence.is_up:
             if not _is_consumer(request.command):  # tools know what they do
-                self._fence.handed(group, topic, queue_id, header.commitOffset)
+                self._fence.told(group, topic, queue_id, header.commitOffset)
             elif self._fence.is_void(
-                request.connection.attributes, group, topic, queue_id, header.commitOffset
+                request.connection,
+                group,
+                topic,
+                queue_id,
+                header.commitOffset,
+                committed=self._offsets.query(group, topic, queue_id),
+                is_commit=True,
             ):
                 return Answer({})
         if not self._offsets.commit(group, topic, queue_id, header.commitOffset):

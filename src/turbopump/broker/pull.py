@@ -243,15 +243,16 @@ class Pulling:
         header = pull.request.header
         group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
         if (offset := offsets.take_reset(group, topic, queue_id)) >= 0:
-            fence.handed(group, topic, queue_id, offset)
+            fence.told(group, topic, queue_id, offset)
             return GetResult(GetStatus.OFFSET_RESET, offset, queue.min_offset, queue.max_offset)
         if header.sysFlag & (PULL_SUBSCRIPTION | PULL_LITE) == PULL_SUBSCRIPTION:
             return None  # a reader that keeps its offsets itself: it may look where it likes
-        peer = pull.request.connection.attributes
-        if not fence.is_void(peer, group, topic, queue_id, pull.offset):
+        peer = pull.request.connection
+        committed = offsets.query(group, topic, queue_id)
+        if not fence.is_void(peer, group, topic, queue_id, pull.offset, committed):
             return None
         back = self._last_safe(pull)
-        fence.handed(group, topic, queue_id, back)
+        fence.handed(peer, group, topic, queue_id, back)
         words = "Group %s was beyond what there is now of %s queue %d: back from %d to %d"
         log.warning(words, group, topic, queue_id, pull.offset, back)
         return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, back, queue.min_offset, queue.max_offset)
@@ -288,7 +289,7 @@ class Pulling:
         where = header.consumerGroup, header.topic, header.queueId
         self._offsets.pulled(*where, result.next_offset)
         if self._fence.is_up:
-            self._fence.handed(*where, result.next_offset)
+            self._fence.handed(pull.request.connection, *where, result.next_offset)
 
     def _park(self, pull: Pull) -> bool:
         connection = pull.request.connection

@@ -10,7 +10,7 @@ from tests.unit.remoting.kit import connected, virtual
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.fence import FREE, Fence
+from turbopump.broker.fence import FIRST_LIFE, FREE, HANDED, Fence
 from turbopump.broker.offsets import SLICE, OffsetRequests, Offsets
 from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
@@ -146,13 +146,15 @@ async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() 
     asked = [("G", "T", 1), ("G", "T", 2), ("G", "T", -1), ("G", "Invented", 0), ("Invented", "T", 0)]
     for group, topic, queue_id in asked:
         await peer.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
-    assert peer.connection.attributes == {FREE: {("G", "T", 1)}}
+    key = ("G", "T", 1, FIRST_LIFE)
+    assert peer.connection.attributes == {FREE: {key}}
     bench.offsets.commit("G", "T", 1, 5)
     for group, topic, queue_id in asked:
         await peer.ask(14, consumerGroup=group, topic=topic, queueId=queue_id)
-    assert fence._handed == {("G", "T", 1): 5}
+    assert peer.connection.attributes == {FREE: {key}, HANDED: {key: 5}}
+    assert fence._hosts == {(peer.connection.peer[0], key): 5}
     fence.group_deleted("G")
-    assert fence._handed == {}
+    assert fence._hosts == {}
 
 
 def test_what_was_pulled_is_ahead_of_what_was_committed() -> None:

@@ -395,6 +395,26 @@ async def test_row_9_its_late_commit_does_not_make_another_consumer_skip() -> No
 
 
 @virtual
+async def test_row_9_what_another_member_was_handed_hides_no_consumer_that_is_ahead() -> None:
+    async with Cut() as desk:
+        for number in range(10, 20):
+            await desk.send("T", f"m{number}".encode())
+        assert len(records(await pull(desk, 4))) == 11, "handed to this one, which has handled none of it"
+        ahead = Desk(desk.broker, desk.visitor(), desk.disk, desk.workers, desk.network)
+        await ahead.ask(RequestCode.HEART_BEAT, body=beat("ahead"))
+        answer = await pull(ahead, 10)
+        assert (answer.code, (answer.ext or {})["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "4")
+        assert len(records(await pull(ahead, 4))) == 11
+        assert (await pull(ahead, 10)).code == 0, "what it was handed itself, it may ask for"
+        await commit(desk, 12)
+        late = Desk(desk.broker, desk.visitor(), desk.disk, desk.workers, desk.network)
+        await late.ask(RequestCode.HEART_BEAT, body=beat("late"))
+        assert (await pull(late, 10)).code == 0, "nothing before it is left to handle"
+        for desk_of_one in (ahead, late):
+            await desk_of_one.client.close()
+
+
+@virtual
 async def test_row_9_a_second_crash_before_the_consumer_is_back_changes_nothing() -> None:
     async with Cut() as desk:
         for number in range(10, 20):
