@@ -49,6 +49,7 @@ class Heartbeats:
         self._timeout_s = timeout_s
         self._due = asyncio.Event()
         self._told: dict[str, Connection] = {}  # by address; through it the broker knows us
+        self._silent: set[str] = set()  # brokers of which that has been told
         self.versions: dict[str, int] = {}
         """By address: how new a broker says it is."""
 
@@ -120,8 +121,13 @@ class Heartbeats:
             question = request(RequestCode.HEART_BEAT, body=described.encode())
             answer = successful(await self._client.call(address, question, self._timeout_s))
         except (OSError, Refused) as error:
-            log.warning("Broker %s did not take our heartbeat: %s", address, error)
+            level = logging.DEBUG if address in self._silent else logging.WARNING  # once, until it hears us
+            log.log(level, "Broker %s did not take our heartbeat: %s", address, error)
+            self._silent.add(address)
             return False
+        if address in self._silent:
+            self._silent.discard(address)
+            log.info("Broker %s hears us again", address)
         self.versions[address] = answer.version
         return True
 
