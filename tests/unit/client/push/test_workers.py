@@ -56,6 +56,13 @@ class Meeting:
                 await asyncio.sleep(0.001)
 
 
+async def gone(names: str) -> None:
+    """Returns when no thread is left whose name begins so."""
+    async with asyncio.timeout(PATIENCE_S):
+        while any(thread.name.startswith(names) for thread in threading.enumerate()):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 def run(scene: Any) -> None:
     asyncio.run(asyncio.wait_for(scene, 2 * PATIENCE_S))
 
@@ -130,18 +137,15 @@ def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
         await threads.quiet()
         assert len(done) == 2
         threads.end()
-        async with asyncio.timeout(PATIENCE_S):
-            while any(one.name.startswith("turbopump-goers") for one in threading.enumerate()):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await gone("turbopump-goers")
 
     run(scene())
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_a_thread_had_when_it_was_killed_is_done_by_another() -> None:
+def test_what_a_thread_had_when_it_was_killed_is_done_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         done: list[Work] = []
-        threads = Threads[Work](Crew(1, 1), done.extend, "test")
+        threads = Threads[Work](Crew(1, 1), done.extend, "killed")
         killers = [SystemExit(), KeyboardInterrupt()]
 
         def fatal() -> None:
@@ -153,7 +157,9 @@ def test_what_a_thread_had_when_it_was_killed_is_done_by_another() -> None:
         await threads.quiet()
         assert done == pieces
         threads.end()
+        await gone("turbopump-killed")
 
+    monkeypatch.setattr(threading, "excepthook", lambda told: None)
     run(scene())
 
 
