@@ -76,11 +76,11 @@ class Queues:
         if held is None:
             return
         held.dropped = True
+        self._leaving[queue] = held
         self._stop_pulling(queue)
-        await self.deliveries.leave(queue, held)
         log.info("Group %s goes on in %s at offset %d", self.group, queue, offset)
         await self._commit(queue, offset)
-        self.look_soon()
+        self._say_farewell(self._come_back(queue, held))
 
     def pull_again(self, topic: str) -> None:
         """The subscription has changed: a pull that waits at a broker has the old one."""
@@ -100,7 +100,8 @@ class Queues:
         for farewell in list(self._farewells):
             farewell.cancel()
         every = {**self.ours, **self._leaving}
-        await asyncio.gather(*(self._commit(queue, held.committable) for queue, held in every.items()))
+        unkept = [(queue, held.committable) for queue, held in every.items() if not held.dropped]
+        await asyncio.gather(*(self._commit(queue, offset) for queue, offset in unkept))
         if self.locks is not None and every:
             await self.locks.unlock(every)
         for held in every.values():
@@ -142,10 +143,7 @@ class Queues:
             await self._hand_over(queue, held)
             return
         self._leaving[queue] = held
-        task = asyncio.get_running_loop().create_task(self._leave_later(queue, held))
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
-        task.add_done_callback(complain)
+        self._say_farewell(self._leave_later(queue, held))
 
     async def _share(self, topic: str) -> Share:
         """While we pause, everything stays as it is."""
@@ -164,11 +162,24 @@ class Queues:
 
     # One queue
 
+    def _say_farewell(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
+        task.add_done_callback(complain)
+
     async def _leave_later(self, queue: MessageQueue, held: ProcessQueue) -> None:
         while not await self.deliveries.leave(queue, held):
-            pass
+            continue
         await self._hand_over(queue, held)
         self._leaving.pop(queue, None)
+
+    async def _come_back(self, queue: MessageQueue, held: ProcessQueue) -> None:
+        """To be taken anew when no ordered handler works on what was there before."""
+        while not await self.deliveries.leave(queue, held):
+            continue
+        self._leaving.pop(queue, None)
+        self.look_soon()
 
     async def _hand_over(self, queue: MessageQueue, held: ProcessQueue) -> None:
         await self._commit(queue, held.committable)

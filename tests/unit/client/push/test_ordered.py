@@ -263,6 +263,34 @@ def test_a_lock_that_cannot_be_renewed_is_not_used_after_thirty_seconds() -> Non
     virtual(scene())
 
 
+def test_a_reset_waits_for_the_delivery_that_runs() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            inside = most = 0
+            texts: list[str] = []
+
+            async def handle(message: MessageExt) -> None:
+                nonlocal inside, most
+                inside += 1
+                most = max(most, inside)
+                texts.append(message.text)
+                await asyncio.sleep(3)
+                inside -= 1
+
+            await send_in_order(town, 0, 0, 3)
+            async with ordered(town, handle) as moved:
+                await town.clock.sleep(5.5)
+                assert texts == ["0:000", "0:001"]
+                await moved._running.reset({QUEUES[0]: 0})
+                await town.clock.sleep(15)
+            assert texts == ["0:000", "0:001", "0:000", "0:001", "0:002"]
+            assert most == 1
+            assert await committed(town, queues=1) == [3]
+
+    virtual(scene())
+
+
 def test_closing_lets_the_delivery_that_runs_end_and_commits_it() -> None:
     async def scene() -> None:
         async with cluster() as town:
