@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.transactions.databases import AsyncDatabase, Database, message
 from tests.integration.transactions.dying import dying_postgres, killed_everywhere
+from tests.integration.transactions.idempotence import *  # noqa: F403
+from tests.integration.transactions.idempotence import create, work
+from tests.integration.transactions.outboxes import *  # noqa: F403
+from tests.integration.transactions.outboxes import Broker, relay, write
 from tests.integration.transactions.test_kills import STEPS, check_real_clients
-from tests.unit.transactions.databases import AsyncDatabase, Database, message
-from tests.unit.transactions.idempotence import *  # noqa: F403
-from tests.unit.transactions.idempotence import create, work
-from tests.unit.transactions.outboxes import *  # noqa: F403
-from tests.unit.transactions.outboxes import Broker, relay, write
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message

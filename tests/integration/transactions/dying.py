@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.unit.transactions.databases import Database, message, run
+from tests.integration.transactions.databases import Database, message, run
 
 from turbopump.client.message import Message, MessageExt
 from turbopump.protocol import properties

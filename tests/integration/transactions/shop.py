@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.integration.transactions.databases import Database, run
 from tests.integration.transactions.dying import Points, dying_postgres, dying_sqlite
-from tests.unit.transactions.databases import Database, run
 
 from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
 from turbopump.transactions import outbox

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.transactions.databases import AsyncDatabase, Database, message, run, run_async
+from tests.integration.transactions.databases import AsyncDatabase, Database, message, run, run_async
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt

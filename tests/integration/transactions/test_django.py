@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.transactions.databases import Database, message, sqlite
+from tests.integration.transactions.databases import Database, message, sqlite
 
 from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.errors import InvalidArgument

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from unittest.mock import Mock
 
 import pytest
-from tests.unit.transactions.databases import (
+from tests.integration.transactions.databases import (
     SQLITE_ASYNC_KINDS,
     SQLITE_KINDS,
     AsyncDatabase,
@@ -19,8 +19,8 @@ from tests.unit.transactions.databases import (
     sqlite,
     sqlite_async,
 )
-from tests.unit.transactions.idempotence import *  # noqa: F403
-from tests.unit.transactions.idempotence import Order, bill, work
+from tests.integration.transactions.idempotence import *  # noqa: F403
+from tests.integration.transactions.idempotence import Order, bill, work
 
 from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.errors import InvalidArgument

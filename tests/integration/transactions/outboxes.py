@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.unit.transactions.databases import AsyncDatabase, Database, run, run_async
+from tests.integration.transactions.databases import AsyncDatabase, Database, run, run_async
 
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import Message

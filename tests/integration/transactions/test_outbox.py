@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.transactions.databases import (
+from tests.integration.transactions.databases import (
     SQLITE_ASYNC_KINDS,
     SQLITE_KINDS,
     AsyncDatabase,
@@ -16,8 +16,8 @@ from tests.unit.transactions.databases import (
     sqlite,
     sqlite_async,
 )
-from tests.unit.transactions.outboxes import *  # noqa: F403
-from tests.unit.transactions.outboxes import Broker, left, run_until_sent, write
+from tests.integration.transactions.outboxes import *  # noqa: F403
+from tests.integration.transactions.outboxes import Broker, left, run_until_sent, write
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message

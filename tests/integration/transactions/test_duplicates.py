@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.transactions.databases import Database, run, sqlite
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client.listening import FIRST
 from tests.unit.client.producing import producing, stored
-from tests.unit.transactions.databases import Database, run, sqlite
 
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
