@@ -343,11 +343,13 @@ _lock = threading.Lock()
 _of_parents: list[object] = []
 """Never touched and never freed: their sockets and loops are shared with the parent."""
 _forks = 0
+_pid = os.getpid()
 _is_registered = False
 
 
 def _current() -> _Background:
     global _here
+    _look_for_fork()
     if _here is None:
         with _lock:
             if _here is None:
@@ -358,6 +360,7 @@ def _current() -> _Background:
 
 def forks() -> int:
     """How many forks lie between the first process and this: what was made at another count is not ours."""
+    _look_for_fork()
     return _forks
 
 
@@ -370,8 +373,15 @@ def leave_to_parent(what: object) -> None:
     _of_parents.append(what)
 
 
+def _look_for_fork() -> None:
+    """A process that was forked past Python, as uWSGI does, has run no hook."""
+    if os.getpid() != _pid:
+        _after_fork()
+
+
 def _after_fork() -> None:
-    global _here, _lock, _forks
+    global _here, _lock, _forks, _pid
+    _pid = os.getpid()
     if _here is not None:
         leave_to_parent(_here)
     _here, _lock = None, threading.Lock()

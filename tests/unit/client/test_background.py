@@ -383,6 +383,20 @@ def test_a_client_started_before_the_fork_works_in_child_and_parent() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_fork_past_python_is_seen_too() -> None:
+    """As by uWSGI: no hook of Python runs in the child."""
+    done = script("""
+        import ctypes
+        client = Client().__enter__()
+        before = client._core
+        child = ctypes.PyDLL(None).fork()
+        if child == 0:
+            os._exit(0 if client.twice(2) == 4 and client._core is not before else 1)
+        wait(child)
+    """)
+    assert done.returncode == 0, done.stderr
+
+
 def test_many_threads_of_a_child_start_it_once() -> None:
     done = script("""
         starts = []
