@@ -21,15 +21,17 @@ from turbopump.client.options import ProducerOptions
 from turbopump.client.requests import marks_of_request, reply_to
 from turbopump.client.routes import QueueChoice
 from turbopump.client.selectors import Selector, by_hash
-from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender
+from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
 from turbopump.client.unique import process_id
 from turbopump.client.world import World
 from turbopump.protocol import properties
+from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 
 REQUEST_TIMEOUT_S = 3.0
+SUCCESS = int(ResponseCode.SUCCESS)
 
 
 class Producer:
@@ -199,7 +201,15 @@ class Producer:
         if not gate.enter_now(size):
             timeout_s = await self._wait_in_line(letter, size, timeout_s)
         try:
-            return await sender.deliver(letter, timeout_s, pick)
+            begun = sender.begin(letter, timeout_s) if pick is None else None
+            if begun is not None:
+                try:
+                    answer = await begun[1]
+                    if answer.code == SUCCESS:
+                        return result_of(answer, begun[0], letter)
+                except OSError:
+                    pass  # `deliver` knows what to do about it
+            return await sender.deliver(letter, timeout_s, pick, begun)
         finally:
             gate.leave(size)
 

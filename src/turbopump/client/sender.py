@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.faults import Faults
@@ -145,6 +145,11 @@ class Sender:
     _envelopes: dict[str, Envelope] = field(default_factory=dict)
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self._is_plain = not (self.hooks or self.faults or settings.vip_channel_enabled)
+        self._is_plain &= settings.send_msg_max_timeout_per_request < 0
+
     # What others call
 
     async def send(self, message: Message, timeout_s: float | None = None) -> SendResult:
@@ -264,14 +269,40 @@ class Sender:
 
     # Tries
 
+    def begin(self, letter: Letter, timeout_s: float) -> "Begun | None":
+        """The first try of a send without wishes, when all that it needs is at hand: most of them end here.
+        Whoever awaits it gives it to `deliver` when it ends otherwise than with success. None: `deliver` has
+        to begin.
+        """
+        route = self._known(letter.envelope.topic) if self._is_plain and timeout_s > 0 else None
+        if route is None:
+            return None
+        queue = self.choice.choose(route.publish)
+        address = route.master(queue.broker)
+        if address is None:
+            return None
+        began = self.clock.monotonic()
+        try:
+            answer = self.calls.ask(address, self._request(letter, queue), timeout_s)
+        except OSError:
+            return None
+        return None if answer is None else (queue, answer, began)
+
     async def deliver(
-        self, letter: Letter, timeout_s: float | None = None, pick: Pick | None = None
+        self,
+        letter: Letter,
+        timeout_s: float | None = None,
+        pick: Pick | None = None,
+        begun: "Begun | None" = None,
     ) -> SendResult:
-        """Try after try until one succeeds, a refusal is final, or time or tries are over."""
+        """Try after try until one succeeds, a refusal is final, or time or tries are over. The first may be
+        one that has `begun` already.
+        """
         settings, clock, topic = self.settings, self.clock, letter.envelope.topic
         if timeout_s is None:
             timeout_s = settings.send_msg_timeout
-        deadline = (now := clock.monotonic()) + timeout_s
+        now = clock.monotonic() if begun is None else begun[2]
+        deadline = now + timeout_s
         most = settings.retry_times_when_send_failed + 1 if pick is None else 1
         tries: list[Try] = []
         weak: SendResult | None = None  # stored, but not as asked
@@ -285,19 +316,21 @@ class Sender:
                 route = await self._route(topic, tries, left_s)
                 now = clock.monotonic()
                 left_s = max(0.0, deadline - now)
-            queue = self.choice.choose(route.publish, failed_broker) if pick is None else pick(route.publish)
+            if begun is not None:
+                queue = begun[0]
+            elif pick is not None:
+                queue = pick(route.publish)
+            else:
+                queue = self.choice.choose(route.publish, failed_broker)
             started = now
             if attempt < most and settings.send_msg_max_timeout_per_request >= 0:
                 left_s = min(left_s, settings.send_msg_max_timeout_per_request)
             try:
-                address = self._address(route, queue.broker)
-                if self.hooks:
-                    result = await self._watched(letter, queue, address, left_s, attempt)
+                if begun is not None:
+                    waiting, begun = begun[1], None
+                    result = result_of(await waiting, queue, letter)
                 else:
-                    request = self._request(letter, queue)
-                    waiting = self.calls.ask(address, request, left_s)
-                    answer = await (waiting or self.calls.call(address, request, left_s))
-                    result = result_of(answer, queue, letter)
+                    result = await self._once(letter, route, queue, left_s, attempt)
             except (OSError, Refused) as error:
                 now = clock.monotonic()
                 tries.append(Try(queue.broker, now - started, error))
@@ -350,6 +383,15 @@ class Sender:
         finally:
             if context is not None:
                 run_after(self.hooks, context)
+
+    async def _once(
+        self, letter: Letter, route: Route, queue: MessageQueue, timeout_s: float, attempt: int
+    ) -> SendResult:
+        address = self._address(route, queue.broker)
+        if self.hooks:
+            return await self._watched(letter, queue, address, timeout_s, attempt)
+        answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
+        return result_of(answer, queue, letter)
 
     async def _watched(
         self, letter: Letter, queue: MessageQueue, address: str, timeout_s: float, attempt: int
@@ -440,6 +482,10 @@ class Sender:
             return
         is_refused, is_ours = isinstance(error, Refused), isinstance(error, BrokerUnknown)
         self.faults.record(broker, seconds, now, failed=not is_ours, reachable=not is_refused)
+
+
+Begun: TypeAlias = tuple[MessageQueue, Awaitable[Command], float]
+"""A try under way: where to, the answer to come, and when it began."""
 
 
 def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

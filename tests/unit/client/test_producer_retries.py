@@ -1,6 +1,7 @@
 """Tries of a send: which failures are tried again, where, for how long, and what the caller hears at last."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,15 +13,18 @@ from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
+from turbopump.client.producer import Producer
 from turbopump.client.routes import QueueChoice, Routes
 from turbopump.client.sender import Sender
 from turbopump.client.settings import ProducerSettings
+from turbopump.client.world import World
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.draft import Draft
-from turbopump.protocol.errors import NoPermission, Refused, SystemBusy
+from turbopump.protocol.errors import MessageIllegal, NoPermission, Refused, SystemBusy
 from turbopump.protocol.headers.topics import CreateTopicRequest
 from turbopump.protocol.ids import UniqueIds
+from turbopump.remoting.router import Answer, Request
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import VirtualClock, run_virtual
 
@@ -244,6 +248,61 @@ def test_one_broker_of_two_goes_down_and_no_caller_hears_of_it() -> None:
                 await town.clock.sleep(0.5)
             assert {result.status for result in results} == {SendStatus.SEND_OK}
             assert {result.queue.broker for result in results[-50:]} == {"broker-b"}
+
+    virtual(scene())
+
+
+def test_a_first_try_that_ends_otherwise_than_with_success_is_followed_by_others() -> None:
+    """Through the producer, whose first try takes a short way."""
+
+    async def scene() -> None:
+        async with cluster() as town:
+            script: list[int] = []
+            asked: list[str] = []
+
+            def broker(name: str) -> Callable[[Request[None]], Answer]:
+                def answer(request: Request[None]) -> Answer:
+                    asked.append(name)
+                    place = {"msgId": "X", "queueId": "0", "queueOffset": "0"}
+                    return Answer(place, code=script.pop(0), remark="so be it")
+
+                return answer
+
+            brokers = {
+                "a": await town.play(20911, {SEND: broker("a")}),
+                "b": await town.play(20921, {SEND: broker("b")}),
+            }
+
+            def route(request: Request[None]) -> Answer:
+                return Answer(body=routes_to({"t": 1}, brokers)(request.command).body)
+
+            name_server = await town.play(20876, {ROUTE: route})
+            world = World(town.network, town.clock, Chance(1))
+            settings: Any = {"retry_another_broker_when_not_store_ok": True}
+            async with Producer("makers", name_servers=name_server, world=world, **settings) as one:
+
+                async def send(*codes: int) -> SendResult:
+                    script[:] = codes
+                    asked.clear()
+                    return await one.send(ORDER)
+
+                for _ in range(2):  # from now on there are connections to both
+                    await send(0)
+                for codes in ([14, 0], [10, 0], [2, 1, 0], [11, 14, 0]):
+                    assert (await send(*codes)).status is SendStatus.SEND_OK
+                    assert script == []
+                    assert asked[: len(codes)] in (
+                        ["a", "b", "a"][: len(codes)],
+                        ["b", "a", "b"][: len(codes)],
+                    )
+                with pytest.raises(MessageIllegal):
+                    await send(13)
+                with pytest.raises(SendFailed) as raised:
+                    await send(14, 14, 2)
+                assert raised.value.code == 2
+                assert [one_try.broker for one_try in raised.value.tries] == asked
+                assert (await send(12, 10, 11)).status is SendStatus.SLAVE_NOT_AVAILABLE
+                assert (await send(12, 13)).status is SendStatus.FLUSH_SLAVE_TIMEOUT
 
     virtual(scene())
 
