@@ -102,8 +102,10 @@ def _parameters(function: Callable[..., Any], is_batch: bool) -> list[tuple[str,
         return [("message", inspect.Parameter.empty)]
     if not 1 <= len(needed) <= 2:
         raise InvalidArgument(f"{_name(function)} takes {len(needed)} arguments; {FITS}")
-    kinds = _annotations(function)
-    found = [(one.name, kinds.get(one.name, inspect.Parameter.empty)) for one in needed]
+    written = {one.name: one.annotation for one in needed}
+    if any(isinstance(kind, str) for kind in written.values()):  # by `from __future__ import annotations`
+        written |= _annotations(function)
+    found = [(one.name, written[one.name]) for one in needed]
     if is_batch:
         found = [(name, _item(kind)) for name, kind in found]
     if len(found) == 2 and sum(_is_message(kind) for _, kind in found) != 1:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,23 @@ def test_methods_partials_objects_and_defaults_are_handlers_too() -> None:
     assert given(Store()) == 3
     assert given(functools.partial(tagged, "paid")) == ("paid", 7)
     assert given([].append) is None  # a builtin
+
+
+def test_what_a_decorator_shows_counts() -> None:
+    def face(given: Any) -> Any:
+        return given
+
+    shown = inspect.Parameter("order", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Order)
+    face.__signature__ = inspect.Signature([shown])  # type: ignore[attr-defined]
+    assert given(face) == Order(7)
+
+    def quoted(order: "Order") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821
+        return order
+
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        given(quoted)
+    quoted.__annotations__.pop("return")
+    assert given(quoted) == Order(7)
 
 
 def test_a_body_that_does_not_fit_names_the_field() -> None:
