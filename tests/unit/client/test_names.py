@@ -8,6 +8,7 @@ import pytest
 
 import turbopump
 import turbopump.aio
+import turbopump.client.errors
 import turbopump.errors
 
 
@@ -45,6 +46,10 @@ def test_values_are_the_same_classes_in_both_packages() -> None:
 @pytest.mark.parametrize("name", turbopump.errors.__all__)
 def test_every_error_is_an_exception(name: str) -> None:
     assert name == "Try" or issubclass(getattr(turbopump.errors, name), Exception)
+
+
+def test_every_error_of_the_client_is_offered() -> None:
+    assert set(turbopump.client.errors.__all__) <= set(turbopump.errors.__all__)
 
 
 def test_importing_the_package_imports_no_client_and_starts_nothing() -> None:
