@@ -250,11 +250,7 @@ async def _sent(producer: Sends, message: Message, by: str | None) -> Any:
 
 
 def _lanes(rows: Sequence[Pending]) -> list[list[Pending]]:
-    """Rows of one key together, each row without a key alone.
-
-    >>> [[row.id for row in lane] for lane in _lanes([])]
-    []
-    """
+    """Rows of one key together, each row without a key alone."""
     lanes: dict[object, list[Pending]] = {}
     for row in rows:
         lanes.setdefault(row.id if row.by is None else row.by, []).append(row)
