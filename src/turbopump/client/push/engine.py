@@ -182,6 +182,8 @@ class Engine:
         """Pulls use a subscription when the brokers have heard it: before, they would refuse them."""
         async with self._telling:
             subscriptions = dict(self._subscriptions)
+            if subscriptions == self._heard:  # with the heartbeat that someone else wanted
+                return
             if not await self._instance.heartbeats.announce():
                 self._instance.heartbeats.renew()
             self._heard = subscriptions
