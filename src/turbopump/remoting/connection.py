@@ -3,7 +3,7 @@
 A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written
 meanwhile leaves in one `transport.write`. Either side may ask at any time: `ask` numbers a request,
 `answered` gives its answer back, and one timer looks after the deadlines of all that wait. On the side that
-dialled, requests of one turn of the loop are written together, but for the first, which need not wait.
+dialled, requests of one turn of the loop are written together, unless one is the only one.
 
 Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
 connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
         """
         self._serve = serve
         self._gathers = gathers
-        self._posted: list[bytes] | None = None  # requests of this turn after the first
+        self._posted: list[bytes] | None = None  # requests of this turn
         self._posted_bytes = 0
         self._room: list[asyncio.Future[None]] = []
         self._sweep_at = NEVER_S
@@ -431,18 +431,23 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def _post(self, data: bytes) -> None:
-        """A request. When we are the side that gathers them, the first of a turn leaves at once and those
-        that follow it together at the end of the turn.
+        """A request. When we are the side that gathers them, those of one turn leave together at its end;
+        one that is alone under way leaves at once.
         """
         if not self._gathers:
             self.write(data)
             return
         posted = self._posted
         if posted is None:
-            self._posted = []
+            under_way = len(self._calls)
+            if under_way == 1:  # this one, and no other
+                self._send(data)
+                return
+            posted = self._posted = []
             self._loop.call_soon(self._end_turn)
-            self._send(data)
-            return
+            if not under_way:  # a one-way request: those that may follow it are gathered
+                self._send(data)
+                return
         posted.append(data)
         self._posted_bytes += len(data)
         if self._posted_bytes > POSTED_BYTES:

@@ -26,7 +26,7 @@ def dialled(limits: Limits | None = None) -> tuple[Connection, RecordingTranspor
 
 
 @virtual
-async def test_the_first_request_of_a_turn_leaves_at_once_and_the_others_together() -> None:
+async def test_a_request_that_is_alone_leaves_at_once_and_others_of_a_turn_together() -> None:
     connection, transport = dialled()
     answers = [connection.ask(Command(1, body=b"%d" % number), 3.0) for number in range(5)]
     connection.send_oneway(Command(2))
