@@ -103,6 +103,8 @@ def start_all(
     missing: dict[str, str] = {}
     for name in dict.fromkeys(client.system for client in clients):
         try:
+            if name != systems.OURS:
+                systems.python_of_others()  # without its clients a server is of no use
             running[name] = systems.start(name, home / name)
             stack.callback(running[name].process.kill)
             say(f"{name} {running[name].version} runs")

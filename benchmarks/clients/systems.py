@@ -52,8 +52,7 @@ group.initial.rebalance.delay.ms=0
 KAFKA_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"  # any id will do
 
 DURABILITY = {
-    OURS: "ASYNC_FLUSH, its default: in the page cache when acknowledged, synced in the background; "
-    "4 queues",
+    OURS: "ASYNC_FLUSH, its default: in the page cache when acknowledged, synced in the background; 4 queues",
     KAFKA: "its default: in the page cache when acknowledged, synced when the kernel likes; one node "
     "(KRaft), 4 partitions, 1 GiB of heap",
     REDIS: "appendonly, everysec: written to its file when acknowledged, synced every second; no snapshots",

@@ -135,7 +135,7 @@ def shape_table(shape: str, found: dict[str, list[dict[str, Any]]]) -> str:
         runs = found[client.name]
         latencies = [f"{median(runs, name):.2f}" for name in ("p50_ms", "p99_ms")] if timed else []
         costs = [f"{median(runs, name):.1f}" for name in ("client_us", "server_us", "load_average")]
-        rows.append([client.label, spread(runs), *latencies, *costs])
+        rows.append([label(client, shape), spread(runs), *latencies, *costs])
     return table(header, [row for row in rows if row])
 
 
@@ -143,7 +143,12 @@ def absent(client: Client, shape: str, width: int) -> list[str]:
     """A client whose library has no such way is named, once; variants of it are not."""
     if not client.package:
         return []
-    return [client.label, WHY_NOT[client.name, shape], *[""] * (width - 2)]
+    return [label(client, shape), WHY_NOT[client.name, shape], *[""] * (width - 2)]
+
+
+def label(client: Client, shape: str) -> str:
+    """How sends are acknowledged means nothing to a consumer."""
+    return client.label.partition(",")[0] if shape in shapes.CONSUMES else client.label
 
 
 WHY_NOT = {
