@@ -9,8 +9,8 @@ files are not current. A method becomes what its kind says:
     def f() -> Callable[[F], F]             a decorator, noted for forked processes
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be made so is written by hand in `face.py` and `running.py`. Methods that a client has for its
-instance alone (`instance.Producing`, `instance.Consuming`, `division.Holder`) get no face.
+What cannot be made so is written by hand in `face.py`, `running.py` and `reading.py`. Methods that a client
+has for its instance alone (`instance.Producing`, `instance.Consuming`, `division.Holder`) get no face.
 """
 
 import ast
@@ -78,6 +78,7 @@ SOURCES = (
         "turbopump.client.pull_consumer",
         "PullConsumer",
         "The blocking pull consumer.",
+        base="Reading",
         noted={
             "subscribe": ["topic"],
             "unsubscribe": ["topic"],
@@ -96,6 +97,7 @@ SOURCES = (
 BASES = {
     "Face": "turbopump.client.blocking.face",
     "Part": "turbopump.client.blocking.face",
+    "Reading": "turbopump.client.blocking.reading",
     "Running": "turbopump.client.blocking.running",
 }
 PARTS_IN = "turbopump.client.admin."

@@ -33,9 +33,14 @@ T = TypeVar("T")
 Close = Callable[[], Coroutine[Any, Any, None]]
 
 
-def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+def run(
+    coroutine: Coroutine[Any, Any, T],
+    timeout: float | None = None,
+    unwanted: Callable[[T], object] | None = None,
+) -> T:
     """Its result, from any thread but that of a running event loop. Whatever interrupts the wait (Ctrl-C, a
-    signal handler that raises, `timeout`) cancels the coroutine.
+    signal handler that raises, `timeout`) cancels the coroutine; if it was done already, `unwanted` gets the
+    result, on the loop.
 
     >>> async def answer() -> int:
     ...     return 42
@@ -44,7 +49,7 @@ def run(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
     """
     refuse_inside_loop(coroutine)
     with _closing_what_cannot_begin(coroutine):
-        call = _Call(coroutine, _current())
+        call = _Call(coroutine, _current(), unwanted)
         call.begin()
     return call.wait(timeout)
 
@@ -72,13 +77,19 @@ class _Call(Generic[T]):
     futures that anybody may hold.
     """
 
-    __slots__ = ("_background", "_coroutine", "_done", "_error", "_loop", "_result", "_task")
+    __slots__ = ("_background", "_coroutine", "_done", "_error", "_loop", "_result", "_task", "_unwanted")
 
     _result: T
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T], background: "_Background") -> None:
+    def __init__(
+        self,
+        coroutine: Coroutine[Any, Any, T],
+        background: "_Background",
+        unwanted: Callable[[T], object] | None = None,
+    ) -> None:
         self._coroutine = coroutine
         self._background = background
+        self._unwanted = unwanted
         self._loop = background.loop
         self._done = threading.Lock()
         self._done.acquire()
@@ -136,6 +147,10 @@ class _Call(Generic[T]):
             self._loop.call_soon_threadsafe(self._cancel_task)
 
     def _cancel_task(self) -> None:
+        if self._task.done():
+            if self._unwanted is not None and self._error is None:
+                self._unwanted(self._result)
+            return
         self._task.cancel()
         self._task.add_done_callback(lambda _: self._coroutine.close())  # it may not have begun
 

@@ -245,6 +245,12 @@ class PullConsumer:
             self._running()
         return given
 
+    def give_back(self, messages: Sequence[MessageExt]) -> None:
+        """Messages of the last call that were not used after all: they come again, and those behind them."""
+        first = {(one.record.topic, one.queue.broker, one.queue.id): one.offset for one in reversed(messages)}
+        for place, offset in first.items():
+            self._member.move(MessageQueue(*place), offset)
+
     def _give(self, most: int) -> list[MessageExt]:
         given = self._member.shelves.take(most)
         if given:

@@ -59,6 +59,18 @@ def test_what_an_exception_interrupted_comes_again(cluster: Cluster, topic: str)
         assert next(consumer).text == "3"
 
 
+def test_what_is_given_back_comes_again(cluster: Cluster, topic: str) -> None:
+    with cluster.pull_consumer("undecided", [topic], pull_batch_size=4) as consumer:
+        first = consumer.poll(PATIENCE_S)
+        consumer.give_back(first[1:])
+        assert [message.text for message in consumer.poll(PATIENCE_S)][:3] == ["1", "2", "3"]
+    with cluster.pull_consumer("undecided", [topic]) as consumer:
+        unused = consumer.poll(PATIENCE_S)
+        consumer.give_back(unused)
+    with cluster.pull_consumer("undecided", [topic]) as consumer:
+        assert next(consumer).text == unused[0].text
+
+
 def test_what_a_block_finished_does_not_come_again(cluster: Cluster, topic: str) -> None:
     with cluster.pull_consumer("finishing", [topic]) as consumer:
         for number, _ in enumerate(consumer):

@@ -1,3 +1,3 @@
-"""Blocking faces of the clients. All but `face.py` and `running.py` is written by scripts/faces.py from the
-async classes, which do the work; these wait for them.
+"""Blocking faces of the clients. All but `face.py`, `running.py` and `reading.py` is written by
+scripts/faces.py from the async classes, which do the work; these wait for them.
 """

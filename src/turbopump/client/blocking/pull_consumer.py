@@ -6,7 +6,7 @@ Written by scripts/faces.py from turbopump.client.pull_consumer: change that.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
-from turbopump.client.blocking.face import Face
+from turbopump.client.blocking.reading import Reading
 from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook
 from turbopump.client.message import MessageExt, MessageQueue
@@ -24,7 +24,7 @@ __all__ = ["PullConsumer"]
 
 
 @spelled_out(PullSettings)
-class PullConsumer(Face[AsyncPullConsumer]):
+class PullConsumer(Reading[AsyncPullConsumer]):
     """Reads messages when you ask for them, as a member of a group or from queues of your choice.
 
     As a member: the group's queues are divided among its members, and each message is read by one of them.
@@ -162,6 +162,10 @@ class PullConsumer(Face[AsyncPullConsumer]):
     def __next__(self) -> MessageExt:
         """The next message, waiting for it as long as it takes; the end when the consumer is closed."""
         return self._next(lambda core: core.__anext__())
+
+    def give_back(self, messages: Sequence[MessageExt]) -> None:
+        """Messages of the last call that were not used after all: they come again, and those behind them."""
+        self._call(lambda core: core.give_back(messages))
 
     def pause(self, queues: Iterable[MessageQueue] | None = None) -> None:
         """Gives out nothing of these queues (of all that are ours) until `resume`; they stay ours."""
