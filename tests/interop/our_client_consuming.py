@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
-from turbopump import Admin, Message, RetryLater
+from turbopump import Admin, Message, MessageExt, RetryLater
 from turbopump.client.admin.dead_letters import Window
 from turbopump.errors import NotFound, TopicNotFound
 from turbopump.protocol.bodies import TopicConfig
@@ -38,6 +39,40 @@ def concurrent_handlers(stage: Stage) -> Facts:
         "in batches": len(set(batches_.texts)),
         "committed": sum(committed),
     }
+
+
+@dataclass
+class Order:
+    id: int
+    name: str
+
+
+@STORIES.tells({"async": ["1", "2", "3"], "typed": [Order(7, "grün")], "in lists": [1, 2, 3]})
+def handlers_of_all_kinds(stage: Stage) -> Facts:
+    topic = stage.topic(queues=1)
+    orders = stage.topic("-orders", queues=1)
+    coming: list[str] = []
+    typed: list[Order] = []
+    numbers: list[int] = []
+    one, two, three = (stage.consumer(f"-{number}") for number in range(3))
+
+    @one.on(topic)
+    async def note(message: MessageExt) -> None:
+        coming.append(message.text)
+
+    @two.on(orders)
+    def store(order: Order) -> None:
+        typed.append(order)
+
+    @three.on(topic, batch=2)
+    async def add(messages: list[MessageExt]) -> None:
+        numbers.extend(int(message.text) for message in messages)
+
+    with one, two, three, stage.producer() as producer:
+        stage.send(producer, topic, "1", "2", "3")
+        producer.send(Message.json(orders, Order(7, "grün")))
+        must(lambda: len(coming) == 3 and len(typed) == 1 and len(numbers) == 3)
+    return {"async": sorted(coming), "typed": typed, "in lists": sorted(numbers)}
 
 
 @STORIES.tells({"in order": True, "held up": ["1", "2", "2", "2", "3"]})

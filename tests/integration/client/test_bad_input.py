@@ -244,15 +244,18 @@ def test_a_topic_that_nobody_has_is_named(cluster: Cluster) -> None:
 def black_hole() -> Iterator[str]:
     """Takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
-        host, port = listening.getsockname()
-        yield f"{host}:{port}"
+        yield _address(listening)
 
 
 @pytest.fixture
 def nobody() -> str:
     """An address that refuses connections."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        host, port = probe.getsockname()
+        return _address(probe)
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()
     return f"{host}:{port}"
 
 
@@ -318,6 +321,40 @@ def test_a_broker_that_is_gone_fails_a_send_within_its_timeout(cluster: Cluster)
         own.start_broker()
         own.wait_until(lambda: _sends(producer, topic))
         assert {b"before", b"after"} <= {one.body for one in own.messages(topic)}
+
+
+def test_a_broker_that_never_answers_holds_up_nobody_beyond_a_timeout() -> None:
+    with Cluster() as own:
+        topic = own.create_topic(queues=1)
+        consumer = own.consumer("readers", mq_client_api_timeout=0.5, await_termination_when_shutdown=0.5)
+        got: list[str] = []
+        consumer.subscribe(topic, lambda message: got.append(message.text))
+        puller = own.pull_consumer("pullers", mq_client_api_timeout=0.5, consumer_pull_timeout=0.5)
+        with own.producer() as producer, own.admin() as admin, puller, consumer:
+            producer.send(Message(topic, b"before"))
+            own.wait_until(lambda: got == ["before"])
+            (queue,) = puller.queues(topic)
+            (broker,) = admin.clusters.layout().of_cluster("DefaultCluster")
+            own.kill_broker()
+            with silence_at(broker.address):
+                with within(1.0):
+                    refused(SendTimedOut, "may", lambda: producer.send(Message(topic, b"x"), timeout=1.0))
+                with within(1.0):
+                    refused(OSError, "did not answer", lambda: puller.pull(queue, 0))
+                with within(6.0):
+                    consumer.close()
+                with within(6.0):
+                    puller.close()
+            own.start_broker()
+            own.wait_until(lambda: _sends(producer, topic))
+
+
+@contextmanager
+def silence_at(address: str) -> Iterator[None]:
+    """Somebody takes connections there and never says a word."""
+    host, port = address.rsplit(":", 1)
+    with socket.create_server((host, int(port)), backlog=64):
+        yield
 
 
 def _sends(producer: Producer, topic: str) -> bool:
