@@ -62,6 +62,13 @@ Given as a keyword, one of these is refused with its reason.
 |---|---|
 """
 
+NOT_OFFERED = """
+## Apache's settings that are not offered
+
+| Apache's name | why |
+|---|---|
+"""
+
 
 def page() -> str:
     parts = [HEAD]
@@ -71,6 +78,8 @@ def page() -> str:
         parts += [row(kind, field) for field in dataclasses.fields(kind) if field.name not in inherited]
     parts.append(NOT_NEEDED)
     parts += [f"| `{name}` | {why} |\n" for name, why in settings.NOT_NEEDED.items()]
+    parts.append(NOT_OFFERED)
+    parts += [f"| `{name}` | {why} |\n" for name, why in settings.NOT_OFFERED.items()]
     return "".join(parts)
 
 

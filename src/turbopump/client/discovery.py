@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.settings import ClientSettings
+from turbopump.client.settings import ClientSettings, every_name, unknown
 
 FILE_VARIABLE = "TURBOPUMP_CONFIG"
 DEFAULT_FILE = "~/.turbopump.toml"
@@ -36,12 +36,20 @@ def configure(**settings: Any) -> None:
     """
     if not settings:
         _configured.clear()
+    _check_names(settings)
     _configured.update(settings)
 
 
 def defaults(environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """What `configure` and the file say."""
     return {**_from_file(os.environ if environment is None else environment), **_configured}
+
+
+def _check_names(settings: Mapping[str, Any], where: str = "") -> None:
+    known = every_name() | {NAME_SERVERS}
+    for name in settings:
+        if name not in known:
+            raise InvalidArgument(f"{where}{unknown(name, known)}")
 
 
 def name_servers(
@@ -103,4 +111,5 @@ def _from_file(environment: Mapping[str, str]) -> dict[str, Any]:
         raise InvalidArgument(f"{path} is no TOML: {error}") from None
     if not isinstance(section, dict):
         raise InvalidArgument(f"{path}: [{SECTION}] must be a table")
+    _check_names(section, f"{path}: ")
     return section

@@ -371,8 +371,8 @@ class Producer:
                 await gate.enter(size)
         except TimeoutError:
             advice = (
-                f"For {timeout_s} s there were {gate.count} sends with {gate.bytes} bytes under way: send "
-                "slower, or raise max_in_flight or max_in_flight_bytes."
+                f"For {timeout_s} s there was no room: {gate.most} sends or {gate.most_bytes} bytes may be "
+                "under way. Send slower, or raise max_in_flight or max_in_flight_bytes."
             )
             raise SendTimedOut(letter.message.topic, (), NO_ANSWER, advice) from None
         return deadline - clock.monotonic()

@@ -336,11 +336,38 @@ NOT_NEEDED: Mapping[str, str] = {
 }
 """Java's name of a setting → why there is no such keyword here."""
 
+NOT_OFFERED: Mapping[str, str] = {
+    "socksProxyConfig": "no SOCKS proxy is spoken",
+    "accessChannel": "a cloud's own layout of traces is not written",
+    "enableTrace": "traces are not written yet",
+    "traceTopic": "traces are not written yet",
+    "traceMsgBatchNum": "traces are not written yet",
+    "startDetectorEnable": "brokers that are avoided are tried again when their time is over, without probes",
+    "detectTimeout": "brokers are not probed",
+    "detectInterval": "brokers are not probed",
+    "useHeartbeatV2": "heartbeats are always whole",
+    "enableStreamRequestType": "the stream mark is not sent",
+    "autoBatch": "messages are not gathered unasked: use send_batch, or many sends at once",
+    "batchMaxDelayMs": "see autoBatch",
+    "batchMaxBytes": "see autoBatch",
+    "totalBatchMaxBytes": "see autoBatch",
+    "clientRebalance": "members divide the queues themselves",
+    "popThresholdForQueue": "there is no POP mode",
+    "popInvisibleTime": "there is no POP mode",
+    "popBatchNums": "there is no POP mode",
+    "transactionListener": "transactions are not offered yet",
+    "checkThreadPoolMinSize": "transactions are not offered yet",
+    "checkThreadPoolMaxSize": "transactions are not offered yet",
+    "checkRequestHoldMax": "transactions are not offered yet",
+}
+"""The same for what Apache's clients can do and ours cannot."""
+
 
 def check(settings: ClientSettings) -> None:
-    """Raises InvalidArgument for the first value out of its bounds, naming them."""
+    """Raises InvalidArgument for the first value that is of another type, or out of its bounds."""
     for field in dataclasses.fields(settings):
         value, about = getattr(settings, field.name), field.metadata
+        _check_type(field.name, value, field.default)
         if not isinstance(value, int | float) or isinstance(value, bool):
             continue
         low, high = about["low"], about["high"]
@@ -353,6 +380,37 @@ def check(settings: ClientSettings) -> None:
             )
 
 
+def _check_type(name: str, value: object, default: object) -> None:
+    kind = type(default)
+    if kind not in (bool, int, float, str) or type(value) is kind:
+        return
+    if kind is float and type(value) is int:
+        return
+    raise InvalidArgument(f"{name} is {_a(kind)}, not {value!r}")
+
+
+def _a(kind: type) -> str:
+    return {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}[kind]
+
+
+def _meant(kind: type[ClientSettings], name: str, value: Any) -> Any:
+    """A choice may be given by its word or by Apache's name; a file can say it in no other way."""
+    default = next(field.default for field in dataclasses.fields(kind) if field.name == name)
+    if not isinstance(default, Enum) or isinstance(value, Enum):
+        return value
+    for choice in type(default):
+        if value in (choice.value, choice.name):
+            return choice
+    words = ", ".join(repr(choice.value) for choice in type(default))
+    raise InvalidArgument(f"{name} is one of {words}, or of {type(default).__name__}; not {value!r}")
+
+
+def every_name() -> frozenset[str]:
+    """Of all kinds of clients."""
+    kinds = (ProducerSettings, ConsumerSettings, PullSettings)
+    return frozenset(field.name for kind in kinds for field in dataclasses.fields(kind))
+
+
 S = TypeVar("S", bound=ClientSettings)
 
 
@@ -361,17 +419,20 @@ def made(kind: type[S], given: Mapping[str, Any], defaults: Mapping[str, Any] = 
     known = {field.name for field in dataclasses.fields(kind)}
     for name in given:
         if name not in known:
-            raise InvalidArgument(_unknown(name, known))
-    settings = kind(**{**{name: value for name, value in defaults.items() if name in known}, **given})
+            raise InvalidArgument(unknown(name, known))
+    wanted = {**{name: value for name, value in defaults.items() if name in known}, **given}
+    settings = kind(**{name: _meant(kind, name, value) for name, value in wanted.items()})
     check(settings)
     return settings
 
 
-def _unknown(name: str, known: Collection[str]) -> str:
+def unknown(name: str, known: Collection[str]) -> str:
     import difflib
 
     camel = "".join(part.title() if number else part for number, part in enumerate(name.split("_")))
     if why := NOT_NEEDED.get(name) or NOT_NEEDED.get(camel):
         return f"{name} is not needed here: {why}"
+    if why := NOT_OFFERED.get(name) or NOT_OFFERED.get(camel):
+        return f"{name} is not offered: {why}"
     near = difflib.get_close_matches(name, known, n=1)
     return f"there is no setting {name}" + (f"; did you mean {near[0]}?" if near else "")

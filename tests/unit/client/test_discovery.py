@@ -1,0 +1,113 @@
+"""Where name servers come from, in Apache's order; the HTTP endpoint that is asked when nobody says."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.admin.kit import NAMESRV, cluster, virtual
+
+from turbopump.client import discovery
+from turbopump.client.errors import InvalidArgument, NoNameServer
+from turbopump.client.instance import instances
+from turbopump.client.producer import Producer
+from turbopump.client.settings import ClientSettings
+from turbopump.client.world import World
+from turbopump.remoting.http import TEXT, HttpServer
+from turbopump.runtime.chance import Chance
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    monkeypatch.delenv("TURBOPUMP_CONFIG", raising=False)
+    discovery.configure()
+    yield
+    discovery.configure()
+
+
+def test_the_argument_counts_most_then_configure_then_the_file_then_the_environment(tmp_path: Path) -> None:
+    file = tmp_path / "turbopump.toml"
+    file.write_text('[client]\nname_servers = "file:1"\nsend_msg_timeout = 9\n')
+    environment = {"NAMESRV_ADDR": "environment:1"}
+    with_file = {**environment, "TURBOPUMP_CONFIG": str(file)}
+    assert discovery.name_servers(None, environment) == ("environment:1",)
+    assert discovery.name_servers(None, with_file) == ("file:1",)
+    assert discovery.defaults(with_file)["send_msg_timeout"] == 9
+    discovery.configure(name_servers="configured:1", send_msg_timeout=5)
+    assert discovery.name_servers(None, with_file) == ("configured:1",)
+    assert discovery.defaults(with_file)["send_msg_timeout"] == 5
+    assert discovery.name_servers("argument:1;argument:2", with_file) == ("argument:1", "argument:2")
+    discovery.configure()
+    assert discovery.name_servers(None, {}) == ()
+
+
+def test_addresses_come_as_a_text_or_several() -> None:
+    assert discovery.addresses("a:1; b:2;;a:1") == ("a:1", "b:2")
+    assert discovery.addresses(["a:1", "b:2;c:3"]) == ("a:1", "b:2", "c:3")
+    assert discovery.addresses("http://MQ_INST.example:8080/a:1") == ("a:1",)
+    assert discovery.addresses("[::1]:9876") == ("[::1]:9876",)
+
+
+@pytest.mark.parametrize("wrong", ["localhost", "host:", ":9876", "host:port", "host:99999", "host:0"])
+def test_what_is_no_address_is_named(wrong: str) -> None:
+    with pytest.raises(InvalidArgument, match="write host:port"):
+        discovery.addresses(wrong)
+
+
+def test_a_misspelt_key_is_refused_where_it_stands(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="did you mean send_msg_timeout"):
+        discovery.configure(send_timeout=3)
+    file = tmp_path / "turbopump.toml"
+    file.write_text("[client]\nsend_timeout = 3\n")
+    with pytest.raises(InvalidArgument, match=r"turbopump.toml: there is no setting send_timeout"):
+        discovery.defaults({"TURBOPUMP_CONFIG": str(file)})
+    file.write_text("[client\n")
+    with pytest.raises(InvalidArgument, match="is no TOML"):
+        discovery.defaults({"TURBOPUMP_CONFIG": str(file)})
+    with pytest.raises(InvalidArgument, match="cannot be read"):
+        discovery.defaults({"TURBOPUMP_CONFIG": str(tmp_path / "absent")})
+
+
+def test_the_endpoint_is_apaches() -> None:
+    default = discovery.endpoint(ClientSettings())
+    assert (default.host, default.port, default.path) == ("jmenv.tbsite.net", 8080, "/rocketmq/nsaddr")
+    other = discovery.endpoint(
+        ClientSettings(name_server_domain="ns.example:80", name_server_subgroup="east", unit_name="u1")
+    )
+    assert (other.host, other.port, other.path) == ("ns.example", 80, "/rocketmq/east-u1?nofix=1")
+
+
+def test_name_servers_are_asked_for_over_http_and_again_every_two_minutes() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            said = [f"{NAMESRV}\nmore"]
+            pages = {"/rocketmq/nsaddr": lambda: (200, TEXT, said[0].encode())}
+            server = HttpServer(pages, town.network)
+            port = await server.start("127.0.0.1", 0)
+            world = World(town.network, town.clock, Chance(1))
+            producer = Producer("p", world=world, name_server_domain=f"127.0.0.1:{port}")
+            async with producer:
+                (instance,) = instances().named.values()
+                assert instance.name_servers.addresses == (NAMESRV,)
+                said[0] = f"{NAMESRV};127.0.0.1:9999"
+                await asyncio.sleep(121)
+                assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999")
+                await server.stop()
+                await asyncio.sleep(121)
+                assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999"), "what is known stays"
+
+    virtual(scene())
+
+
+def test_without_any_the_error_says_how_to_give_one() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            world = World(town.network, town.clock, Chance(1))
+            producer = Producer("p", world=world, name_server_domain="127.0.0.1:1")
+            with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
+                await producer.start()
+            assert not instances().named
+
+    virtual(scene())

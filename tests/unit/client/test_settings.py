@@ -1,0 +1,79 @@
+"""Settings: what is given, what is configured, and what is refused with which words."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from turbopump.client import settings
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.settings import (
+    NOT_NEEDED,
+    NOT_OFFERED,
+    ConsumeFromWhere,
+    ConsumerSettings,
+    MessageModel,
+    ProducerSettings,
+    PullSettings,
+    made,
+)
+
+
+def test_what_is_given_counts_more_than_what_is_configured() -> None:
+    configured = {"send_msg_timeout": 5, "compress_level": 9, "consume_thread_min": 3}
+    found = made(ProducerSettings, {"send_msg_timeout": 7.0}, configured)
+    assert (found.send_msg_timeout, found.compress_level, found.max_in_flight) == (7.0, 9, 1024)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "words"),
+    [
+        (
+            ProducerSettings,
+            {"send_timeout": 3},
+            "there is no setting send_timeout; did you mean send_msg_timeout?",
+        ),
+        (
+            ProducerSettings,
+            {"send_msg_timeout": 3000},
+            "is in seconds: 3000 looks like milliseconds; write 3.0",
+        ),
+        (ProducerSettings, {"send_msg_timeout": "3"}, "send_msg_timeout is a number, not '3'"),
+        (ProducerSettings, {"compress_level": 10}, "compress_level must be between 0 and 9, not 10"),
+        (ProducerSettings, {"unit_mode": 1}, "unit_mode is True or False, not 1"),
+        (ProducerSettings, {"max_in_flight": 1.5}, "max_in_flight is a whole number, not 1.5"),
+        (ProducerSettings, {"namespace": None}, "namespace is a text, not None"),
+        (ProducerSettings, {"clientCallbackExecutorThreads": 4}, "is not needed here: callbacks run on"),
+        (ProducerSettings, {"socks_proxy_config": "{}"}, "is not offered: no SOCKS proxy is spoken"),
+        (ConsumerSettings, {"consume_from_where": "begin"}, "is one of 'last', 'first', 'timestamp'"),
+        (ConsumerSettings, {"pull_batch_size": 0}, "pull_batch_size must be between 1 and 1024, not 0"),
+        (PullSettings, {"auto_commit": "no"}, "auto_commit is True or False, not 'no'"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_with_what_would_be(
+    kind: type[Any], given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        made(kind, given)
+    assert words in str(refused.value)
+
+
+def test_a_choice_is_given_by_its_word_or_by_apaches_name() -> None:
+    first = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    for text in ("first", "CONSUME_FROM_FIRST_OFFSET", first):
+        assert made(ConsumerSettings, {"consume_from_where": text}).consume_from_where is first
+    broadcasting = made(ConsumerSettings, {"message_model": "broadcasting"})
+    assert broadcasting.message_model is MessageModel.BROADCASTING
+
+
+def test_every_default_is_within_its_own_bounds() -> None:
+    for kind in (ProducerSettings, ConsumerSettings, PullSettings):
+        settings.check(kind())
+
+
+def test_no_setting_of_apaches_is_in_two_tables() -> None:
+    kinds = (ProducerSettings, ConsumerSettings, PullSettings)
+    offered = {field.metadata["java"] for kind in kinds for field in dataclasses.fields(kind)}
+    assert not offered & set(NOT_NEEDED)
+    assert not offered & set(NOT_OFFERED)
+    assert not set(NOT_NEEDED) & set(NOT_OFFERED)
