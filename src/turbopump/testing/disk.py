@@ -40,6 +40,7 @@ class SimulatedDisk:
         self._locks: set[str] = set()
         self._in_flight: list[SyncUnderWay] = []
         self._is_deferring = False
+        self._used_at_most = capacity  # looked up when space is first taken
 
     def cut_power_after(self, operations: int | None) -> None:
         """The operation after so many more raises PowerCut, as does each later one."""
@@ -197,7 +198,14 @@ class SimulatedDisk:
             sync.finish()
 
     def take_space(self, size: int) -> None:
-        if size > 0 and self._used() + size > self.capacity:
+        """What is used is looked up when it could be too much; a disk may have many thousand files."""
+        if size <= 0:
+            return
+        self._used_at_most += size
+        if self._used_at_most > self.capacity:
+            self._used_at_most = self._used() + size
+        if self._used_at_most > self.capacity:
+            self._used_at_most -= size
             raise OSError(errno.ENOSPC, "the simulated disk is full")
 
     def _sync_fails(self, path: str) -> bool:
