@@ -2,7 +2,7 @@
 file, the environment (NAMESRV_ADDR), and only when all of these are silent, an HTTP endpoint.
 
 Pure but for `configure`, which keeps what it was given for the clients made after it, and the reading of the
-file, once, when the first client is made. The endpoint is asked by `instance.py`.
+file when a client is made. The endpoint is asked by `instance.py`.
 """
 
 import os

@@ -137,18 +137,12 @@ class Instance:
         self.client_id = client_id(ip, self.name, self.settings.unit_name)
         self.unique_ids = ProcessIds(ip, self.world.clock.now_ms, self.world.chance)
         if self._discovers:
-            self.keep_running(self._discover_regularly())
-        self.keep_running(self._refresh_regularly())
-        self.keep_running(self.heartbeats.keep())
+            keep_running(self._stack, self._discover_regularly())
+        keep_running(self._stack, self._refresh_regularly())
+        keep_running(self._stack, self.heartbeats.keep())
 
     async def close(self) -> None:
         await self._stack.aclose()
-
-    def keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        """Until the instance is closed."""
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(complain)
-        self._stack.push_async_callback(end, task)
 
     @property
     def is_unused(self) -> bool:
@@ -350,6 +344,13 @@ def instances() -> Instances:
 
 
 # --- tasks -----------------------------------------------------------------------------------------------
+
+
+def keep_running(stack: contextlib.AsyncExitStack, work: Coroutine[Any, Any, None]) -> None:
+    """Until the stack is closed."""
+    task = asyncio.get_running_loop().create_task(work)
+    task.add_done_callback(complain)
+    stack.push_async_callback(end, task)
 
 
 def complain(task: asyncio.Task[Any]) -> None:

@@ -16,8 +16,8 @@ from turbopump.client.gate import Gate
 from turbopump.client.hooks import SendHook
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
-from turbopump.client.namespace import wrap
 from turbopump.client.options import ProducerOptions
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.requests import marks_of_request, reply_to
 from turbopump.client.routes import QueueChoice
 from turbopump.client.selectors import Selector, by_hash
@@ -75,7 +75,8 @@ class Producer:
         self._name_servers = discovery.name_servers(name_servers)
         self._world = world or World()
         self._hooks = (*hooks, *send_hooks(self._settings.telemetry))
-        self._presence = _Presence(wrap(self._settings.namespace, group))
+        self._names = QueueNames(self._settings.namespace)
+        self._presence = _Presence(self._names.topic(group))
         self._rules = rules.Rules(self._settings.max_message_size)
         self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
         self._instance: Instance | None = None
@@ -327,8 +328,8 @@ class Producer:
         """
         sender = self._running()
         rules.check_topic(topic)
-        wire_topic = wrap(self._settings.namespace, topic)
-        return self._seen_by_user(topic, await sender.queues(wire_topic, self._settings.send_msg_timeout))
+        wire_topic = self._names.topic(topic)
+        return self._names.all_shown(await sender.queues(wire_topic, self._settings.send_msg_timeout))
 
     # Inside
 
@@ -391,35 +392,26 @@ class Producer:
             raise InvalidArgument("by=, queue= and select= each choose the queue: give one of them")
         if queue is not None:
             rules.check_queue(queue, message)
-            wire_queue = self._on_wire(queue)
+            wire_queue = self._names.on_wire(queue)
             return lambda queues: wire_queue
         selector = by_hash(by) if by is not None else select
         if selector is None:
             return None
 
         def pick(queues: Sequence[MessageQueue]) -> MessageQueue:
-            chosen = selector(self._seen_by_user(message.topic, queues), message)
+            chosen = selector(self._names.all_shown(tuple(queues)), message)
             if not isinstance(chosen, MessageQueue):
                 raise InvalidArgument(
                     f"select= returned {chosen!r}: it must return one of the queues it gets"
                 )
             rules.check_queue(chosen, message)
-            return self._on_wire(chosen)
+            return self._names.on_wire(chosen)
 
         return pick
 
-    def _on_wire(self, queue: MessageQueue) -> MessageQueue:
-        namespace = self._settings.namespace
-        return MessageQueue(wrap(namespace, queue.topic), queue.broker, queue.id) if namespace else queue
-
-    def _seen_by_user(self, topic: str, queues: Sequence[MessageQueue]) -> tuple[MessageQueue, ...]:
-        if not self._settings.namespace:
-            return tuple(queues)
-        return tuple(MessageQueue(topic, queue.broker, queue.id) for queue in queues)
-
     def _meet(self, topic: str) -> None:
         """A topic that is new to us: its brokers shall hear of us soon."""
-        self._presence.used.add(wrap(self._settings.namespace, topic))
+        self._presence.used.add(self._names.topic(topic))
         if self._instance is not None:
             self._instance.heartbeats.renew()
 

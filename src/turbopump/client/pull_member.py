@@ -9,31 +9,27 @@ in here are those on the wire, with the namespace; what the user's callbacks get
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from enum import Enum
-from typing import Any
 
 from turbopump.client.division import FAILURES, Division, GroupShare, Share, readable_queues
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.expressions import check_expression
 from turbopump.client.files import Files
-from turbopump.client.instance import Instance, complain, end
+from turbopump.client.instance import Instance, complain, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.moments import moment_ms
-from turbopump.client.name_servers import successful
-from turbopump.client.namespace import unwrap
+from turbopump.client.offsets import GroupOffsets, Offsets, local_offsets
 from turbopump.client.prefetch import Prefetch, called
 from turbopump.client.process_queue import CacheLimits
 from turbopump.client.pull import Puller
-from turbopump.client.push.offsets import CommittedOffsets, LocalOffsets, Offsets, local_path
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.running_info import running_info
 from turbopump.client.settings import MessageModel, PullSettings
 from turbopump.client.shelf import Shelf, Shelves
 from turbopump.client.starting import Beginning
-from turbopump.client.subscription import TAG, Subscription
+from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
-from turbopump.protocol.codes import VERSION, RequestCode, version_name
-from turbopump.protocol.command import request
+from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.clock import Clock
 
@@ -41,8 +37,6 @@ log = logging.getLogger(__name__)
 
 NEXT_S = 0.2  # until a scheduled callback is called again, if it does not say
 NEXT_AFTER_FAILURE_S = 1.0
-HALF_AN_HOUR_MS = 1_800_000
-
 
 QueuesListener = Callable[
     [str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object | Awaitable[object]
@@ -96,8 +90,7 @@ class PullMember:
         versions = instance.heartbeats.versions
         self.puller = Puller(client, routes, self.group, lite=True, versions=versions)
         self.offsets = self._make_offsets(instance)
-        where = self.settings.consume_from_where
-        self._beginning = Beginning(self.offsets, self.puller, where, self._begin_ms())
+        self._beginning = Beginning(self.offsets, self.puller, self.settings, self._started_ms)
         self._prefetch = Prefetch(
             self.puller,
             self.names,
@@ -112,27 +105,22 @@ class PullMember:
         strategy = self.settings.allocate_message_queue_strategy
         self._group_share = GroupShare(instance, self.group, strategy, self.is_broadcast)
         for subscription in self.subscriptions.values():
-            await self._check_expression(subscription)
+            await check_expression(instance, self.settings, self.group, subscription)
         await instance.join_consumer(self)
         self._is_running = True
         self._stack.push_async_callback(instance.leave_consumer, self.group)
         self._stack.push_async_callback(self._commit_finally)
         if self.settings.auto_commit:
-            self._keep_running(self._commit_regularly())
+            keep_running(self._stack, self._commit_regularly())
         self._stack.push_async_callback(self._end_workers)
-        self._keep_running(self._watch_topics())
+        keep_running(self._stack, self._watch_topics())
         await self._division.balance()
-        self._keep_running(self._division.keep())
+        keep_running(self._stack, self._division.keep())
 
     async def stop(self) -> None:
         """Commits what is done (with `auto_commit`) and leaves the group."""
         self._is_running = False
         await self._stack.aclose()
-
-    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(complain)
-        self._stack.push_async_callback(end, task)
 
     @property
     def is_broadcast(self) -> bool:
@@ -140,21 +128,15 @@ class PullMember:
 
     def _make_offsets(self, instance: Instance) -> Offsets:
         if not self.is_broadcast:
-            return CommittedOffsets(instance.client, instance.routes, self.group)
+            return GroupOffsets(instance.client, instance.routes, self.group)
         directory = self.settings.local_offset_store_dir
-        offsets = LocalOffsets(self._disk, local_path(directory, instance.client_id, self.group))
-        offsets.load()
-        return offsets
-
-    def _begin_ms(self) -> int:
-        asked_s = self.settings.consume_timestamp
-        return self._started_ms - HALF_AN_HOUR_MS if asked_s is None else moment_ms(asked_s)
+        return local_offsets(self._disk, directory, instance.client_id, self.group)
 
     # What to read
 
     async def subscribe(self, wanted: Subscription, callback: Scheduled | None = None) -> None:
         if self._is_running:
-            await self._check_expression(wanted)
+            await check_expression(self._instance, self.settings, self.group, wanted)
         self.note(wanted, callback)
         await self._follow()
 
@@ -182,25 +164,6 @@ class PullMember:
             if topic in before and before[topic].text != wanted[topic].text:
                 self._begin_anew(topic)
         await self._follow()
-
-    async def _check_expression(self, wanted: Subscription) -> None:
-        """Whether brokers can choose by it. Raises Refused when they cannot, which pulls would only show."""
-        if wanted.kind == TAG:
-            return
-        queues = await readable_queues(self._instance, wanted.topic)
-        body = bodies.CheckClientRequestBody(
-            clientId=self._instance.client_id,
-            group=self.group,
-            namespace=self.settings.namespace or None,
-            subscriptionData=wanted.to_wire(),
-        )
-        question = request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
-        timeout_s = self.settings.mq_client_api_timeout
-        for queue in queues[:1]:
-            answer = await self._instance.routes.ask_replica(
-                queue, lambda replica: self._instance.client.call(replica.address, question, timeout_s)
-            )
-            successful(answer)
 
     def _enter(self, mode: Mode) -> None:
         if self.mode not in (Mode.UNDECIDED, mode):
@@ -350,7 +313,7 @@ class PullMember:
 
     def _tell(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
         mine = tuple(queue for queue in self.shelves.queues if queue.topic == topic)
-        name, shown = unwrap(self.names.namespace, topic), self.names.all_shown
+        name, shown = self.names.shown_topic(topic), self.names.all_shown
         for listener in self.listeners.get(topic, ()):
             told = called(listener, name, shown(queues), shown(mine))
             call = asyncio.get_running_loop().create_task(told)

@@ -23,11 +23,14 @@ class QueueNames:
     def shown(self, queue: MessageQueue) -> MessageQueue:
         if not self.namespace:
             return queue
-        return MessageQueue(unwrap(self.namespace, queue.topic), queue.broker, queue.id)
+        return MessageQueue(self.shown_topic(queue.topic), queue.broker, queue.id)
 
     def topic(self, name: str) -> str:
         """As brokers know it; groups too."""
         return wrap(self.namespace, name)
+
+    def shown_topic(self, name: str) -> str:
+        return unwrap(self.namespace, name)
 
     def all_shown(self, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
         return tuple(map(self.shown, queues)) if self.namespace else queues

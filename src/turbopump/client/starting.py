@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 from turbopump.client.message import MessageQueue
+from turbopump.client.moments import moment_ms
+from turbopump.client.offsets import Offsets
 from turbopump.client.pull import Puller
-from turbopump.client.push.offsets import Offsets
-from turbopump.client.settings import ConsumeFromWhere
+from turbopump.client.settings import ConsumeFromWhere, ReadingSettings
 from turbopump.protocol.names import RETRY_PREFIX
+
+HALF_AN_HOUR_MS = 1_800_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +18,8 @@ class Beginning:
 
     offsets: Offsets
     puller: Puller
-    where: ConsumeFromWhere
-    time_ms: int
+    settings: ReadingSettings
+    started_ms: int
 
     async def of(self, queue: MessageQueue) -> int:
         """Raises Refused or OSError when it cannot be known now."""
@@ -24,12 +27,17 @@ class Beginning:
         if stored is not None:
             return stored
         is_retry = queue.topic.startswith(RETRY_PREFIX)
-        match self.where:
+        match self.settings.consume_from_where:
             case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
                 return 0  # the broker's first answer corrects it
             case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
-                return await self.puller.offset_at(queue, self.time_ms)
+                return await self.puller.offset_at(queue, self._time_ms)
             case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
                 return 0
             case _:
                 return await self.puller.max_offset(queue)
+
+    @property
+    def _time_ms(self) -> int:
+        asked_s = self.settings.consume_timestamp
+        return self.started_ms - HALF_AN_HOUR_MS if asked_s is None else moment_ms(asked_s)

@@ -14,13 +14,13 @@ from typing import Any
 from msgspec import structs
 
 from turbopump.client.division import GroupShare, Share
+from turbopump.client.expressions import check_expression
 from turbopump.client.figures import TopicFigures
 from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook
-from turbopump.client.instance import Instance, complain, end
+from turbopump.client.instance import Instance, complain, end, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.name_servers import successful
-from turbopump.client.namespace import unwrap
+from turbopump.client.offsets import GroupOffsets, Offsets, local_offsets
 from turbopump.client.process_queue import CacheLimits
 from turbopump.client.pull import Puller
 from turbopump.client.push.calling import Calling
@@ -28,28 +28,26 @@ from turbopump.client.push.concurrent import Concurrent
 from turbopump.client.push.directly import directly
 from turbopump.client.push.handlers import Handler
 from turbopump.client.push.locks import QueueLocks
-from turbopump.client.push.offsets import CommittedOffsets, LocalOffsets, Offsets, local_path
 from turbopump.client.push.ordered import InOrder, Patience
 from turbopump.client.push.pulling import Pulling, PullManner
 from turbopump.client.push.queues import Queues
 from turbopump.client.push.workers import Crew
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
 from turbopump.client.running_info import running_info, settings_as_text, stacks
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import ConsumerSettings
 from turbopump.client.starting import Beginning
-from turbopump.client.subscription import TAG, Subscription
+from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
-from turbopump.protocol.codes import VERSION, RequestCode, version_name
-from turbopump.protocol.command import request
+from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.names import retry_topic
 
 log = logging.getLogger(__name__)
 
 FIRST_RENEWAL_S = 1.0
-HALF_AN_HOUR_S = 1800.0
 RECONSUME_TIMES = 16  # deliveries after the first, unless told otherwise
 NO_END = (1 << 31) - 1
 
@@ -83,6 +81,7 @@ class Engine:
         queues_changed: Sequence[QueuesChanged],
     ) -> None:
         self._plan = plan
+        self._names = QueueNames(plan.settings.namespace)
         self._instance = instance
         self._clock = instance.world.clock
         self._started_ms = self._clock.now_ms()
@@ -101,7 +100,7 @@ class Engine:
         self._puller = Puller(instance.client, instance.routes, plan.group)
         self._locks = self._make_locks()
         self._offsets = self._make_offsets(disk)
-        self._start_of = self._make_beginning().of
+        self._start_of = Beginning(self._offsets, self._puller, settings, self._started_ms).of
         self._deliveries = self._make_deliveries(
             Calling(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
         )
@@ -119,13 +118,13 @@ class Engine:
         await self._instance.join_consumer(self)
         self._heard = dict(self._subscriptions)
         self._stack.push_async_callback(self.queues.leave_all)
-        self._keep_running(self._persist_regularly(settings.persist_consumer_offset_interval))
+        keep_running(self._stack, self._persist_regularly(settings.persist_consumer_offset_interval))
         self._stack.push_async_callback(self._deliveries.stop, settings.await_termination_when_shutdown)
         if self._locks is not None:
-            self._keep_running(self._renew_locks(self._locks, settings.rebalance_lock_interval))
-        self._keep_running(self._expire_regularly(settings.consume_timeout))
+            keep_running(self._stack, self._renew_locks(self._locks, settings.rebalance_lock_interval))
+        keep_running(self._stack, self._expire_regularly(settings.consume_timeout))
         self._stack.push_async_callback(self.queues.pull_no_more)
-        self._keep_running(self.queues.keep_balanced())
+        keep_running(self._stack, self.queues.keep_balanced())
 
     async def stop(self) -> None:
         """Pulls no more, lets handlers finish what they have in hand, commits, and leaves the group."""
@@ -136,11 +135,6 @@ class Engine:
     async def _leave(self) -> None:
         if self._instance.consumers.get(self.group) is self:
             await self._instance.leave_consumer(self.group)
-
-    def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(complain)
-        self._stack.push_async_callback(end, task)
 
     def resize(self, least: int, most: int) -> None:
         self.crew.least, self.crew.most = least, most
@@ -157,7 +151,7 @@ class Engine:
 
     def subscribe(self, subscription: Subscription, handler: Handler) -> None:
         """Also while it runs: then the brokers hear of it at once."""
-        self._handlers[self._own(subscription.topic)] = handler
+        self._handlers[self._names.shown_topic(subscription.topic)] = handler
         self._subscribe(subscription.topic, subscription)
 
     def announce_soon(self, topic: str) -> None:
@@ -167,7 +161,7 @@ class Engine:
         """Its queues are given up, and the brokers hear of it."""
         self._subscriptions.pop(topic, None)
         await self.queues.balance()
-        self._handlers.pop(self._own(topic), None)
+        self._handlers.pop(self._names.shown_topic(topic), None)
         await self._tell_brokers()
 
     def _subscribe(self, topic: str, subscription: Subscription) -> None:
@@ -188,38 +182,17 @@ class Engine:
                 self._instance.heartbeats.renew()
             self._heard = subscriptions
 
-    def _own(self, topic: str) -> str:
-        return unwrap(self._plan.settings.namespace, topic)
-
     def as_users_know(self, queues: Iterable[MessageQueue]) -> tuple[MessageQueue, ...]:
         """In order, without namespace."""
-        return tuple(replace(queue, topic=self._own(queue.topic)) for queue in sorted(queues))
+        return self._names.all_shown(tuple(sorted(queues)))
 
     async def _check_expressions(self) -> None:
-        """Whether brokers can choose by them. Raises Refused when one cannot."""
+        """Raises Refused when a broker cannot choose by one of them. A topic may come later; then its broker
+        says by its pulls what it can.
+        """
         for subscription in self._subscriptions.values():
-            if subscription.kind == TAG:
-                continue
-            try:
-                address = await self._any_broker(subscription.topic)
-            except TopicNotFound:  # it may come later; then its broker says by its pulls what it can
-                continue
-            body = bodies.CheckClientRequestBody(
-                clientId=self._instance.client_id,
-                group=self.group,
-                namespace=self._plan.settings.namespace or None,
-                subscriptionData=subscription.to_wire(),
-            )
-            question = request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
-            timeout_s = self._plan.settings.mq_client_api_timeout
-            successful(await self._instance.client.call(address, question, timeout_s))
-
-    async def _any_broker(self, topic: str) -> str:
-        route = await self._instance.routes.find(topic)
-        for broker in route.brokers:
-            if (address := route.reader(broker)) is not None:
-                return address
-        raise ConnectionError(f"no broker of topic {topic} is known")
+            with contextlib.suppress(TopicNotFound):
+                await check_expression(self._instance, self._plan.settings, self.group, subscription)
 
     # What brokers and tools ask
 
@@ -327,9 +300,10 @@ class Engine:
             self._subscriptions[topic] = newer
             self._do(self._tell_brokers())
         own = [queue for queue in self.queues.ours if queue.topic == topic]
+        name = self._names.shown_topic(topic)
         for callback in self._queues_changed:
             try:
-                callback(self._own(topic), self.as_users_know(share.queues), self.as_users_know(own))
+                callback(name, self.as_users_know(share.queues), self.as_users_know(own))
             except Exception:
                 log.exception("A callback for changed queues failed")
 
@@ -373,17 +347,9 @@ class Engine:
     def _make_offsets(self, disk: Files) -> Offsets:
         instance = self._instance
         if not self._plan.broadcast:
-            return CommittedOffsets(instance.client, instance.routes, self.group)
+            return GroupOffsets(instance.client, instance.routes, self.group)
         directory = self._plan.settings.local_offset_store_dir
-        offsets = LocalOffsets(disk, local_path(directory, instance.client_id, self.group))
-        offsets.load()
-        return offsets
-
-    def _make_beginning(self) -> Beginning:
-        settings = self._plan.settings
-        when_s = settings.consume_timestamp
-        when_ms = self._started_ms - HALF_AN_HOUR_S * 1000 if when_s is None else when_s * 1000
-        return Beginning(self._offsets, self._puller, settings.consume_from_where, int(when_ms))
+        return local_offsets(disk, directory, instance.client_id, self.group)
 
     def _make_deliveries(self, calling: Calling) -> "Concurrent | InOrder":
         settings = self._plan.settings

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from turbopump.client.division import FAILURES, Division, Share, ShareOf
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageQueue
+from turbopump.client.offsets import Offsets
 from turbopump.client.process_queue import ProcessQueue
 from turbopump.client.push.locks import QueueLocks
-from turbopump.client.push.offsets import Offsets
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from tests.unit.client.listening import Reader, plain
 
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.push.offsets import LocalOffsets, local_path
+from turbopump.client.offsets import LocalOffsets, local_path
 from turbopump.client.settings import MessageModel
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
