@@ -2,8 +2,8 @@
 
 A read event is the unit of work. All whole frames of it go to `serve` in one call; what is written
 meanwhile leaves in one `transport.write`. Either side may ask at any time: `ask` numbers a request,
-`answered` gives its answer back, and one timer looks after the deadlines of all that wait. On the side that
-dialled, requests of one turn of the loop are written together, unless one is the only one.
+`answered` gives its answer back; those that wait are in `calls.py`. On the side that dialled, requests of
+one turn of the loop are written together, unless one is the only one.
 
 Back pressure has one rule: while the peer leaves our answers unread, or has enough handlers running, the
 connection is `saturated`. Then nothing more is read, and a server in the middle of an event hands the frames
@@ -21,6 +21,7 @@ from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.ids import pack_host
+from turbopump.remoting.calls import Calls
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.remoting.patience import NEVER, Patience
 
@@ -29,12 +30,9 @@ log = logging.getLogger(__name__)
 LENGTH_SIZE = 4
 PREFIX_SIZE = 8  # frame length, encoding, header length: with these `cut` can refuse a hopeless frame early
 TLS_HANDSHAKE = 0x16
-MAX_OPAQUE = 0x7FFFFFFF
 NOWHERE = ("", 0)
 CLOCK_STEP_S = 0.001  # a timer may be so much early
 POSTED_BYTES = 256 * 1024  # of requests are written without waiting for the end of the turn
-SWEEP_S = 1e-6  # for each waiting call: how often they are looked at, when they end one after the other
-NEVER_S = float("inf")
 
 
 class ConnectionClosed(ConnectionError):
@@ -55,7 +53,6 @@ class Connection(asyncio.Protocol):
         "_draining",
         "_gathers",
         "_held",
-        "_last_opaque",
         "_limits",
         "_loop",
         "_needed",
@@ -71,8 +68,6 @@ class Connection(asyncio.Protocol):
         "_shortcut",
         "_silent_since",
         "_stopped_at",
-        "_sweep_at",
-        "_sweep_timer",
         "_transport",
         "_unfinished",
         "_waits_since",
@@ -106,8 +101,6 @@ class Connection(asyncio.Protocol):
         self._posted: list[bytes] | None = None  # requests of this turn
         self._posted_bytes = 0
         self._room: list[asyncio.Future[None]] = []
-        self._sweep_at = NEVER_S
-        self._sweep_timer: asyncio.TimerHandle | None = None
         self._shortcut = shortcut
         self._limits = limits
         self._unfinished = unfinished
@@ -126,8 +119,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._output_full = False
         self._draining = False
-        self._calls: dict[int, tuple[asyncio.Future[Command], float, float, int, int]] = {}
-        self._last_opaque = 0
+        self._calls = Calls(self._loop, self._late)
         self.in_flight = 0
         self.bytes_in_flight = 0
         self.saturated = False
@@ -161,7 +153,7 @@ class Connection(asyncio.Protocol):
             self.write(encode(response))
 
     def send_oneway(self, request: Command | Draft) -> None:
-        opaque = self._next_opaque()
+        opaque = self._calls.next_opaque()
         if isinstance(request, Draft):
             self._post(request.frame(opaque, ONEWAY))
             return
@@ -182,26 +174,19 @@ class Connection(asyncio.Protocol):
         calls = self._calls
         if len(calls) >= self._limits.calls_in_flight:
             raise TooManyCalls(f"{self} has {len(calls)} requests unanswered")
-        loop = self._loop
-        opaque = self._next_opaque()
+        opaque = calls.next_opaque()
         if isinstance(request, Draft):
             data = request.frame(opaque)
         else:
             request.opaque = opaque
             data = encode(request)
-        answer: asyncio.Future[Command] = loop.create_future()
-        deadline = loop.time() + timeout_s
-        calls[opaque] = (answer, deadline, timeout_s, request.code, self.reads)
-        if deadline < self._sweep_at:
-            self._look_at(deadline)
+        answer = calls.begin(opaque, request.code, timeout_s, self.reads)
         self._post(data)
         return answer
 
     def answered(self, response: Command) -> None:
-        """An answer came in. One that nobody waits for any more is dropped, as every peer must."""
-        call = self._calls.pop(response.opaque, None)
-        if call is not None and not call[0].done():
-            call[0].set_result(response)
+        """An answer came in."""
+        self._calls.answered(response)
 
     @property
     def is_full(self) -> bool:
@@ -335,14 +320,9 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
         self._release()
         self._deferred.clear()
-        for future, *_ in self._calls.values():
-            if not future.done():
-                future.set_exception(ConnectionClosed(f"{self} was closed"))
-        self._calls.clear()
+        self._calls.fail(lambda: ConnectionClosed(f"{self} was closed"))
         self._posted = None
         self._make_room()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
         for told in self.on_closed:
             told(self)
         self.on_closed.clear()
@@ -471,29 +451,11 @@ class Connection(asyncio.Protocol):
                 waiter.set_result(None)
         self._room.clear()
 
-    def _look_at(self, moment: float) -> None:
-        """The next look at the deadlines of calls is then."""
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-        self._sweep_at = moment
-        self._sweep_timer = self._loop.call_at(moment, self._sweep)
-
-    def _sweep(self) -> None:
-        """Ends the calls whose time is over. With many of them, late by as many microseconds at most. When
-        not one byte came in all that time, the peer may be gone: who dialled it does so anew.
-        """
-        calls = self._calls
-        now = self._loop.time()
-        self._sweep_timer, self._sweep_at = None, NEVER_S
-        over = [opaque for opaque, call in calls.items() if call[1] <= now + CLOCK_STEP_S]
-        for opaque in over:
-            answer, _, timeout_s, code, reads = calls.pop(opaque)
-            if not answer.done():
-                answer.set_exception(TimeoutError(f"{self} did not answer request {code} in {timeout_s} s"))
-            if reads == self.reads and self._gathers:
-                self.abort()
-        if calls:
-            self._look_at(max(min(call[1] for call in calls.values()), now + SWEEP_S * len(calls)))
+    def _late(self, code: int, timeout_s: float, reads: int) -> TimeoutError:
+        """When not one byte came in all that time, the peer may be gone: who dialled it does so anew."""
+        if reads == self.reads and self._gathers:
+            self.abort()
+        return TimeoutError(f"{self} did not answer request {code} in {timeout_s} s")
 
     def _is_busy(self) -> bool:
         limits = self._limits
@@ -578,10 +540,6 @@ class Connection(asyncio.Protocol):
         reason = "it speaks TLS, which is not offered here" if tls else error
         self._seldom.say(self._loop.time(), "Closing %s: %s", self, reason)
         self.close()
-
-    def _next_opaque(self) -> int:
-        self._last_opaque = self._last_opaque + 1 if self._last_opaque < MAX_OPAQUE else 0
-        return self._last_opaque
 
 
 Serve = Callable[[Connection, list[Frame]], None]

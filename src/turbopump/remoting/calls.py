@@ -1,0 +1,90 @@
+"""Requests of one connection that wait for their answers, and when each of them has waited long enough.
+
+One timer serves all deadlines: a timer for each would cost more than the rest of a call. No socket here.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from turbopump.protocol.command import Command
+
+MAX_OPAQUE = 0x7FFFFFFF
+CLOCK_STEP_S = 0.001  # a timer may be so much early
+SWEEP_S = 1e-6  # for each waiting call: how often they are looked at, when they end one after the other
+NEVER_S = float("inf")
+
+Call = tuple[asyncio.Future[Command], float, float, int, int]
+"""Its answer, when its time is over, how long that was, the request code, and how often the peer had sent."""
+
+
+class Calls:
+    """`late` is told of each call whose time is over: its code, its time, and how often the peer had sent when it
+    began; the answer is the exception for whoever waits.
+    """
+
+    __slots__ = ("_last_opaque", "_late", "_loop", "_timer", "_timer_at", "_waiting")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, late: Callable[[int, float, int], BaseException]
+    ) -> None:
+        self._loop = loop
+        self._late = late
+        self._last_opaque = 0
+        self._waiting: dict[int, Call] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER_S
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def next_opaque(self) -> int:
+        self._last_opaque = self._last_opaque + 1 if self._last_opaque < MAX_OPAQUE else 0
+        return self._last_opaque
+
+    def begin(self, opaque: int, code: int, timeout_s: float, reads: int) -> "asyncio.Future[Command]":
+        loop = self._loop
+        answer: asyncio.Future[Command] = loop.create_future()
+        deadline = loop.time() + timeout_s
+        self._waiting[opaque] = (answer, deadline, timeout_s, code, reads)
+        if deadline < self._timer_at:
+            self._look_at(deadline)
+        return answer
+
+    def answered(self, response: Command) -> None:
+        """One that nobody waits for any more is dropped, as every peer must."""
+        call = self._waiting.pop(response.opaque, None)
+        if call is not None and not call[0].done():
+            call[0].set_result(response)
+
+    def fail(self, why: Callable[[], BaseException]) -> None:
+        """No answer will come any more."""
+        for answer, *_ in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(why())
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_at(self, moment: float) -> None:
+        """The next look at the deadlines is then."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = moment
+        self._timer = self._loop.call_at(moment, self._sweep)
+
+    def _sweep(self) -> None:
+        """Ends the calls whose time is over. With many of them, late by as many microseconds at most."""
+        waiting = self._waiting
+        now = self._loop.time()
+        self._timer, self._timer_at = None, NEVER_S
+        over = [opaque for opaque, call in waiting.items() if call[1] <= now + CLOCK_STEP_S]
+        for opaque in over:
+            call = waiting.pop(opaque, None)
+            if call is None:  # the connection has ended meanwhile
+                continue
+            answer, _, timeout_s, code, reads = call
+            failure = self._late(code, timeout_s, reads)
+            if not answer.done():
+                answer.set_exception(failure)
+        if waiting:
+            self._look_at(max(min(call[1] for call in waiting.values()), now + SWEEP_S * len(waiting)))
