@@ -18,8 +18,8 @@ Call = tuple[asyncio.Future[Command], float, float, int, int]
 
 
 class Calls:
-    """`late` is told of each call whose time is over: its code, its time, and how often the peer had sent when it
-    began; the answer is the exception for whoever waits.
+    """`late` is told of each call whose time is over: its code, its time, and how often the peer had sent
+    something when it began. What it returns is raised for whoever waits.
     """
 
     __slots__ = ("_last_opaque", "_late", "_loop", "_timer", "_timer_at", "_waiting")
