@@ -67,10 +67,10 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
-        except Stuck as error:  # nobody will answer those who wait
+        except Stuck as error:
+            self.loop.close()  # first: whoever learns of it finds the loop closed
             for future in list(self._under_way):
                 future.set_exception(error)
-            self.loop.close()
 
 
 async def _end_tasks() -> None:

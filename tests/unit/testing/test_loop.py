@@ -137,3 +137,4 @@ def test_a_call_for_what_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(loops.Stuck):
         thread.call(forever())
+    assert thread.loop.is_closed()
