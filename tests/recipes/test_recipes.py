@@ -69,10 +69,13 @@ print(answer.status_code, len(answer.json()["message"]))
 
 
 def test_a_producer_started_before_gunicorn_forks_works_in_every_worker(cluster: Cluster) -> None:
+    answers: list[list[str]] = []
     with _gunicorn(cluster) as address:
-        answers = [_get(address).split() for _ in range(60)]
+        deadline = time.monotonic() + PATIENCE_S
+        while len(answers) < 60 or (len({pid for pid, _ in answers}) < 2 and time.monotonic() < deadline):
+            answers.append(_get(address).split())  # which worker takes it is up to the operating system
     pids, ids = {pid for pid, _ in answers}, {message for _, message in answers}
-    assert len(ids) == 60
+    assert len(ids) == len(answers)
     assert len(pids) == 2, "every worker should have had a request"
     stored = [message.text for message in cluster.messages("PreforkTopic")]
     assert sorted(stored) == sorted(pid for pid, _ in answers)
