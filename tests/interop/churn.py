@@ -32,7 +32,7 @@ MODES = ("ordered", "concurrent")
 CREATE_TOPIC, QUERY_OFFSET = 17, 14
 SAMPLE_S = 0.5
 SESSION_GAP_S = 3.0  # a member that got nothing for so long may have lost the queue and got it again
-DRAIN_S = 150.0
+DRAIN_S = 300.0  # Go looks after a queue whose pulls have stopped after 120 s, and its locks take 40 s more
 
 Queue = tuple[str, int]  # group and queue
 NOTHING = 1 << 62  # beyond every offset
