@@ -5,6 +5,7 @@ the general path, one request at a time; `send_many.py` takes the plain sends of
 the same rules at once and gives the same bytes.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,13 +32,15 @@ from turbopump.store.store import Appended, Draft, Durability, Store
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,12}", re.ASCII)
+
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
 NEVER_STORED = (properties.POP_CK, DELIVER_AT)
 NOT_PLAIN = frozenset(
     (
         *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
-        *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM),
+        *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM, properties.PRIORITY),
     )
 )
 """A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
@@ -181,6 +184,8 @@ class Sending:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty")
         self._check_size(body)
         level = delay_level(pairs)
+        if (priority := _priority(pairs, level)) is not None:
+            queue_id = target = min(priority, topic.write_queues - 1)
         refuse_unsupported(pairs, level, header.reconsumeTimes or 0)
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
@@ -334,6 +339,21 @@ def refuse_in_batch(pairs: dict[str, str]) -> None:
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
     """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
     return NOT_PLAIN.isdisjoint(pairs) and properties.pack(pairs) == text
+
+
+def _priority(pairs: dict[str, str], level: int) -> int | None:
+    """Which queue a message asks for by its priority, as in Apache 5.5: the higher, the later the queue.
+
+    A message of another kind (delayed, in a transaction, in order) has none, and loses the property.
+    """
+    text = pairs.get(properties.PRIORITY)
+    if text is None or not _INTEGER.fullmatch(text) or not 0 <= int(text) < 2**31:
+        return None
+    is_in_transaction = pairs.get(properties.TRANSACTION_PREPARED) == "true"
+    if level > 0 or is_in_transaction or any(name in pairs for name in (*TIMERS, properties.SHARDING_KEY)):
+        del pairs[properties.PRIORITY]
+        return None
+    return int(text)
 
 
 def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:
