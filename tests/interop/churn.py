@@ -35,6 +35,7 @@ SESSION_GAP_S = 3.0  # a member that got nothing for so long may have lost the q
 DRAIN_S = 300.0  # Go looks after a queue whose pulls have stopped after 120 s, and its locks take 40 s more
 
 Queue = tuple[str, int]  # group and queue
+STEP_BACK = re.compile(rf"Group (\S+) stepped back on {TOPIC} queue (\d+): from (\d+) to (\d+)")
 NOTHING = 1 << 62  # beyond every offset
 
 
@@ -42,6 +43,7 @@ class Offsets:
     """What is committed, over time."""
 
     def __init__(self) -> None:
+        self._steps: dict[Queue, list[tuple[int, int]]] = defaultdict(list)
         self._times: dict[Queue, list[float]] = defaultdict(list)
         self._values: dict[Queue, list[int]] = defaultdict(list)
 
@@ -53,6 +55,15 @@ class Offsets:
         """From now on, committed is what was written down."""
         for queue in {*self._times, *kept}:
             self.note(queue, at, kept.get(queue, 0))
+
+    def stepped_back(self, queue: Queue, before: int, after: int) -> None:
+        """A member that did not know that it had lost the queue committed what it had handled. That may be
+        over before anybody looks, but not before another member has asked where to go on.
+        """
+        self._steps[queue].append((after, before))
+
+    def may_repeat(self, queue: Queue, offset: int) -> bool:
+        return any(after <= offset < before for after, before in self._steps[queue])
 
     def least(self, queue: Queue, since: float, until: float) -> int:
         """The lowest that a consumer may have been told in that time."""
@@ -81,7 +92,7 @@ def went_back(
             session.floor = min(committed, session.reached + 1)
         session.last_at = one.at
         session.reached = one.offset if session.reached == NOTHING else max(session.reached, one.offset)
-        if one.offset < session.floor:
+        if one.offset < session.floor and not offsets.may_repeat((group, one.queue), one.offset):
             found.append(
                 f"{one.member} got {one.queue}/{one.offset} at {one.at:.3f}, committed was {session.floor}"
             )
@@ -139,6 +150,7 @@ class Churn:
 
     def judged(self, crew: Crew) -> tuple[list[str], list[str]]:
         """What happened, and what should not have."""
+        self._note_steps_back()
         sent = crew.acknowledged(TOPIC)
         clients = " and ".join(self.languages.values())
         told = [f"seed {self.seed}, {clients}, {self.seconds:.0f} s, {len(sent)} messages acknowledged"]
@@ -225,6 +237,11 @@ class Churn:
                         break  # nobody there at the moment
                     if answer.code == 0:
                         self.offsets.note((group, queue), time.time(), int(answer.ext["offset"]))
+
+    def _note_steps_back(self) -> None:
+        """As the broker's log tells them."""
+        for group, queue, before, after in STEP_BACK.findall(self.cluster.broker_log):
+            self.offsets.stepped_back((group, int(queue)), int(before), int(after))
 
     def _kept_offsets(self) -> dict[Queue, int]:
         file = self.cluster.store_dir / "config" / "consumerOffset.json"

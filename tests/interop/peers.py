@@ -87,6 +87,14 @@ class Cluster:
     def store_dir(self) -> Path:
         return self.place.store_dir
 
+    @property
+    def broker_log(self) -> str:
+        """What the broker printed, over all its lives."""
+        return self._log_file("broker").read_text(errors="replace")
+
+    def _log_file(self, role: str) -> Path:
+        return self.place.home / f"{role}-{self.kind}.log"
+
     def stop_broker(self) -> None:
         """An orderly stop; the name server stays."""
         self.servers.pop().stop()
@@ -103,7 +111,7 @@ class Cluster:
         where = self.place
         command = _our_command(role, where) if made_by == OURS else _apache_command(made_by, role, where)
         env = {"HOME": str(where.home), "NAMESRV_ADDR": ""}
-        server = processes.Server(command, where.home / f"{role}-{self.kind}.log", env)
+        server = processes.Server(command, self._log_file(role), env)
         self.servers.append(server)
         server.wait_ready()
 

@@ -53,6 +53,14 @@ def test_a_new_member_must_not_begin_before_the_committed_offset() -> None:
     assert len(went_back("g", [got(14.0, 4, "two")], offsets, just_before)) == 1
 
 
+def test_a_step_back_that_nobody_saw_but_the_broker_allows_what_it_covers() -> None:
+    offsets = Offsets()
+    offsets.note(("g", 0), 10.0, 50)
+    offsets.stepped_back(("g", 0), before=50, after=20)
+    assert went_back("g", [got(14.0, 20, "two")], offsets, just_before) == []
+    assert len(went_back("g", [got(14.0, 19, "two")], offsets, just_before)) == 1
+
+
 def test_what_is_committed_after_a_member_was_started_does_not_count_for_it() -> None:
     offsets = Offsets()
     offsets.note(("g", 0), 10.0, 5)

@@ -25,6 +25,7 @@ from turbopump.protocol.headers.offsets import (
     QueryConsumerOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 
@@ -35,6 +36,8 @@ MAX_QUEUE_ID = 65_535
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
 SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
+BACK_LINES = 50  # about commits that step back, per ...
+BACK_INTERVAL_S = 10.0
 REMEMBERED_MS = 180_000  # a consumer that cannot reach its broker for two minutes asks anew where to begin
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
@@ -72,6 +75,7 @@ class Offsets:
         self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
         self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
         self._commits = 0
+        self._back = Seldom(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
         """Whether there is more than the last `dump` held."""
@@ -84,7 +88,10 @@ class Offsets:
         """False: ignored, because a reset is pending there."""
         if self._resets and self.is_reset(group, topic, queue_id):
             return False
-        _put(self._table, group, topic, queue_id, offset)
+        before = _put(self._table, group, topic, queue_id, offset)
+        if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
+            words = "Group %s stepped back on %s queue %d: from %d to %d"
+            self._back.say(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
         if not self.is_dirty:
             self._changed()
         self._commits += 1
@@ -262,14 +269,17 @@ class Offsets:
         )
 
 
-def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> None:
+def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> int:
+    """What was there before."""
     topics = table.get(group)
     if topics is None:
         topics = table[group] = {}
     queues = topics.get(topic)
     if queues is None:
         queues = topics[topic] = {}
+    before = queues.get(queue_id, NONE)
     queues[queue_id] = offset
+    return before
 
 
 def _get(table: Table, group: str, topic: str, queue_id: int) -> int:

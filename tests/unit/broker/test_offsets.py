@@ -37,6 +37,13 @@ def test_the_last_commit_counts_also_when_it_steps_back() -> None:
     assert offsets.query("H", "T", 0) == -1
 
 
+def test_a_commit_that_steps_back_is_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    offsets = table()
+    for offset in (5, 5, 7, 3):
+        offsets.commit("G", "T", 0, offset)
+    assert caplog.messages == ["Group G stepped back on T queue 0: from 7 to 3"]
+
+
 def test_the_version_moves_every_so_many_commits() -> None:
     offsets = table(step=3)
     for offset in range(7):
