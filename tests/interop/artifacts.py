@@ -102,6 +102,11 @@ def strategy_programs(version: str) -> str:
     return _programs("strategies", version, client_jars(version), (), folder="strategies")
 
 
+def filter_programs(version: str) -> str:
+    """The class path that runs `Filters` with the filter classes of that server."""
+    return _programs("filters", version, server_jars(version), (), folder="filters")
+
+
 @cache
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
     """The programs of one folder; what they use of the upper one is compiled with them."""
