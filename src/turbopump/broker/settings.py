@@ -97,6 +97,11 @@ _BROKER: dict[str, Setting] = {
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN, hot=True),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS, hot=True),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
+    "enablePropertyFilter": Setting("filters.enabled", BOOLEAN, important=True, hot=True),
+    "filterSupportRetry": Setting("filters.retries", BOOLEAN),
+    "expectConsumerNumUseFilter": Setting("filters.expected_groups", integer(1, 10_000)),
+    "maxErrorRateOfBloomFilter": Setting("filters.error_percent", integer(1, 99)),
+    "filterDataCleanTimeSpan": Setting("filters.keep_ms", MILLISECONDS),
     "regionId": Setting("sending.region_id", TEXT),
     "traceOn": Setting("sending.trace_on", BOOLEAN),
     "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
@@ -399,11 +404,10 @@ LATER: dict[str, str] = {
         transactionCheckRocksdbQueueCapacity""",
     ),
     **_each(
-        "SQL92 filters",
-        """enablePropertyFilter enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter
-        filterDataCleanTimeSpan filterSupportRetry filterServerNums enableConsumeQueueExt
-        bitMapLengthConsumeQueueExt""",
+        "bit maps of SQL92 filters",
+        "enableCalcFilterBitMap enableConsumeQueueExt bitMapLengthConsumeQueueExt",
     ),
+    **_each("filter servers", "filterServerNums"),
     **_each(
         "POP consumption",
         """reviveInterval reviveScanTime reviveMaxSlow reviveAckWaitMs popPollingSize popPollingMapSize

@@ -45,11 +45,12 @@ ORDERS: Final = ("<", "<=", ">", ">=")
 PARTS: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 
 
-def parse(text: str) -> Node:
-    """Raises BadExpression."""
+def parse(text: str) -> tuple[Node, int]:
+    """The tree, and of how many terms it is. Raises BadExpression."""
     if len(text) > MAX_TEXT:
         raise BadExpression(f"an expression has at most {MAX_TEXT:,} characters", text, MAX_TEXT)
-    return _Parser(text).all()
+    parser = _Parser(text)
+    return parser.all(), parser.terms
 
 
 class _Parser:
@@ -57,7 +58,7 @@ class _Parser:
         self._lexer = Lexer(text)
         self._ahead: list[Token] = []  # at most two
         self._depth = 0
-        self._terms = 0
+        self.terms = 0
 
     def all(self) -> Node:
         at = self._peek().position
@@ -88,8 +89,8 @@ class _Parser:
         return BadExpression(what, self._lexer.text, position)
 
     def _count(self, token: Token) -> None:
-        self._terms += 1
-        if self._terms > MAX_TERMS:
+        self.terms += 1
+        if self.terms > MAX_TERMS:
             raise self._bad(f"an expression has at most {MAX_TERMS:,} terms", token.position)
 
     # --- the levels of the grammar --------------------------------------------------------------------
