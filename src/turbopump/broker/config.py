@@ -102,6 +102,7 @@ class Polling:
 class FilterRules:
     enabled: bool = _why(False, "consumers may choose messages by SQL92 expressions over properties")
     retries: bool = _why(False, "expressions choose among messages that are tried again, too")
+    bit_maps: bool = _why(False, "note with each message which groups want it (needs enableConsumeQueueExt)")
     expected_groups: int = _why(32, "groups with an expression for one topic that bit maps are made for")
     error_percent: int = _why(20, "how often a bit map may be wrong, so that the expression has to decide")
     keep_ms: int = _why(86_400_000, "how long the expression of a group that has left is remembered")

@@ -8,14 +8,14 @@ maps of messages that were stored meanwhile have its bits.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import msgspec
 
 from turbopump.broker.config import FilterRules
 from turbopump.filter import BadExpression, Predicate, compile_sql
-from turbopump.filter.bloom import BloomFilter
+from turbopump.filter.bloom import BloomFilter, mask
 from turbopump.protocol import properties
 from turbopump.protocol.bodies import (
     BloomFilterData,
@@ -33,6 +33,7 @@ from turbopump.protocol.errors import (
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.store.queue_ext import Bits
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,11 @@ Matches = Callable[[bytes], bool]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """How a pull chooses: by property strings, of so many messages at most."""
+    """How a pull chooses: by property strings, of so many messages at most, and before by their bit maps."""
 
     matches: Matches
     most: int
+    bits: Bits | None = None
 
 
 @dataclass(slots=True)
@@ -145,7 +147,21 @@ class Filters:
         self._check_enabled(kind)
         if self._rules.retries and topic.startswith(RETRY_PREFIX):
             return Wanted(lambda message: self._matches_retried(group, message), WORK)
-        return _wanted(found.predicate)
+        bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
+        return replace(_wanted(found.predicate), bits=bits)
+
+    def bit_map(self, topic: str, message: bytes) -> bytes:
+        """The bits of all groups that want a message of this topic, present or not; empty when there are no
+        expressions for it.
+        """
+        groups = self._by_topic.get(topic)
+        if not groups:
+            return b""
+        bits = 0
+        for one in groups.values():
+            if one.predicate is not None and one.predicate.matches(message):
+                bits |= mask(one.positions)
+        return bits.to_bytes(self.bloom.size // 8, "little")
 
     def _check_enabled(self, kind: str | None) -> None:
         if not self._rules.enabled:

@@ -295,6 +295,7 @@ class Pulling:
             may_wait=pull.fetches >= MAX_FETCHES,
             matches=pull.matches,
             most=SCAN_UNITS if pull.wanted is None else pull.wanted.most,
+            bits=None if pull.wanted is None else pull.wanted.bits,
         )
         took_ms = int((self._clock.monotonic() - began) * 1000)
         if took_ms:  # seldom: messages that had to come from the disk

@@ -166,6 +166,8 @@ class Broker:
         tables.offsets.on_change = offsets_file.changed
         filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack, FILTER_PAUSE_S)
         tables.filters.on_change = filters_file.changed
+        if config.filters.bit_maps:
+            store.queues.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.mend(store, clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save("consumerOffset.json", tables.offsets.dump())

@@ -99,6 +99,7 @@ _BROKER: dict[str, Setting] = {
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
     "enablePropertyFilter": Setting("filters.enabled", BOOLEAN, important=True, hot=True),
     "filterSupportRetry": Setting("filters.retries", BOOLEAN),
+    "enableCalcFilterBitMap": Setting("filters.bit_maps", BOOLEAN),
     "expectConsumerNumUseFilter": Setting("filters.expected_groups", integer(1, 10_000)),
     "maxErrorRateOfBloomFilter": Setting("filters.error_percent", integer(1, 99)),
     "filterDataCleanTimeSpan": Setting("filters.keep_ms", MILLISECONDS),
@@ -127,7 +128,12 @@ _STORE: dict[str, Setting] = {
     "mappedFileSizeConsumeQueueExt": Setting(
         "store.consume_queue_ext_file_size",
         integer(64, 2**31 - 1, "bytes"),
-        "size of one consume queue extension file; they are read, never written",
+        "size of one consume queue extension file",
+    ),
+    "enableConsumeQueueExt": Setting(
+        "store.write_extensions",
+        BOOLEAN,
+        "keep tag codes, store times and bit maps in extension files; sends take the longer way then",
     ),
     "maxHashSlotNum": Setting("store.index_slots", COUNT, "hash slots of an index file", important=True),
     "maxIndexNum": Setting("store.index_items", COUNT, "entries of an index file", important=True),
@@ -403,10 +409,6 @@ LATER: dict[str, str] = {
         transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
         transactionCheckRocksdbQueueCapacity""",
     ),
-    **_each(
-        "bit maps of SQL92 filters",
-        "enableCalcFilterBitMap enableConsumeQueueExt bitMapLengthConsumeQueueExt",
-    ),
     **_each("filter servers", "filterServerNums"),
     **_each(
         "POP consumption",
@@ -462,7 +464,8 @@ LATER: dict[str, str] = {
 WITHOUT_EFFECT: frozenset[str] = frozenset(
     _each(
         "",
-        """sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
+        """bitMapLengthConsumeQueueExt
+        sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
         litePullMessageThreadPoolNums ackMessageThreadPoolNums processReplyMessageThreadPoolNums
         queryMessageThreadPoolNums adminBrokerThreadPoolNums clientManageThreadPoolNums
         consumerManageThreadPoolNums loadBalanceProcessorThreadPoolNums heartbeatThreadPoolNums

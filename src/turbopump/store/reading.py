@@ -21,7 +21,7 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from turbopump.store.errors import NotInMemory
-from turbopump.store.queue_ext import HIGHEST_ADDRESS
+from turbopump.store.queue_ext import HIGHEST_ADDRESS, Bits
 
 SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
 MAX_BYTES = 128 << 20
@@ -84,9 +84,11 @@ class Reader:
         may_wait: bool = True,
         matches: Callable[[bytes], bool] | None = None,
         most: int = SCAN_UNITS,
+        bits: Bits | None = None,
     ) -> GetResult:
         """Without `may_wait`, NotInMemory is raised where the disk would have to be waited for. `accepts`
-        chooses by tag code, `matches` by the property strings of `most` messages at most.
+        chooses by tag code, `matches` by the property strings of `most` messages at most; `bits` spares it
+        those whose bit map says no.
         """
         low, high = queue.min_offset, queue.max_offset
         outside = _outside(offset, low, high)
@@ -109,7 +111,7 @@ class Reader:
             if not may_wait:
                 self._look_for_records(units, max_seen, max_total, accepts)
         byte_limit = _byte_limit(max_bytes)
-        return self._scan(queue, units, offset, max_count, byte_limit, accepts, matches, (low, high))
+        return self._scan(queue, units, offset, max_count, byte_limit, accepts, matches, bits, (low, high))
 
     def _look_for_records(
         self, units: bytes, max_count: int, max_total: int, accepts: Callable[[int], bool] | None
@@ -155,6 +157,7 @@ class Reader:
         max_bytes: int,
         accepts: Callable[[int], bool] | None,
         matches: Callable[[bytes], bool] | None,
+        bits: Bits | None,
         bounds: tuple[int, int],
     ) -> GetResult:
         log = self._log
@@ -180,6 +183,8 @@ class Reader:
                     tags_code = queue.tags_code(tags_code)
                 if tags_code is not None and not accepts(tags_code):
                     continue
+            if bits is not None and tags_code <= HIGHEST_ADDRESS and queue.excludes(tags_code, bits):
+                continue
             if not base <= physical or physical + size > top:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])

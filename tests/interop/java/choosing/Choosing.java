@@ -15,21 +15,24 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Consumers that choose by SQL92. Arguments: name servers, topic, then expressions, quoted as in a URL. Half of the
- * messages are there before the consumers, half come while they wait. A line of the output is `push` or `lite`, the
- * number of an expression, and the numbers of the messages that came; or what a bad expression was answered with.
+ * Consumers that choose by SQL92. Arguments: name servers, topic, then for each expression how many messages are
+ * waited for, and the expression, quoted as in a URL. Half of the messages are there before the consumers, half come
+ * while they wait. A line of the output is `push` or `lite`, the number of an expression, and the numbers of the
+ * messages that came; or what a bad expression was answered with.
  */
 public final class Choosing {
     static final int MESSAGES = 40;
-    static final long QUIET_MS = 6000;
+    static final long QUIET_MS = 3000;
     static final long PATIENCE_MS = 60000;
 
     public static void main(String[] arguments) throws Exception {
         String namesrv = arguments[0];
         String topic = arguments[1];
         List<String> expressions = new ArrayList<>();
-        for (int at = 2; at < arguments.length; at++) {
-            expressions.add(URLDecoder.decode(arguments[at], "UTF-8"));
+        int expected = 0;
+        for (int at = 2; at < arguments.length; at += 2) {
+            expected += Integer.parseInt(arguments[at]);
+            expressions.add(URLDecoder.decode(arguments[at + 1], "UTF-8"));
         }
         DefaultMQProducer producer = new DefaultMQProducer(topic + "-producers");
         producer.setNamesrvAddr(namesrv);
@@ -41,9 +44,9 @@ public final class Choosing {
             got.add(new ConcurrentSkipListSet<>());
             consumers.add(pushing(namesrv, topic, number, expressions.get(number), got.get(number)));
         }
-        settle(got);
+        settle(got, 0);
         send(producer, topic, MESSAGES / 2, MESSAGES);
-        settle(got);
+        settle(got, expected);
         for (int number = 0; number < expressions.size(); number++) {
             System.out.println("push " + number + " " + new TreeSet<>(got.get(number)));
             consumers.get(number).shutdown();
@@ -94,12 +97,13 @@ public final class Choosing {
         }
     }
 
-    /** Until nothing has come for a while. */
-    static void settle(List<? extends Set<Integer>> got) throws InterruptedException {
+    /** Until so many have come, and then nothing for a while. */
+    static void settle(List<? extends Set<Integer>> got, int expected) throws InterruptedException {
         long begun = System.currentTimeMillis();
         long changed = begun;
         int count = -1;
-        while (System.currentTimeMillis() - changed < QUIET_MS && System.currentTimeMillis() - begun < PATIENCE_MS) {
+        while (System.currentTimeMillis() - begun < PATIENCE_MS
+            && (count < expected || System.currentTimeMillis() - changed < QUIET_MS)) {
             int now = got.stream().mapToInt(Set::size).sum();
             if (now != count) {
                 count = now;
