@@ -57,6 +57,9 @@ PRINTED = {
     "tags": """
         booked: paid paid refunded
     """,
+    "sql_filter": """
+        audited: A-2 A-4
+    """,
     "ordered_by_key": """
         A-1 created→paid→sent→received
         B-2 created→paid→sent→received

@@ -34,7 +34,7 @@ EXCEPTION = "Apache stumbles over it and answers with a Java exception, code 1, 
 REFUSED = f"{EXCEPTION}; we refuse it with code 13, as 4.9.7 does where it notices"
 KEY_OF_4_9 = "a figure by its name of 4.9 as well, which its tools ask for"
 NO_ACCESS_RIGHTS = "where access rights are off Apache answers with an exception, code 1; we do not have them"
-NO_SQL = "SQL filters are not served yet: refused, not passed over (D15)"
+BAD_SQL = "an expression that cannot be read is refused with 23; Apache returns everything (D22)"
 
 ALLOWED = (
     Allowed("* / ext / durability", RECEIPT),
@@ -61,8 +61,8 @@ ALLOWED = (
     Allowed("dashboard: topics / *, type NONSENSE / remark", "a set, in the order of Java's hash table"),
     Allowed("dashboard: access / * / code", NO_ACCESS_RIGHTS, seen="3"),
     Allowed("dashboard: access / * / remark", NO_ACCESS_RIGHTS, seen="*not supported"),
-    Allowed("pull, raw / bad SQL / *", NO_SQL),
-    Allowed("pull, raw / unknown expression type / *", NO_SQL),
+    Allowed("pull, raw / bad SQL / *", BAD_SQL),
+    Allowed("pull, raw / unknown expression type / *", BAD_SQL),
     Allowed('query by key / key "twice"', "a message that has a key twice is found once"),
     Allowed(
         "query, raw / index type T, tag", "only 5.5 keeps tags in the index, and only its tools ask for them"

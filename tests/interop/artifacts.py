@@ -25,7 +25,7 @@ TOOLS = ("4.9.8", "5.5.0")
 DASHBOARD = "5.3.3"  # the admin library that the Dashboard is built with
 
 # Programs of ours that need what a client version does not have yet.
-LATER_THAN = {"4.5.1": ("LitePulling.java", "Partner.java", "Requesting.java")}
+LATER_THAN = {"4.5.1": ("LitePulling.java", "LiteChoosing.java", "Partner.java", "Requesting.java")}
 DASHBOARD_ONLY = ("Dashboard.java",)
 
 FETCH_TIMEOUT_S = 600
@@ -100,6 +100,17 @@ def push_programs(version: str) -> str:
 def strategy_programs(version: str) -> str:
     """The class path that runs `Strategies`."""
     return _programs("strategies", version, client_jars(version), (), folder="strategies")
+
+
+def filter_programs(version: str) -> str:
+    """The class path that runs `Filters` with the filter classes of that server."""
+    return _programs("filters", version, server_jars(version), (), folder="filters")
+
+
+def choosing_programs(version: str) -> str:
+    """The class path that runs `Choosing` with the Java client of that version."""
+    without = LATER_THAN.get(version, ())
+    return _programs("choosing", version, client_jars(version), without, folder="choosing")
 
 
 @cache

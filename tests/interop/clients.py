@@ -73,6 +73,8 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
     programs = artifacts.client_programs if kind == "java" else artifacts.tools_programs
     if program in PUSH_PROGRAMS:
         programs = artifacts.push_programs
+    if program == "Choosing":
+        programs = artifacts.choosing_programs
     long_lived = SHORT_HEARTBEATS if program == "Worker" else {}
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ()), *long_lived.get(version, ())]

@@ -282,6 +282,8 @@ class World:
             checkpoint_interval_ms=chance.choice([500, 2_000, 10_000]),
             open_log_files=chance.choice([2, 64]),
             open_queue_files=chance.choice([2, 512]),
+            write_extensions=chance.random() < 0.3,
+            consume_queue_ext_file_size=chance.choice([64, 150, 4096]),
         )
 
     def _any_draft(self, store: Store) -> Draft:

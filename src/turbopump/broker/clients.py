@@ -14,7 +14,8 @@ import logging
 from typing import Protocol
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.members import TAG, ConsumerGroup, Member, Members, Wants
+from turbopump.broker.filters import Filters
+from turbopump.broker.members import ConsumerGroup, Member, Members, Wants
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -45,7 +46,6 @@ QUARREL_INTERVAL_S = 60.0
 NOTICES = 2000  # of changes, within ...
 NOTICE_PAUSE_S = 0.1  # ... about a tenth of the time then goes into them
 ONE_WAY = 2
-TAG_TYPES = (None, "", TAG)
 TOO_LONG = frozenset({frozenset({"..."})})  # said of lists that are not compared
 
 
@@ -80,7 +80,9 @@ class Clients:
         groups: GroupTable,
         clock: Clock,
         rules: GroupRules,
+        filters: Filters,
     ) -> None:
+        self._filters = filters
         self._members = members
         self._topics = topics
         self._groups = groups
@@ -140,13 +142,11 @@ class Clients:
         return Answer({}, ConsumerListBody(consumerIdList=consumers).encode())
 
     def check_client(self, request: Request[None]) -> Answer:
-        """Whether a subscription can be served. Only tags can, as with enablePropertyFilter=false."""
+        """Whether a subscription can be served: by tags always, by an expression if it can be read."""
         if request.body:
             subscription = CheckClientRequestBody.decode(request.body).subscriptionData
-            if subscription is not None and subscription.expressionType not in TAG_TYPES:
-                kind = subscription.expressionType
-                remark = f"The broker does not support consumer to filter message by {kind}"
-                return Answer(code=ResponseCode.SYSTEM_ERROR, remark=remark)
+            if subscription is not None:
+                self._filters.check(subscription.expressionType, subscription.subString)
         return Answer()
 
     def closed(self, connection: Connection) -> None:
@@ -188,6 +188,8 @@ class Clients:
         if self._members.add_consumer(data, self._member(beat, request), keeps_subscriptions=keeps):
             groups.append(data.groupName)
             self._notify(data.groupName, request.connection)
+        if not keeps:
+            self._filters.register(data.groupName, data.subscriptionDataSet or ())
         found = self._members.consumer_group(data.groupName)
         assert found is not None
         found.fingerprint = beat.heartbeatFingerprint
@@ -243,6 +245,7 @@ class Clients:
         found = self._members.consumer_group(group)
         if found is None:
             self._quarrelling.pop(group, None)
+            self._filters.unregister(group)
             return
         config = self._groups.find(group)
         silent = not self._rules.notify_members or (config is not None and not config.notifies_members)

@@ -99,6 +99,16 @@ class Polling:
 
 
 @dataclass(frozen=True, slots=True)
+class FilterRules:
+    enabled: bool = _why(False, "consumers may choose messages by SQL92 expressions over properties")
+    retries: bool = _why(False, "expressions choose among messages that are tried again, too")
+    bit_maps: bool = _why(False, "note with each message which groups want it (needs enableConsumeQueueExt)")
+    expected_groups: int = _why(32, "groups with an expression for one topic that bit maps are made for")
+    error_percent: int = _why(20, "how often a bit map may be wrong, so that the expression has to decide")
+    keep_ms: int = _why(86_400_000, "how long the expression of a group that has left is remembered")
+
+
+@dataclass(frozen=True, slots=True)
 class Sending:
     region_id: str = _why("DefaultRegion", "stamped on every message and answer")
     trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
@@ -151,6 +161,7 @@ class BrokerConfig:
     offsets: OffsetRules = field(default_factory=OffsetRules)
     delays: DelayRules = field(default_factory=DelayRules)
     polling: Polling = field(default_factory=Polling)
+    filters: FilterRules = field(default_factory=FilterRules)
     sending: Sending = field(default_factory=Sending)
     remote: Remote = field(default_factory=Remote)
     waits: Waits = field(default_factory=Waits)

@@ -17,6 +17,10 @@ class Waiting(Hashable, Protocol):
         """The first queue offset that the pull can read."""
 
     @property
+    def matches(self) -> Callable[[bytes], bool] | None:
+        """Whether a message with this property string is wanted; None wants all."""
+
+    @property
     def accepts(self) -> Callable[[int], bool] | None:
         """Whether a message with this tag code is wanted; None wants all."""
 
@@ -48,15 +52,23 @@ class ParkedPulls(Generic[P]):
     def waiting(self, queue: Hashable) -> list[P]:
         return list(self._parked.get(queue, ()))
 
-    def arrived(self, queue: Hashable, next_offset: int, tags_code: int) -> list[P]:
-        """The message before `next_offset`, with this tag code, can be read now: who was waiting for it?"""
+    def arrived(
+        self, queue: Hashable, next_offset: int, tags_code: int, properties: Callable[[], bytes]
+    ) -> list[P]:
+        """The message before `next_offset`, with this tag code, can be read now: who was waiting for it? Its
+        properties are asked for only when somebody chooses by them.
+        """
         parked = self._parked.pop(queue, None)
         if parked is None:
             return []
         woken: list[P] = []
         waiting: dict[P, None] = {}
+        message: bytes | None = None
         for pull in parked:
             wanted = pull.offset < next_offset and (pull.accepts is None or pull.accepts(tags_code))
+            if wanted and pull.matches is not None:
+                message = properties() if message is None else message
+                wanted = pull.matches(message)
             if wanted:
                 woken.append(pull)
             else:

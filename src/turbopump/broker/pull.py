@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from turbopump.broker.config import Polling
 from turbopump.broker.fence import Fence
+from turbopump.broker.filters import Filters, Wanted, is_tag
 from turbopump.broker.groups import Group, Groups
 from turbopump.broker.members import Members
 from turbopump.broker.offsets import Offsets
@@ -34,6 +35,7 @@ from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
+from turbopump.store.reading import SCAN_UNITS
 from turbopump.store.store import GetResult, GetStatus, Store
 
 log = logging.getLogger(__name__)
@@ -69,12 +71,17 @@ class Pull:
     queue: ConsumeQueue
     offset: int
     accepts: Callable[[int], bool] | None
+    wanted: Wanted | None  # by properties
     topic_sys_flag: int
     group_sys_flag: int
-    rules: tuple[int, int]  # the versions of topics and groups that it was checked with
+    rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     fetches: int = 0  # how often its messages had to come from the disk
+
+    @property
+    def matches(self) -> Callable[[bytes], bool] | None:
+        return None if self.wanted is None else self.wanted.matches
 
 
 class Pulling:
@@ -91,6 +98,7 @@ class Pulling:
         polling: Polling,
         traffic: Traffic,
         fence: Fence,
+        filters: Filters,
         broker_readable: Callable[[], bool] = lambda: True,
         serves_lite: Callable[[], bool] = lambda: True,
         broker_ip: str = "",
@@ -104,6 +112,7 @@ class Pulling:
         self._polling = polling
         self._traffic = traffic
         self._fence = fence
+        self._filters = filters
         self._broker_readable = broker_readable
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
@@ -155,7 +164,9 @@ class Pulling:
             self._store.on_arrival = None
         if not self._parked.waits_on(queue):
             return
-        woken = self._parked.arrived(queue, next_offset, tags_code)
+        woken = self._parked.arrived(
+            queue, next_offset, tags_code, lambda: self._store.properties(queue, next_offset - 1)
+        )
         if woken and not self._woken:
             asyncio.get_running_loop().call_soon(self._answer_woken)
         self._woken.extend(woken)
@@ -196,25 +207,30 @@ class Pulling:
             request,
             self._store.queue(header.topic, header.queueId),
             header.queueOffset,
-            self._filter(header, group),
+            *self._filter(header, group),
             topic.sys_flag,
             group.sys_flag,
             self._rules(),
         )
 
-    def _rules(self) -> tuple[int, int]:
-        return self._topics.version.counter, self._groups.version.counter
+    def _rules(self) -> tuple[int, int, int]:
+        return self._topics.version.counter, self._groups.version.counter, self._filters.version
 
-    def _filter(self, header: PullMessageRequest, group: Group) -> Callable[[int], bool] | None:
+    def _filter(
+        self, header: PullMessageRequest, group: Group
+    ) -> tuple[Callable[[int], bool] | None, Wanted | None]:
+        """By tag code, or by properties."""
         if header.sysFlag & PULL_SUBSCRIPTION:
             kind, expression = header.expressionType, header.subscription or ""
+            if not is_tag(kind):
+                return None, self._filters.of_pull(kind, expression)
         else:
             subscription = self._subscription(header, group)
             kind, expression = subscription.expressionType, subscription.subString or ""
-        if kind not in (None, "", "TAG"):
-            remark = f"The broker does not support consumer to filter message by {kind}"
-            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
-        return tag_filter(expression)
+            if not is_tag(kind):
+                name, topic = header.consumerGroup, header.topic
+                return None, self._filters.of_group(name, topic, kind, header.subVersion)
+        return tag_filter(expression), None
 
     def _subscription(self, header: PullMessageRequest, group: Group) -> SubscriptionData:
         """What the group's heartbeats said, when nothing forbids that it reads."""
@@ -277,6 +293,9 @@ class Pulling:
             header.maxMsgBytes,
             pull.accepts,
             may_wait=pull.fetches >= MAX_FETCHES,
+            matches=pull.matches,
+            most=SCAN_UNITS if pull.wanted is None else pull.wanted.most,
+            bits=None if pull.wanted is None else pull.wanted.bits,
         )
         took_ms = int((self._clock.monotonic() - began) * 1000)
         if took_ms:  # seldom: messages that had to come from the disk

@@ -27,6 +27,8 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.delay import FILE as DELAY_FILE
 from turbopump.broker.delay import Delays
 from turbopump.broker.fence import Fence
+from turbopump.broker.filters import FILE as FILTER_FILE
+from turbopump.broker.filters import Filters
 from turbopump.broker.flow import FlowControl
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
@@ -78,6 +80,7 @@ log = logging.getLogger(__name__)
 
 FAST_PORT_STEP = -2
 REGISTERED_WITHIN_S = 3.0
+FILTER_PAUSE_S = 10.0  # between two writes of consumerFilter.json: heartbeats fill it again
 
 PROMISES = {
     Durability.BUFFER: "the message is in this process's memory; it is lost when the process dies",
@@ -161,11 +164,15 @@ class Broker:
         pause_s = config.offsets.flush_interval_ms / 1000
         offsets_file = self._persisted("consumerOffset.json", tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
+        filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack, FILTER_PAUSE_S)
+        tables.filters.on_change = filters_file.changed
+        if config.filters.bit_maps:
+            store.queues.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.mend(store, clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save("consumerOffset.json", tables.offsets.dump())
 
-        clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups)
+        clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters)
         fence = Fence(store, recovered_end)
         pulling = self._pulling(store, tables, fence)
         stack.push_async_callback(pulling.abandon)
@@ -272,6 +279,7 @@ class Broker:
             self.config.polling,
             tables.traffic,
             fence,
+            tables.filters,
             broker_readable=lambda: self._may(READ),
             serves_lite=lambda: self.config.polling.lite_pull,
             broker_ip=_split(self.address)[0],
@@ -419,6 +427,7 @@ class Broker:
             groups.configure(config.groups)
             clients.configure(config.groups)
             pulling.configure(config.polling)
+            tables.filters.configure(config.filters)
             store.configure(config.store)
             if not config.offsets.reset_here:
                 offsets.drop_resets()
@@ -536,6 +545,7 @@ class _Tables:
         self.topics = Topics(config.topics, config.identity, clock)
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)
+        self.filters = Filters(config.filters, clock)
         self.members: Members[Connection] = Members()
         self.locks = QueueLocks(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.put_messages)
@@ -546,6 +556,7 @@ class _Tables:
         _load(files, "topics.json", self.topics.load)
         _load(files, "subscriptionGroup.json", self.groups.load)
         _load(files, "consumerOffset.json", self.offsets.load)
+        _load(files, FILTER_FILE, self.filters.load)
 
 
 def _too_early(connection: Connection, frames: list[Frame]) -> None:

@@ -97,6 +97,12 @@ _BROKER: dict[str, Setting] = {
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN, hot=True),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS, hot=True),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
+    "enablePropertyFilter": Setting("filters.enabled", BOOLEAN, important=True, hot=True),
+    "filterSupportRetry": Setting("filters.retries", BOOLEAN),
+    "enableCalcFilterBitMap": Setting("filters.bit_maps", BOOLEAN),
+    "expectConsumerNumUseFilter": Setting("filters.expected_groups", integer(1, 10_000)),
+    "maxErrorRateOfBloomFilter": Setting("filters.error_percent", integer(1, 99)),
+    "filterDataCleanTimeSpan": Setting("filters.keep_ms", MILLISECONDS),
     "regionId": Setting("sending.region_id", TEXT),
     "traceOn": Setting("sending.trace_on", BOOLEAN),
     "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
@@ -122,7 +128,12 @@ _STORE: dict[str, Setting] = {
     "mappedFileSizeConsumeQueueExt": Setting(
         "store.consume_queue_ext_file_size",
         integer(64, 2**31 - 1, "bytes"),
-        "size of one consume queue extension file; they are read, never written",
+        "size of one consume queue extension file",
+    ),
+    "enableConsumeQueueExt": Setting(
+        "store.write_extensions",
+        BOOLEAN,
+        "keep tag codes, store times and bit maps in extension files; sends take the longer way then",
     ),
     "maxHashSlotNum": Setting("store.index_slots", COUNT, "hash slots of an index file", important=True),
     "maxIndexNum": Setting("store.index_items", COUNT, "entries of an index file", important=True),
@@ -398,12 +409,7 @@ LATER: dict[str, str] = {
         transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
         transactionCheckRocksdbQueueCapacity""",
     ),
-    **_each(
-        "SQL92 filters",
-        """enablePropertyFilter enableCalcFilterBitMap expectConsumerNumUseFilter maxErrorRateOfBloomFilter
-        filterDataCleanTimeSpan filterSupportRetry filterServerNums enableConsumeQueueExt
-        bitMapLengthConsumeQueueExt""",
-    ),
+    **_each("filter servers", "filterServerNums"),
     **_each(
         "POP consumption",
         """reviveInterval reviveScanTime reviveMaxSlow reviveAckWaitMs popPollingSize popPollingMapSize
@@ -458,7 +464,8 @@ LATER: dict[str, str] = {
 WITHOUT_EFFECT: frozenset[str] = frozenset(
     _each(
         "",
-        """sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
+        """bitMapLengthConsumeQueueExt
+        sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
         litePullMessageThreadPoolNums ackMessageThreadPoolNums processReplyMessageThreadPoolNums
         queryMessageThreadPoolNums adminBrokerThreadPoolNums clientManageThreadPoolNums
         consumerManageThreadPoolNums loadBalanceProcessorThreadPoolNums heartbeatThreadPoolNums

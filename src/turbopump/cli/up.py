@@ -76,6 +76,7 @@ def flags_of(
         "storePathRootDir": os.path.join(data, "store"),
         "bindAddress": HERE_ONLY,
         "brokerName": "broker-a",
+        "enablePropertyFilter": "true",
     }
     silent = {key for key in defaults if key not in in_file and variable(key) not in environ}
     flags = {key: text for key, text in defaults.items() if key in silent}

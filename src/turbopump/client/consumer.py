@@ -21,7 +21,7 @@ from turbopump.client.options import ConsumerOptions
 from turbopump.client.push.engine import Engine, Plan, QueuesChanged
 from turbopump.client.push.handlers import Handler
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
-from turbopump.client.subscription import ALL, SQL92, TAG, Subscription
+from turbopump.client.subscription import ALL, SQL92, TAG, Subscription, checked_sql
 from turbopump.client.telemetry import consume_hooks
 from turbopump.client.world import World
 
@@ -288,11 +288,7 @@ class Consumer:
         wire = wrap(self.settings.namespace, topic)
         if sql is None:
             return Subscription(wire, tags or ALL, kind=TAG)
-        if tags != ALL:
-            raise InvalidArgument("give tags or sql, not both: SQL can test the property TAGS")
-        if not sql.strip():
-            raise InvalidArgument("sql must not be empty; for all messages leave it out")
-        return Subscription(wire, sql, kind=SQL92)
+        return Subscription(wire, checked_sql(tags, sql), kind=SQL92)
 
     def _batch(self, batch: int | None) -> int | None:
         if batch is None:

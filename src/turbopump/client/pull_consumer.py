@@ -28,7 +28,7 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
-from turbopump.client.subscription import ALL, SQL92, Subscription
+from turbopump.client.subscription import ALL, SQL92, Subscription, checked_sql
 from turbopump.client.world import World
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
@@ -203,7 +203,9 @@ class PullConsumer:
     def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
         rules.check_topic(topic)
         topic, now_ms = self._names.topic(topic), self._world.clock.now_ms()
-        return Subscription(topic, tags, now_ms) if sql is None else Subscription(topic, sql, now_ms, SQL92)
+        if sql is None:
+            return Subscription(topic, tags, now_ms)
+        return Subscription(topic, checked_sql(tags, sql), now_ms, SQL92)
 
     # Reading
 

@@ -1,9 +1,11 @@
 """What a group wants of a topic: an expression over tags, as brokers and other members must see it, or one in
-SQL92 over properties, which only the broker understands.
+SQL92 over properties, by which the broker chooses. That it can be read is known here already.
 """
 
 from dataclasses import dataclass, field
 
+from turbopump.client.errors import InvalidArgument
+from turbopump.filter import BadExpression, compile_sql
 from turbopump.protocol import bodies
 from turbopump.protocol.hashing import java_hash
 
@@ -11,6 +13,19 @@ ALL = "*"
 OR = "||"
 TAG = "TAG"
 SQL92 = "SQL92"
+
+
+def checked_sql(tags: str, sql: str) -> str:
+    """The expression; InvalidArgument says what is wrong with it, and where."""
+    if tags != ALL:
+        raise InvalidArgument("give tags or sql, not both: SQL can test the property TAGS")
+    if not sql.strip():
+        raise InvalidArgument("sql must not be empty; for all messages leave it out")
+    try:
+        compile_sql(sql)
+    except BadExpression as bad:
+        raise InvalidArgument(f"sql: {bad}") from None
+    return sql
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,6 +260,34 @@ class SubscriptionData(Body):
     topic: str = _always("")
 
 
+class BloomFilterData(Body):
+    bitNum: I32 = _always(0)
+    bitPos: list[I32] = _list()
+
+
+class ConsumerFilterData(Body):
+    bloomFilterData: BloomFilterData | None = None
+    bornTime: I64 = _always(0)
+    clientVersion: I64 = _always(0)
+    consumerGroup: str = _always("")
+    dead: bool = _always(False)
+    deadTime: I64 = _always(0)
+    expression: str = _always("")
+    expressionType: str = _always("")
+    topic: str = _always("")
+
+
+class FilterDataMapByTopic(Body):
+    groupFilterData: dict[str, ConsumerFilterData] = _map()
+    topic: str = _always("")
+
+
+class ConsumerFilterWrapper(Body):
+    """A consumerFilter.json."""
+
+    filterDataByTopic: dict[str, FilterDataMapByTopic] = _map()
+
+
 class ConsumerData(Body):
     consumeFromWhere: str | None = None
     consumeType: str | None = None

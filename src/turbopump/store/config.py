@@ -26,7 +26,8 @@ class StoreConfig:
     # files; a store is opened with the sizes it was written with
     commit_log_file_size: int = 1 << 30  # mappedFileSizeCommitLog
     consume_queue_file_size: int = 6_000_000  # mappedFileSizeConsumeQueue; rounded up to whole entries
-    consume_queue_ext_file_size: int = 50_331_648  # mappedFileSizeConsumeQueueExt; only read, never written
+    consume_queue_ext_file_size: int = 50_331_648  # mappedFileSizeConsumeQueueExt
+    write_extensions: bool = False  # enableConsumeQueueExt
     index_slots: int = 5_000_000  # maxHashSlotNum
     index_items: int = 20_000_000  # maxIndexNum
     index_enabled: bool = True  # messageIndexEnable

@@ -20,7 +20,7 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC
 from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
 from turbopump.runtime.disk import PlainFile
-from turbopump.store.queue_ext import Extension, is_address
+from turbopump.store.queue_ext import Bits, Extension, is_address
 
 ENTRY = struct.Struct(">qiq")
 UNIT = ENTRY.size
@@ -43,12 +43,14 @@ class Home(Protocol):
     fresh: "set[ConsumeQueue]"
     to_sync: set[str]
 
+    extends: bool  # tag codes of new entries go to extension files
     trusted_below: int  # entries that point there or behind may be left-overs
 
     def log_min(self) -> int: ...
     def confirms(self, topic: str, queue_id: int, queue_offset: int, entry: tuple[int, int, int]) -> bool: ...
     def begin(self, topic: str, queue_id: int) -> None: ...
     def extension(self, topic: str, queue_id: int) -> Extension: ...
+    def described(self, topic: str, physical: int) -> tuple[int, bytes]: ...
     def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
     def open_file(self, queue: "ConsumeQueue", start: int, create: bool) -> PlainFile | None: ...
     def remove_file(self, topic: str, queue_id: int, start: int) -> None: ...
@@ -62,6 +64,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_base",
+        "_ext",
         "_floor",
         "_floor_for",
         "_home",
@@ -93,12 +96,13 @@ class ConsumeQueue:
         self.fixed_size = FIXED_PART - 1 + len(self.topic_field)
         self.topic_hash = java_hash(topic + "#")  # index keys go on from here
         self.is_plain = (
-            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC
+            self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not home.extends
         )  # takes the short way in `append.py`
         self.is_deleted = False
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
         self._home = home
+        self._ext: Extension | None = None
         self._base = -1  # queue offset at which the first file starts; -1: no file
         self._written = 0  # queue offset of the first entry in `tail`
         self._floor_for = -1
@@ -106,6 +110,8 @@ class ConsumeQueue:
         self._load()
         self.next_offset = self.counted = self.known_from = self.max_offset
         """Entries from `known_from` on were written by this process, so they are in memory, as a rule."""
+        if home.extends:  # here, since an append that has begun must not meet the disk
+            self._extension.open(self._last_address)
         self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.puts`
 
     # what there is
@@ -172,11 +178,17 @@ class ConsumeQueue:
 
     def tags_code(self, stored: int) -> int | None:
         """The tag code of an entry; it may be in an extension file. None: it cannot be found there."""
-        return (
-            self._home.extension(self.topic, self.queue_id).tags_code(stored)
-            if is_address(stored)
-            else stored
-        )
+        return self._extension.tags_code(stored) if is_address(stored) else stored
+
+    def excludes(self, stored: int, bits: Bits) -> bool:
+        """Whether the bit map of an entry says that a group does not want the message."""
+        return bits.exclude(self._extension.unit(stored))
+
+    @property
+    def _extension(self) -> Extension:
+        if self._ext is None:
+            self._ext = self._home.extension(self.topic, self.queue_id)
+        return self._ext
 
     # adding
 
@@ -193,12 +205,23 @@ class ConsumeQueue:
             end = 0
         if queue_offset > end:
             return False
+        if self._home.extends:
+            tags_code = self._extended(physical, tags_code)
         if not self.tail:
             self._home.dirty[self] = None
         self.tail += ENTRY.pack(physical, size, tags_code)
         self.last_physical = physical
         self.next_offset = max(self.next_offset, self.max_offset)
         return True
+
+    def _extended(self, physical: int, tags_code: int) -> int:
+        """The address of the tag code."""
+        return self._extension.put(tags_code, *self._home.described(self.topic, physical))
+
+    @property
+    def _last_address(self) -> int | None:
+        last = self.entry(self.max_offset - 1)
+        return last[2] if last is not None and is_address(last[2]) else None
 
     def skip_to(self, queue_offset: int) -> None:
         """The messages before are in no log: the queue begins there, or goes on there after blank entries."""
@@ -210,6 +233,8 @@ class ConsumeQueue:
 
     def write_out(self) -> None:
         """Writes the waiting entries. When it raises OSError (no room), they go on waiting."""
+        if self._ext is not None:
+            self._ext.write_out()  # first: an entry must not point at nothing
         while self.tail:
             position = self._written * UNIT
             start = position - position % self._home.file_size
@@ -242,6 +267,14 @@ class ConsumeQueue:
             self.tail.clear()
             self._cut_files(end)
         self._set_end()
+        self._cut_extension()
+
+    def _cut_extension(self) -> None:
+        """Units behind that of the last entry go: those that come are written in their place."""
+        if not self.max_offset > max(self._base, 0):
+            self._extension.clear()
+        elif (last := self._last_address) is not None:
+            self._extension.open(last)
 
     def sweep(self) -> None:
         """Clears what a crash may have left behind the last entry. No entry may be waiting."""
@@ -269,6 +302,9 @@ class ConsumeQueue:
                 break
             self._home.remove_file(self.topic, self.queue_id, self._base * UNIT)
             self._base += per_file
+        first = self.entry(self.min_offset)
+        if first is not None and is_address(first[2]):
+            self._extension.delete_before(first[2])
 
     def delete(self) -> None:
         """The topic is gone, but somebody may still hold this object: it takes nothing any more."""
@@ -280,6 +316,7 @@ class ConsumeQueue:
     def clear(self) -> None:
         """Empties the queue: the next message begins it anew."""
         self._home.remove_files(self.topic, self.queue_id)
+        self._extension.clear()
         self.tail.clear()
         self._base, self._written = -1, 0
         self.last_physical = -1

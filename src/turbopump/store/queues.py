@@ -9,10 +9,11 @@ import contextlib
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from turbopump.protocol.record import properties_of
 from turbopump.runtime.disk import Disk, Entry, PlainFile
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
@@ -20,6 +21,7 @@ from turbopump.store.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, check_
 from turbopump.store.errors import UnusableStore
 from turbopump.store.queue_ext import Extension
 from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
+from turbopump.store.times import timestamp_at
 
 ANY = 1 << 63
 MAX_NAME = 255  # bytes, of a directory's name
@@ -73,6 +75,9 @@ class ConsumeQueues:
         self._disk = disk
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.count = 0  # of queues that have a directory
+        self.extends = config.write_extensions
+        self.bit_map: Callable[[str, bytes], bytes] | None = None
+        """Which groups want a message of this topic with these properties; None: nobody calculates it."""
         self.heals = False  # after a crash: unfinished and missing files are no reason to complain
         self.trusted_below = ANY
         self._log = log
@@ -212,7 +217,7 @@ class ConsumeQueues:
     def take_to_sync(self) -> "ToSync":
         """What has to be synced so that everything written until now survives a crash."""
         topics = {os.path.dirname(directory) for directory in self._changed_dirs}
-        roots = {self._root, os.path.dirname(self._root)} if topics else set()
+        roots = {self._root, self._ext_root, os.path.dirname(self._root)} if topics else set()
         taken = ToSync(self._root, self.to_sync, self._changed_dirs | topics | roots)
         self.to_sync, self._changed_dirs = set(), set()
         return taken
@@ -228,7 +233,9 @@ class ConsumeQueues:
         with contextlib.suppress(FileNotFoundError):
             file = self._disk.open_plain(path)
             try:
-                file.write_at(0, file.read_at(0, self.file_size))
+                is_extension = path.startswith(self._ext_root + os.sep)
+                size = self._ext_file_size if is_extension else self.file_size
+                file.write_at(0, file.read_at(0, size))
             finally:
                 file.close()
         self.doubtful.discard(path)
@@ -242,7 +249,19 @@ class ConsumeQueues:
 
     def extension(self, topic: str, queue_id: int) -> Extension:
         directory = os.path.join(self._ext_root, topic, str(queue_id))
-        return Extension(directory, self._ext_file_size, self._disk)
+        return Extension(directory, self._ext_file_size, self._disk, self._extension_written)
+
+    def _extension_written(self, path: str, is_new: bool) -> None:
+        self.to_sync.add(path)
+        if is_new or self.heals:
+            self._changed_dirs.add(os.path.dirname(path))
+
+    def described(self, topic: str, physical: int) -> tuple[int, bytes]:
+        """The store time of a message, and its bit map."""
+        at = physical % self._log.file_size
+        buffer = self._log.files.mapped(physical - at).buffer
+        bits = self.bit_map(topic, properties_of(buffer, at)) if self.bit_map is not None else b""
+        return timestamp_at(buffer, at), bits
 
     def file_starts(self, topic: str, queue_id: int) -> list[int]:
         directory = self._directory(topic, queue_id)

@@ -15,16 +15,18 @@ from enum import Enum
 
 import msgspec
 
+from turbopump.protocol.record import properties_of
 from turbopump.runtime.disk import Buffer, Disk
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
 from turbopump.store.errors import NotInMemory
-from turbopump.store.queue_ext import HIGHEST_ADDRESS
+from turbopump.store.queue_ext import HIGHEST_ADDRESS, Bits
 
 SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or not
 MAX_BYTES = 128 << 20
 LEAST_MAX_BYTES = 100
+MATCHED_BYTES = 4 << 20  # of old messages are looked at for one pull that chooses by properties
 READ_AHEAD = 1 << 20
 RECENT_ENTRIES = 300_000  # of a queue are taken to be in memory, unless a process before this one wrote them
 NOTHING = bytearray()
@@ -80,29 +82,45 @@ class Reader:
         max_bytes: int | None = None,
         accepts: Callable[[int], bool] | None = None,
         may_wait: bool = True,
+        matches: Callable[[bytes], bool] | None = None,
+        most: int = SCAN_UNITS,
+        bits: Bits | None = None,
     ) -> GetResult:
-        """Without `may_wait`, NotInMemory is raised where the disk would have to be waited for."""
+        """Without `may_wait`, NotInMemory is raised where the disk would have to be waited for. `accepts`
+        chooses by tag code, `matches` by the property strings of `most` messages at most; `bits` spares it
+        those whose bit map says no.
+        """
         low, high = queue.min_offset, queue.max_offset
         outside = _outside(offset, low, high)
         if outside is not None:
             return GetResult(outside[0], outside[1], low, high)
         wanted = max(SCAN_UNITS, max_count)
         count = wanted if accepts else min(wanted, max(max_count, 1))
+        if matches:
+            count = min(wanted, most)
         if not may_wait and offset < max(queue.known_from, high - RECENT_ENTRIES):
             _look_for_entries(queue, offset, count)
         units = queue.units(offset, count)
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-        if not may_wait and LOG_OFFSET.unpack_from(units)[0] < self._in_memory_from:
-            self._look_for_records(units, max_count, accepts)
-        return self._scan(queue, units, offset, max_count, _byte_limit(max_bytes), accepts, (low, high))
+        if LOG_OFFSET.unpack_from(units)[0] < self._in_memory_from:
+            if matches:
+                units, max_seen, max_total = _first(units, MATCHED_BYTES), SCAN_UNITS, MATCHED_BYTES
+            else:
+                max_seen, max_total = min(self._hot[1], max_count), self._hot[0]
+            if not may_wait:
+                self._look_for_records(units, max_seen, max_total, accepts)
+        byte_limit = _byte_limit(max_bytes)
+        return self._scan(queue, units, offset, max_count, byte_limit, accepts, matches, bits, (low, high))
 
-    def _look_for_records(self, units: bytes, max_count: int, accepts: Callable[[int], bool] | None) -> None:
+    def _look_for_records(
+        self, units: bytes, max_count: int, max_total: int, accepts: Callable[[int], bool] | None
+    ) -> None:
         in_memory_from = self._in_memory_from
         wanted: list[tuple[int, int]] = []
         total = 0
         for physical, size, tags_code in ENTRY.iter_unpack(units):
-            is_full = len(wanted) >= min(self._hot[1], max_count) or total > self._hot[0]
+            is_full = len(wanted) >= max_count or total > max_total
             if physical >= in_memory_from or is_full:
                 break
             if accepts is None or tags_code <= HIGHEST_ADDRESS or accepts(tags_code):
@@ -138,6 +156,8 @@ class Reader:
         max_count: int,
         max_bytes: int,
         accepts: Callable[[int], bool] | None,
+        matches: Callable[[bytes], bool] | None,
+        bits: Bits | None,
         bounds: tuple[int, int],
     ) -> GetResult:
         log = self._log
@@ -163,6 +183,8 @@ class Reader:
                     tags_code = queue.tags_code(tags_code)
                 if tags_code is not None and not accepts(tags_code):
                     continue
+            if bits is not None and tags_code <= HIGHEST_ADDRESS and queue.excludes(tags_code, bits):
+                continue
             if not base <= physical or physical + size > top:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])
@@ -178,6 +200,8 @@ class Reader:
                         skip_below = physical - physical % file_size + file_size
                     continue
                 buffer = log.files.mapped(base).buffer
+            if matches is not None and not matches(properties_of(buffer, physical - base)):
+                continue
             if physical != end:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])
@@ -204,6 +228,17 @@ def fetch(disk: Disk, places: list[tuple[str, int, int]]) -> None:
             file.read_at(position, length)
         finally:
             file.close()
+
+
+def _first(units: bytes, max_total: int) -> bytes:
+    """The entries whose messages have so many bytes together, the first in any case."""
+    total = seen = 0
+    for _, size, _ in ENTRY.iter_unpack(units):
+        total += size
+        if seen and total > max_total:
+            break
+        seen += 1
+    return units[: seen * UNIT]
 
 
 def _look_for_entries(queue: ConsumeQueue, offset: int, count: int) -> None:

@@ -16,7 +16,7 @@ from typing import Unpack
 from turbopump.compiled import PlainSends, Rules, Taken, Twins
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.hashing import index_hash
-from turbopump.protocol.record import Record, decode
+from turbopump.protocol.record import Record, decode, properties_of
 from turbopump.protocol.sysflag import PREPARED
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Lock, Workers
@@ -318,6 +318,12 @@ class Store:
 
     def record_bytes(self, offset: int, size: int) -> bytes | None:
         return self.log.read(offset, size)
+
+    def properties(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """The property string of a queue's message; empty when it is not there."""
+        entry = queue.entry(offset)
+        found = self.log.locate(entry[0]) if entry is not None else None
+        return properties_of(*found) if found is not None else b""
 
     def look_up(self, offset: int) -> Record | None:
         """The record that starts at this offset; None when none does."""

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from turbopump.broker.config import BrokerConfig, Listening, NameServers, change
+from turbopump.broker.config import BrokerConfig, FilterRules, Listening, NameServers, change
 from turbopump.broker.server import Broker
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.world import World
@@ -42,7 +42,7 @@ STORE = StoreConfig(
 
 class Servers:
     def __init__(self, brokers: int, settings: Mapping[str, str], world: World) -> None:
-        config = BrokerConfig(store=STORE)
+        config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True))
         for key, text in settings.items():
             config = change(config, key, text)
         self._config = config

@@ -19,6 +19,7 @@ from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig, load
 from turbopump.broker.fence import Fence
+from turbopump.broker.filters import Filters
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
@@ -88,7 +89,14 @@ class Bench:
         )
         self.settled = 0
         self.applied: list[BrokerConfig] = []
-        self.clients = Clients(self.members, self.topics, self.groups, self.clock, self.config.groups)
+        self.clients = Clients(
+            self.members,
+            self.topics,
+            self.groups,
+            self.clock,
+            self.config.groups,
+            Filters(self.config.filters, self.clock),
+        )
         parts = (
             self.clients,
             OffsetRequests(

@@ -121,11 +121,10 @@ def test_keys_without_effect_are_named_once_together() -> None:
 
 
 def test_keys_of_features_to_come_are_named_with_their_lines_a_feature_at_a_time() -> None:
-    text = b"enablePropertyFilter=true\ntransactionTimeOut=1\nfilterSupportRetry=true\n"
+    text = b"useStaticSubscription=true\nreviveInterval=1\nreviveScanTime=1\n"
     assert load(text).warnings == (
-        "not supported yet, no effect: enablePropertyFilter in line 1, filterSupportRetry in line 3 "
-        "(SQL92 filters)",
-        "not supported yet, no effect: transactionTimeOut in line 2 (transactions)",
+        "not supported yet, no effect: reviveInterval in line 2, reviveScanTime in line 3 (POP consumption)",
+        "not supported yet, no effect: useStaticSubscription in line 1 (subscriptions kept by the broker)",
     )
 
 

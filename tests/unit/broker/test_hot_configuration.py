@@ -69,6 +69,11 @@ async def lite_pull(desk: Desk) -> int:
     return await code_of(desk.pull("T", 0, code=RequestCode.LITE_PULL_MESSAGE))
 
 
+async def pull_by_an_expression(desk: Desk) -> int:
+    await desk.send("T", pairs={"a": "1"})
+    return await code_of(desk.pull("T", 0, subscription="a = 1", expressionType="SQL92"))
+
+
 async def create(desk: Desk, topic: str, attributes: str = "") -> int:
     ext = {"topic": topic, "defaultTopic": "TBW102", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     ext |= {"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false", "attributes": attributes}
@@ -257,6 +262,7 @@ CASES: dict[str, Case] = {
     "longPollingEnable": Case("false", seconds_of_an_empty_pull, 3.0, 1.0),
     "shortPollingTimeMills": Case("200", seconds_of_an_empty_pull, 1.0, 0.2, first="longPollingEnable=false"),
     "litePullMessageEnable": Case("false", lite_pull, 0, 16),
+    "enablePropertyFilter": Case("true", pull_by_an_expression, 1, 0),
     "storeReplyMessageEnable": Case("false", replies_kept, 1, 0),
     "syncFlushTimeout": Case("1000", send_to_a_slow_disk, 0, 10, SYNC),
     "osPageCacheBusyTimeOutMills": Case("300", send_while_the_disk_is_stalled, 0, BUSY, SYNC),

@@ -15,19 +15,25 @@ def options(*words: str) -> argparse.Namespace:
 
 def test_without_flags_everything_is_below_the_data_directory_and_for_this_machine() -> None:
     flags = flags_of(options(), "/d", set(), {})
-    assert flags == {"storePathRootDir": "/d/store", "bindAddress": "127.0.0.1", "brokerName": "broker-a"}
+    assert flags == {
+        "storePathRootDir": "/d/store",
+        "bindAddress": "127.0.0.1",
+        "brokerName": "broker-a",
+        "enablePropertyFilter": "true",
+    }
 
 
 def test_the_file_and_the_environment_win_over_this_commands_defaults() -> None:
     environ = {"TURBOPUMP_BROKER_NAME": "broker-z"}
-    assert flags_of(options(), "/d", {"storePathRootDir"}, environ) == {"bindAddress": "127.0.0.1"}
+    in_file = {"storePathRootDir", "enablePropertyFilter"}
+    assert flags_of(options(), "/d", in_file, environ) == {"bindAddress": "127.0.0.1"}
 
 
 def test_a_flag_wins_over_the_file() -> None:
     flags = flags_of(
         options("--data", "/d", "--host", "0.0.0.0", "--broker-port", "0"),
         "/d",
-        {"storePathRootDir", "bindAddress", "listenPort", "brokerName"},
+        {"storePathRootDir", "bindAddress", "listenPort", "brokerName", "enablePropertyFilter"},
         {},
     )
     assert flags == {"storePathRootDir": "/d/store", "bindAddress": "0.0.0.0", "listenPort": "0"}

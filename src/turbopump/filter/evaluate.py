@@ -1,0 +1,264 @@
+"""From a tree to a function of a message's property string. Its answer is True, False, or None for "unknown";
+`Undecidable` is raised where Apache's evaluation fails: nothing above such a place is decided any more.
+
+A condition is unknown when a property is missing: AND is False as soon as a part is, OR True, and both are
+unknown when a part is and nothing decides. Parts are evaluated from the left, and no further than that needs.
+
+Each node becomes one closure, bound to its constants. The shape that most conditions have, a property
+compared with a constant, has closures of its own; they look for the property in the bytes of the message and
+read nothing else.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any as Anything
+from typing import Final, TypeAlias
+
+from turbopump.filter.tree import (
+    All,
+    Any,
+    Compared,
+    Constant,
+    Flag,
+    Holds,
+    Long,
+    Negative,
+    Node,
+    Not,
+    OneOf,
+    Property,
+    Value,
+)
+from turbopump.filter.values import (
+    Undecidable,
+    as_double,
+    compare,
+    compare_doubles,
+    reader_for,
+)
+from turbopump.protocol import properties
+
+__all__ = ["Undecidable", "condition"]
+
+Truth: TypeAlias = bool | None
+Condition: TypeAlias = Callable[[bytes], Truth]
+Operand: TypeAlias = Callable[[bytes], Value]
+Texts: TypeAlias = Callable[[bytes], bytes | None]
+
+SIGNS: Final[dict[str, Callable[[Anything, Anything], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+}
+MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+HOLDS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
+    "CONTAINS": bytes.__contains__,
+    "STARTSWITH": bytes.startswith,
+    "ENDSWITH": bytes.endswith,
+}
+
+
+def condition(node: Node) -> Condition:
+    match node:
+        case All(parts):
+            return _all(tuple(map(condition, parts)))
+        case Any(parts):
+            return _any(tuple(map(condition, parts)))
+        case Not(of):
+            return _not(condition(of))
+        case Compared(sign, left, right):
+            return _compared(sign, left, right)
+        case OneOf(name, texts, negated):
+            return _one_of(_property(name), texts, negated)
+        case Holds(word, of, text, negated):
+            return _holds(_operand(of), HOLDS[word], text, negated)
+        case Flag(name):
+            return _flag(_property(name))
+        case Constant(value):
+            assert value is None or isinstance(value, bool)
+            return lambda message: value
+    raise AssertionError(node)
+
+
+def _operand(node: Node) -> Operand:
+    match node:
+        case Property(name):
+            return _property(name)
+        case Constant(value):
+            return lambda message: value
+        case Negative(of):
+            return _negative(_operand(of))
+    return condition(node)
+
+
+# --- truth ---------------------------------------------------------------------------------------------
+
+
+def _all(parts: tuple[Condition, ...]) -> Condition:
+    def conjunction(message: bytes) -> Truth:
+        result: Truth = True
+        for part in parts:
+            truth = part(message)
+            if truth is False:
+                return False
+            if truth is None:
+                result = None
+        return result
+
+    return conjunction
+
+
+def _any(parts: tuple[Condition, ...]) -> Condition:
+    def disjunction(message: bytes) -> Truth:
+        result: Truth = False
+        for part in parts:
+            truth = part(message)
+            if truth:
+                return True
+            if truth is None:
+                result = None
+        return result
+
+    return disjunction
+
+
+def _not(of: Condition) -> Condition:
+    def negation(message: bytes) -> Truth:
+        truth = of(message)
+        return None if truth is None else not truth
+
+    return negation
+
+
+def _flag(find: Texts) -> Condition:
+    return lambda message: None if find(message) is None else False
+
+
+# --- texts ---------------------------------------------------------------------------------------------
+
+
+def _property(name: str) -> Texts:
+    """The last of several counts, and a pair without a value is none."""
+    first = name.encode() + b"\x01"
+    later, size = b"\x02" + first, len(first)
+
+    def find(message: bytes) -> bytes | None:
+        at = message.rfind(later)
+        if at >= 0:
+            begin = at + size + 1
+        elif message.startswith(first):
+            begin = size
+        else:
+            return None
+        end = message.find(b"\x02", begin)
+        value = message[begin:end] if end >= 0 else message[begin:]
+        return value or _earlier(message, name)
+
+    return find
+
+
+def _earlier(message: bytes, name: str) -> bytes | None:
+    found = properties.find(message, name)
+    return None if found is None else found.encode()
+
+
+def _one_of(find: Texts, texts: frozenset[bytes], negated: bool) -> Condition:
+    def membership(message: bytes) -> Truth:
+        text = find(message)
+        return None if text is None else (text in texts) is not negated
+
+    return membership
+
+
+def _holds(
+    operand: Operand, holds: Callable[[bytes, bytes], bool], searched: bytes, negated: bool
+) -> Condition:
+    """Never unknown: what is no text, or searched for nothing, is False with and without NOT."""
+    if not searched:
+        return lambda message: False
+
+    def part(message: bytes) -> Truth:
+        text = operand(message)
+        return isinstance(text, bytes) and holds(text, searched) is not negated
+
+    return part
+
+
+# --- comparisons ---------------------------------------------------------------------------------------
+
+
+def _compared(sign: str, left: Node, right: Node) -> Condition:
+    match left, right:
+        case Property(name), Constant(int() | float() as number) if not isinstance(number, bool):
+            return _number(_property(name), sign, number)
+        case Property(name), Constant(bytes() as text):
+            return _text(_property(name), text)
+        case (Constant(int() | float() as number), Property(name)) if sign != "=" and not isinstance(
+            number, bool
+        ):
+            return _number(_property(name), MIRRORED[sign], number)
+    if sign == "=":
+        return _equal(_operand(left), _operand(right))
+    return _ordered(_operand(left), _operand(right), SIGNS[sign])
+
+
+def _number(find: Texts, sign: str, number: int | float) -> Condition:
+    """A constant is neither NaN nor -0.0, and NaN is above all others."""
+    holds, read = SIGNS[sign], reader_for(number)
+    above = sign in (">", ">=")
+
+    def comparison(message: bytes) -> Truth:
+        text = find(message)
+        if text is None:
+            return None
+        value = read(text)
+        return holds(value, number) if value == value else above
+
+    return comparison
+
+
+def _text(find: Texts, constant: bytes) -> Condition:
+    def equality(message: bytes) -> Truth:
+        text = find(message)
+        return None if text is None else text == constant
+
+    return equality
+
+
+def _equal(left: Operand, right: Operand) -> Condition:
+    def equality(message: bytes) -> Truth:
+        first, second = left(message), right(message)
+        if first is None:
+            return True if second is None else None
+        return second is not None and compare(first, second) == 0
+
+    return equality
+
+
+def _ordered(left: Operand, right: Operand, holds: Callable[[Anything, Anything], bool]) -> Condition:
+    def comparison(message: bytes) -> Truth:
+        first = left(message)
+        if first is None:
+            return None
+        second = right(message)
+        if second is None:
+            return None
+        if isinstance(first, bytes) and isinstance(second, bytes):
+            return holds(compare_doubles(as_double(first), as_double(second)), 0)
+        return holds(compare(first, second), 0)
+
+    return comparison
+
+
+def _negative(operand: Operand) -> Operand:
+    """Of a number. All else, a property among it, has no negative: it is as if it were missing."""
+
+    def negative(message: bytes) -> Value:
+        value = operand(message)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return None
+        return Long(-value) if isinstance(value, Long) else -value
+
+    return negative
