@@ -106,6 +106,9 @@ class FilterRules:
     expected_groups: int = _why(32, "groups with an expression for one topic that bit maps are made for")
     error_percent: int = _why(20, "how often a bit map may be wrong, so that the expression has to decide")
     keep_ms: int = _why(86_400_000, "how long the expression of a group that has left is remembered")
+    module_dir: str = _why("", "where filter modules (WebAssembly) are; empty: there are none")
+    module_fuel: int = _why(1_000_000, "instructions that a filter module has for one message; about 1 ms")
+    module_memory: int = _why(16 << 20, "bytes of memory that a filter module may use")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ What a module exports:
 At `input` lie the properties as they are stored (name 0x01 value 0x02 name 0x01 ...), then the body.
 """
 
+import errno
 import importlib
 import logging
 import os
@@ -35,6 +36,9 @@ MAX_STACK_BYTES = 256 << 10
 TABLE_ELEMENTS = 10_000
 PAGE = 65_536
 
+KIND = "WASM"
+"""The type of an expression that is the name of a module."""
+
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Make = Callable[[], "Instance"]
@@ -49,7 +53,7 @@ class UnusableModule(Exception):
 
 
 class FiltersNotInstalled(Exception):
-    """Filter modules are asked for, but what runs them is not here."""
+    """Filter modules are asked for, but what runs them is not here. Its text says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:
     """Blocking. Every module of the directory, compiled; files that are none are named and left out. Raises
     FiltersNotInstalled, or OSError when there is no such directory.
     """
+    if not disk.exists(directory):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), directory)
     wasmtime = _wasmtime()
     engine = _engine(wasmtime)
     found: dict[str, FilterModule] = {}
@@ -159,7 +165,7 @@ def _wasmtime() -> Any:
         return importlib.import_module("wasmtime")
     except ImportError:
         raise FiltersNotInstalled(
-            "filter modules need wasmtime: pip install 'turbopump[filters]', or set no filterModuleDirectory"
+            "filter modules need wasmtime: pip install 'turbopump[filters]', or set no filterModulePath"
         ) from None
 
 

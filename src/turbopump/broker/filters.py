@@ -14,6 +14,8 @@ from functools import lru_cache
 import msgspec
 
 from turbopump.broker.config import FilterRules
+from turbopump.broker.filter_modules import KIND as WASM
+from turbopump.broker.filter_modules import FilterModule, FilterModules
 from turbopump.filter import BadExpression, Predicate, compile_sql
 from turbopump.filter.bloom import BloomFilter, mask
 from turbopump.protocol import properties
@@ -105,9 +107,10 @@ def _read(expression: str) -> Predicate | BadExpression:
 
 
 class Filters:
-    def __init__(self, rules: FilterRules, clock: Clock) -> None:
+    def __init__(self, rules: FilterRules, clock: Clock, modules: FilterModules | None = None) -> None:
         self._rules = rules
         self._clock = clock
+        self._modules = modules
         self.bloom = BloomFilter(rules.error_percent, rules.expected_groups)
         self._by_topic: dict[str, dict[str, Filter]] = {}
         self._by_group: dict[str, dict[str, Filter]] = {}
@@ -124,9 +127,22 @@ class Filters:
 
     def check(self, kind: str | None, expression: str | None) -> None:
         """Whether such a subscription can be served; refuses it otherwise."""
-        if not is_tag(kind):
+        if kind == WASM:
+            self.module(expression)
+        elif not is_tag(kind):
             self._check_enabled(kind)
             predicate_of(kind, expression)
+
+    def module(self, name: str | None) -> FilterModule:
+        """The filter module of that name."""
+        if self._modules is None:
+            raise SystemFailure(f"The broker does not support consumer to filter message by {WASM}")
+        found = self._modules.get(name or "")
+        if found is None:
+            why = self._modules.refused.get(name or "", "there is none of that name")
+            known = ", ".join(self._modules) or "none"
+            raise SubscriptionUnreadable(f"filter module {name!r}: {why}; usable are: {known}")
+        return found
 
     def of_pull(self, kind: str | None, expression: str | None) -> Wanted:
         """What a pull asks for that brings its expression along."""
@@ -179,7 +195,7 @@ class Filters:
         topics = set()
         for subscription in told:
             topics.add(subscription.topic)
-            if not is_tag(subscription.expressionType) and subscription.subString:
+            if subscription.expressionType not in (*TAG_TYPES, WASM) and subscription.subString:
                 self._register(group, subscription)
         for topic, found in self._by_group.get(group, {}).items():
             if topic not in topics and not found.is_dead:

@@ -10,12 +10,15 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from turbopump.broker.choosing import Choosing
 from turbopump.broker.config import Polling
 from turbopump.broker.fence import Fence
+from turbopump.broker.filter_modules import KIND as WASM
+from turbopump.broker.filter_modules import FilterFailed, FilterModule
 from turbopump.broker.filters import Filters, Wanted, is_tag
 from turbopump.broker.groups import Group, Groups
 from turbopump.broker.members import Members
@@ -75,6 +78,7 @@ class Pull:
     topic_sys_flag: int
     group_sys_flag: int
     rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
+    module: FilterModule | None = None
     deadline: float = 0.0
     timer: asyncio.TimerHandle | None = None
     fetches: int = 0  # how often its messages had to come from the disk
@@ -113,6 +117,7 @@ class Pulling:
         self._traffic = traffic
         self._fence = fence
         self._filters = filters
+        self._choosing = Choosing(store)
         self._broker_readable = broker_readable
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
@@ -138,17 +143,23 @@ class Pulling:
         if result is None:
             if header.sysFlag & PULL_COMMIT_OFFSET and header.commitOffset >= 0:
                 self._offsets.commit(header.consumerGroup, header.topic, header.queueId, header.commitOffset)
+            if pull.module is not None:
+                self._beside(pull, self._chosen(pull, pull.module, may_park=True))
+                return None
             try:
                 result = self._read(pull)
             except NotInMemory as missing:
                 self._fetch(pull, missing)
                 return None
             self._handed(pull, result)
-        code = _code(result, header.queueOffset)
-        if code == ResponseCode.PULL_NOT_FOUND and header.sysFlag & PULL_SUSPEND and self._park(pull):
-            return None
-        self._answer(pull, result, code)
+        self._park_or_answer(pull, result)
         return None
+
+    def _park_or_answer(self, pull: Pull, result: GetResult) -> None:
+        code = _code(result, pull.offset)
+        may_park = code == ResponseCode.PULL_NOT_FOUND and pull.request.header.sysFlag & PULL_SUSPEND
+        if not may_park or not self._park(pull):
+            self._answer(pull, result, code)
 
     def offsets_reset(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
         """Consumers that wait for a message there are told at once where to go on instead."""
@@ -203,14 +214,17 @@ class Pulling:
                 f"queueId[{header.queueId}] is illegal, topic:[{header.topic}] "
                 f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{ip}:{port}]",
             )
+        accepts, wanted, module = self._filter(header, group)
         return Pull(
             request,
             self._store.queue(header.topic, header.queueId),
             header.queueOffset,
-            *self._filter(header, group),
+            accepts,
+            wanted,
             topic.sys_flag,
             group.sys_flag,
             self._rules(),
+            module,
         )
 
     def _rules(self) -> tuple[int, int, int]:
@@ -218,19 +232,22 @@ class Pulling:
 
     def _filter(
         self, header: PullMessageRequest, group: Group
-    ) -> tuple[Callable[[int], bool] | None, Wanted | None]:
-        """By tag code, or by properties."""
-        if header.sysFlag & PULL_SUBSCRIPTION:
+    ) -> tuple[Callable[[int], bool] | None, Wanted | None, FilterModule | None]:
+        """By tag code, by properties, or by a module."""
+        is_alone = header.sysFlag & PULL_SUBSCRIPTION  # it brings its expression along
+        if is_alone:
             kind, expression = header.expressionType, header.subscription or ""
-            if not is_tag(kind):
-                return None, self._filters.of_pull(kind, expression)
         else:
             subscription = self._subscription(header, group)
             kind, expression = subscription.expressionType, subscription.subString or ""
-            if not is_tag(kind):
-                name, topic = header.consumerGroup, header.topic
-                return None, self._filters.of_group(name, topic, kind, header.subVersion)
-        return tag_filter(expression), None
+        if is_tag(kind):
+            return tag_filter(expression), None, None
+        if kind == WASM:
+            return None, None, self._filters.module(expression)
+        if is_alone:
+            return None, self._filters.of_pull(kind, expression), None
+        name, topic = header.consumerGroup, header.topic
+        return None, self._filters.of_group(name, topic, kind, header.subVersion), None
 
     def _subscription(self, header: PullMessageRequest, group: Group) -> SubscriptionData:
         """What the group's heartbeats said, when nothing forbids that it reads."""
@@ -357,7 +374,11 @@ class Pulling:
         try:
             if pull.rules != self._rules():  # topics or groups changed meanwhile: may it still read?
                 pull = self._checked(pull.request)
-            result = self._elsewhere(pull) or self._read(pull)
+            result = self._elsewhere(pull)
+            if result is None and pull.module is not None:
+                self._beside(pull, self._chosen(pull, pull.module, may_park=False))
+                return
+            result = result or self._read(pull)
             self._handed(pull, result)
         except Refused as refused:
             pull.request.answer(_refusal(pull.request, refused))
@@ -373,23 +394,41 @@ class Pulling:
     def _fetch(self, pull: Pull, missing: NotInMemory) -> None:
         """Messages of long ago: they come from the disk beside the loop, then it is read again."""
         pull.fetches += 1
-        pull.request.connection.begin(0)
-        task = asyncio.get_running_loop().create_task(self._fetched(pull, missing))
+        self._beside(pull, self._fetched(pull, missing))
+
+    def _beside(self, pull: Pull, work: Coroutine[None, None, None]) -> None:
+        """It is answered later; until then its connection owes an answer."""
+        connection = pull.request.connection
+        connection.begin(0)
+        task = asyncio.get_running_loop().create_task(work)
         self._fetching.add(task)
         task.add_done_callback(self._fetching.discard)
+        task.add_done_callback(lambda _: connection.end(0))
 
     async def _fetched(self, pull: Pull, missing: NotInMemory) -> None:
-        connection = pull.request.connection
         began = self._clock.monotonic()
+        with contextlib.suppress(OSError):  # reading it says what is wrong
+            await self._store.fetch(missing.places)
+        took_ms = int((self._clock.monotonic() - began) * 1000)
+        self._traffic.waited_to_get(pull.queue, pull.request.header.consumerGroup, took_ms)
+        if not pull.request.connection.is_closing:
+            self._read_and_answer(pull)
+
+    async def _chosen(self, pull: Pull, module: FilterModule, may_park: bool) -> None:
+        """Message by message. A module that fails ends the pull with an error: nothing is passed over."""
+        request = pull.request
         try:
-            with contextlib.suppress(OSError):  # reading it says what is wrong
-                await self._store.fetch(missing.places)
-            took_ms = int((self._clock.monotonic() - began) * 1000)
-            self._traffic.waited_to_get(pull.queue, pull.request.header.consumerGroup, took_ms)
-            if not connection.is_closing:
-                self._read_and_answer(pull)
-        finally:
-            connection.end(0)
+            result = await self._choosing.choose(pull.queue, pull.offset, request.header.maxMsgNums, module)
+        except (FilterFailed, OSError) as failed:
+            request.answer(reply(request.command, ResponseCode.SYSTEM_ERROR, str(failed), {}))
+            return
+        self._handed(pull, result)
+        if request.connection.is_closing:
+            return
+        if may_park:
+            self._park_or_answer(pull, result)
+        else:
+            self._answer(pull, result, _code(result, pull.offset))
 
     async def abandon(self) -> None:
         """Nobody is there any more for whom it is fetched."""

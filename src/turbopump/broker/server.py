@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
+from turbopump.broker import filter_modules
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
@@ -27,6 +28,7 @@ from turbopump.broker.config import BrokerConfig
 from turbopump.broker.delay import FILE as DELAY_FILE
 from turbopump.broker.delay import Delays
 from turbopump.broker.fence import Fence
+from turbopump.broker.filter_modules import FilterLimits, FilterModules
 from turbopump.broker.filters import FILE as FILTER_FILE
 from turbopump.broker.filters import Filters
 from turbopump.broker.flow import FlowControl
@@ -150,7 +152,7 @@ class Broker:
         await store.start()
         self._store = store
         files = ConfigFiles(config.store.config_dir, self._disk)
-        tables = _Tables(config, clock, store)
+        tables = _Tables(config, clock, store, self._modules())
         tables.load(files)
         servers = await self._listen(stack)
         store.store_host = await self._store_host()
@@ -235,6 +237,14 @@ class Broker:
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
+
+    def _modules(self) -> FilterModules | None:
+        rules = self.config.filters
+        if not rules.module_dir:
+            return None
+        return filter_modules.load(
+            rules.module_dir, self._disk, FilterLimits(rules.module_fuel, rules.module_memory)
+        )
 
     async def _listen(self, stack: contextlib.AsyncExitStack) -> tuple[Server, Server]:
         """Both ports are ours from here on; nobody is served yet."""
@@ -541,11 +551,13 @@ class _Part(Protocol):
 class _Tables:
     """What the broker remembers beside its messages."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, store: Store) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, store: Store, modules: FilterModules | None
+    ) -> None:
         self.topics = Topics(config.topics, config.identity, clock)
         self.groups = Groups(config.groups, clock)
         self.offsets = Offsets(config.offsets, clock)
-        self.filters = Filters(config.filters, clock)
+        self.filters = Filters(config.filters, clock, modules)
         self.members: Members[Connection] = Members()
         self.locks = QueueLocks(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.put_messages)

@@ -6,6 +6,7 @@ What is not recognised here is a fault of ours and keeps its traceback.
 import errno
 import re
 
+from turbopump.broker.filter_modules import FiltersNotInstalled
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.disk import AlreadyLocked
 from turbopump.store.errors import UnusableStore
@@ -39,7 +40,7 @@ def explain(error: BaseException) -> Failure | None:
             return Failure(cannot_listen(error))
         case OSError() if error.strerror:
             return Failure(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
-        case UnusableStore():
+        case UnusableStore() | FiltersNotInstalled():
             return Failure(str(error))
         case _:
             return None
