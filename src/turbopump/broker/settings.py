@@ -103,9 +103,6 @@ _BROKER: dict[str, Setting] = {
     "expectConsumerNumUseFilter": Setting("filters.expected_groups", integer(1, 10_000)),
     "maxErrorRateOfBloomFilter": Setting("filters.error_percent", integer(1, 99)),
     "filterDataCleanTimeSpan": Setting("filters.keep_ms", MILLISECONDS),
-    "filterModulePath": Setting("filters.module_dir", DIRECTORY),
-    "filterModuleFuel": Setting("filters.module_fuel", integer(1000, 2**40)),
-    "filterModuleMemoryMax": Setting("filters.module_memory", integer(65_536, 2**31 - 1, "bytes")),
     "regionId": Setting("sending.region_id", TEXT),
     "traceOn": Setting("sending.trace_on", BOOLEAN),
     "startAcceptSendRequestTimeStamp": Setting("sending.accept_from_ms", MILLISECONDS),
@@ -288,6 +285,13 @@ _WAITS: dict[str, Setting] = {
     "waitTimeMillsInAdminBrokerQueue": Setting("waits.admin_ms", INTERVAL, hot=True),
 }
 
+OURS: dict[str, Setting] = {
+    "filterModulePath": Setting("filters.module_dir", DIRECTORY),
+    "filterModuleFuel": Setting("filters.module_fuel", integer(1000, 2**40)),
+    "filterModuleMemoryMax": Setting("filters.module_memory", integer(65_536, 2**31 - 1, "bytes")),
+}
+"""Keys that Apache does not have."""
+
 _METRICS: dict[str, Setting] = {
     "metricsExporterType": Setting("metrics.exporter", EXPORTER, important=True),
     "metricsPromExporterHost": Setting("metrics.host", OPTIONAL_HOST),
@@ -301,7 +305,7 @@ _METRICS: dict[str, Setting] = {
     "enableRemotingMetrics": Setting("metrics.remoting", BOOLEAN, hot=True),
 }
 
-SETTINGS = _BROKER | _STORE | _WAITS | _METRICS
+SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | OURS
 
 ALIASES = {
     # 4.5's spelling, still in most files that can be found
