@@ -29,9 +29,9 @@ public final class Choosing {
         String namesrv = arguments[0];
         String topic = arguments[1];
         List<String> expressions = new ArrayList<>();
-        int expected = 0;
+        List<Integer> counts = new ArrayList<>();
         for (int at = 2; at < arguments.length; at += 2) {
-            expected += Integer.parseInt(arguments[at]);
+            counts.add(Integer.parseInt(arguments[at]));
             expressions.add(URLDecoder.decode(arguments[at + 1], "UTF-8"));
         }
         DefaultMQProducer producer = new DefaultMQProducer(topic + "-producers");
@@ -46,13 +46,13 @@ public final class Choosing {
         }
         settle(got, 0);
         send(producer, topic, MESSAGES / 2, MESSAGES);
-        settle(got, expected);
+        settle(got, counts.stream().mapToInt(Integer::intValue).sum());
         for (int number = 0; number < expressions.size(); number++) {
             System.out.println("push " + number + " " + new TreeSet<>(got.get(number)));
             consumers.get(number).shutdown();
         }
         System.out.println("bad " + refusal(namesrv, topic));
-        lite(namesrv, topic, expressions);
+        lite(namesrv, topic, expressions, counts);
         producer.shutdown();
         System.exit(0);
     }
@@ -114,11 +114,11 @@ public final class Choosing {
     }
 
     /** Lite pull consumers are younger than the oldest of our clients. */
-    static void lite(String namesrv, String topic, List<String> expressions) throws Exception {
+    static void lite(String namesrv, String topic, List<String> expressions, List<Integer> counts) throws Exception {
         try {
             Class.forName("LiteChoosing")
-                .getDeclaredMethod("choose", String.class, String.class, List.class)
-                .invoke(null, namesrv, topic, expressions);
+                .getDeclaredMethod("choose", String.class, String.class, List.class, List.class)
+                .invoke(null, namesrv, topic, expressions, counts);
         } catch (ClassNotFoundException absent) {
             System.out.println("no lite pull");
         }
