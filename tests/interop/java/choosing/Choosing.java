@@ -15,9 +15,9 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Consumers that choose by SQL92. Arguments: name servers, topic, then for each expression how many messages are
- * waited for, and the expression, quoted as in a URL. Half of the messages are there before the consumers, half come
- * while they wait. A line of the output is `push` or `lite`, the number of an expression, and the numbers of the
+ * Consumers that choose by SQL92. Arguments: name servers, topic, `lite` or `push` (then there are no lite pull
+ * consumers), then for each expression how many messages are waited for, and the expression, quoted as in a URL. Half
+ * of the messages are there before the consumers, half come while they wait. A line of the output is `push` or `lite`, the number of an expression, and the numbers of the
  * messages that came; or what a bad expression was answered with.
  */
 public final class Choosing {
@@ -30,7 +30,7 @@ public final class Choosing {
         String topic = arguments[1];
         List<String> expressions = new ArrayList<>();
         List<Integer> counts = new ArrayList<>();
-        for (int at = 2; at < arguments.length; at += 2) {
+        for (int at = 3; at < arguments.length; at += 2) {
             counts.add(Integer.parseInt(arguments[at]));
             expressions.add(URLDecoder.decode(arguments[at + 1], "UTF-8"));
         }
@@ -52,7 +52,9 @@ public final class Choosing {
             consumers.get(number).shutdown();
         }
         System.out.println("bad " + refusal(namesrv, topic));
-        lite(namesrv, topic, expressions, counts);
+        if (arguments[2].equals("lite")) {
+            lite(namesrv, topic, expressions, counts);
+        }
         producer.shutdown();
         System.exit(0);
     }
@@ -115,12 +117,8 @@ public final class Choosing {
 
     /** Lite pull consumers are younger than the oldest of our clients. */
     static void lite(String namesrv, String topic, List<String> expressions, List<Integer> counts) throws Exception {
-        try {
-            Class.forName("LiteChoosing")
-                .getDeclaredMethod("choose", String.class, String.class, List.class, List.class)
-                .invoke(null, namesrv, topic, expressions, counts);
-        } catch (ClassNotFoundException absent) {
-            System.out.println("no lite pull");
-        }
+        Class.forName("LiteChoosing")
+            .getDeclaredMethod("choose", String.class, String.class, List.class, List.class)
+            .invoke(null, namesrv, topic, expressions, counts);
     }
 }
