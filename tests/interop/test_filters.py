@@ -30,6 +30,7 @@ CHOSEN = {
 }
 MESSAGES = 40
 PARSE_FAILED = 23
+LITE_GETS_NOTHING = {("java-5.5.0", "4.9.7")}  # seen with Apache's own; the same program runs elsewhere
 
 
 def test_new_expressions_are_evaluated_as_apache_does() -> None:
@@ -55,12 +56,13 @@ def test_java_consumers_choose_the_same_on_every_server(
         admin.topics.create(
             cluster.broker_addr, TopicConfig(topicName=topic, readQueueNums=2, writeQueueNums=2)
         )
-    arguments = [cluster.namesrv, topic]
+    has_lite = client != "java-4.5.1" and (client, kind) not in LITE_GETS_NOTHING
+    arguments = [cluster.namesrv, topic, "lite" if has_lite else "push"]
     for text, wants in CHOSEN.items():
         arguments += [str(sum(map(bool, map(wants, range(MESSAGES))))), quote(text, safe="")]
     said = clients.run_java(client, "Choosing", arguments, tmp_path).splitlines()
     wanted = [[n for n in range(MESSAGES) if wants(n)] for wants in CHOSEN.values()]
-    kinds = ("push",) if client == "java-4.5.1" else ("push", "lite")
+    kinds = ("push", "lite") if has_lite else ("push",)
     for line in (f"{how} {number} {chosen}" for how in kinds for number, chosen in enumerate(wanted)):
         assert line in said
     assert f"bad {PARSE_FAILED}" in said

@@ -166,6 +166,13 @@ class Filters:
         bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
         return replace(_wanted(found.predicate), bits=bits)
 
+    def shown(self, group: str, topic: str) -> str | None:
+        """What is registered, for people."""
+        found = self._by_topic.get(topic, {}).get(group)
+        if found is None:
+            return None
+        return msgspec.json.format(msgspec.json.encode(self._stored(found)), indent=1).decode()
+
     def bit_map(self, topic: str, message: bytes) -> bytes:
         """The bits of all groups that want a message of this topic, present or not; empty when there are no
         expressions for it.

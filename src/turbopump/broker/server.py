@@ -457,7 +457,7 @@ class Broker:
                 name,
                 self.address,
             ),
-            QueueRequests(store, tables.members),
+            QueueRequests(store, tables.members, tables.filters),
             ConnectionRequests(tables.members, offsets),
             ConfigurationRequests(self._as_running(), self._clock, apply),
             RuntimeRequests(

@@ -62,6 +62,10 @@ HOLDS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
 
 def condition(node: Node) -> Condition:
     match node:
+        case All(
+            (Compared(">=", Property(name), Constant(low)), Compared("<=", Property(same), Constant(high)))
+        ) if name == same and type(low) is type(high) and isinstance(low, (int, float)):
+            return _between(_property(name), low, high)
         case All(parts):
             return _all(tuple(map(condition, parts)))
         case Any(parts):
@@ -191,6 +195,8 @@ def _holds(
 
 def _compared(sign: str, left: Node, right: Node) -> Condition:
     match left, right:
+        case Property(name), Constant(None):
+            return _missing(_property(name))
         case Property(name), Constant(int() | float() as number) if not isinstance(number, bool):
             return _number(_property(name), sign, number)
         case Property(name), Constant(bytes() as text):
@@ -215,6 +221,21 @@ def _number(find: Texts, sign: str, number: int | float) -> Condition:
             return None
         value = read(text)
         return holds(value, number) if value == value else above
+
+    return comparison
+
+
+def _missing(find: Texts) -> Condition:
+    return lambda message: find(message) is None
+
+
+def _between(find: Texts, low: Anything, high: Anything) -> Condition:
+    """The property is looked for once. NaN is above `high`."""
+    read = reader_for(low)
+
+    def comparison(message: bytes) -> Truth:
+        text = find(message)
+        return None if text is None else low <= read(text) <= high
 
     return comparison
 

@@ -39,7 +39,7 @@ def as_long(text: bytes) -> Long:
 
 
 def as_double(text: bytes) -> float:
-    if text.isdigit() and len(text) <= _PLAIN:
+    if len(text) <= _PLAIN and text.replace(b".", b"", 1).isdigit():
         return float(text)
     trimmed = text.decode("utf-8", "replace").strip(_BLANK)
     if (named := _NAMED.get(trimmed)) is not None:

@@ -33,8 +33,8 @@ class QueueCheck:
         self._first = 0
         self._chunk_at, self._chunk = 0, b""
         self._missing_from: int | None = None
-        sizes = [entry.size for entry in disk.entries(ext_directory)]
-        self._ext = Extension(ext_directory, sizes[0], disk) if sizes and sizes[0] else None
+        ext_size = max((entry.size for entry in disk.entries(ext_directory)), default=0)
+        self._ext = Extension(ext_directory, ext_size, disk) if ext_size else None
 
     def check(self, queue_offset: int, physical: int, size: int, tags_code: int | None) -> None:
         """A record of the log. `tags_code` None: it depends on the broker's configuration."""

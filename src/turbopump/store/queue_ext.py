@@ -111,6 +111,9 @@ class Extension:
 
     def open(self, last: int | None) -> None:
         """Goes on behind the unit that the queue's last entry has; without such an entry, behind the last."""
+        for entry in self._disk.entries(self._directory):
+            if not entry.size:  # a crash came before its length was on the medium
+                self._disk.remove(os.path.join(self._directory, entry.name))
         if last is None:
             self.cut(self._end())
             return

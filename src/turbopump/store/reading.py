@@ -167,6 +167,7 @@ class Reader:
         chunks: list[bytes | bytearray] = []
         count = total = 0
         is_cold = True
+        chooses = accepts is not None or bits is not None
         byte_limit, count_limit = min(self._cold[0], max_bytes), min(self._cold[1], max_count)
         buffer: Buffer = NOTHING
         base = top = -1  # the part of the log that `buffer` holds
@@ -178,13 +179,14 @@ class Reader:
             if count and (count >= count_limit or total + size > byte_limit):
                 break
             offset += 1
-            if accepts is not None:
-                if tags_code <= HIGHEST_ADDRESS:
-                    tags_code = queue.tags_code(tags_code)
-                if tags_code is not None and not accepts(tags_code):
+            if chooses:
+                is_address = tags_code <= HIGHEST_ADDRESS
+                if bits is not None and is_address and queue.excludes(tags_code, bits):
                     continue
-            if bits is not None and tags_code <= HIGHEST_ADDRESS and queue.excludes(tags_code, bits):
-                continue
+                if is_address:
+                    tags_code = queue.tags_code(tags_code)
+                if accepts is not None and tags_code is not None and not accepts(tags_code):
+                    continue
             if not base <= physical or physical + size > top:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])

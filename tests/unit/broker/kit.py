@@ -89,13 +89,14 @@ class Bench:
         )
         self.settled = 0
         self.applied: list[BrokerConfig] = []
+        self.filters = Filters(self.config.filters, self.clock)
         self.clients = Clients(
             self.members,
             self.topics,
             self.groups,
             self.clock,
             self.config.groups,
-            Filters(self.config.filters, self.clock),
+            self.filters,
         )
         parts = (
             self.clients,
@@ -114,7 +115,7 @@ class Bench:
                 tell_pulls=lambda group, topic, queue_ids: None,
             ),
             Relay(self.members, self.topics, self.groups, self.store, "broker-a"),
-            QueueRequests(self.store, self.members),
+            QueueRequests(self.store, self.members, self.filters),
             Queries(self.store, self.topics),
             TopicRequests(
                 self.topics,

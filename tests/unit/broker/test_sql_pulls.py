@@ -187,3 +187,15 @@ def test_expressions_outlive_a_restart() -> None:
             assert bodies(await desk.pull("T", 0, sysFlag=0, subVersion=1)) == [b"1"]
 
     run_virtual(scenario())
+
+
+def test_who_looks_at_a_queue_for_a_group_sees_its_expression() -> None:
+    async def scenario(desk: Desk) -> None:
+        await numbered(desk, 1)
+        await beat(desk, "a = 1")
+        ext = {"topic": "T", "queueId": 0, "index": 0, "count": 1, "consumerGroup": "readers"}
+        answer = await desk.ask(RequestCode.QUERY_CONSUME_QUEUE, ext)
+        shown = msgspec.json.decode(msgspec.json.decode(answer.body)["filterData"])
+        assert (shown["expression"], shown["dead"]) == ("a = 1", False)
+
+    with_broker(scenario)

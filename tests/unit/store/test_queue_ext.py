@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from tests.unit.store.kit import HandClock
-from tests.unit.store.lab import check, draft, fill, new_disk, open_store
+from tests.unit.store.lab import check, draft, fill, new_disk, open_store, small
 
 from turbopump.protocol.hashing import java_hash
 from turbopump.store.queue_ext import ADDRESS_BASE, Bits, Extension, ExtUnit
 from turbopump.store.store import Store
+from turbopump.store.tools import rebuild, run, verify
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.medium import Survival
 
@@ -132,6 +133,23 @@ def test_files_of_messages_that_are_gone_go_too() -> None:
     assert 0 < len(left) < 25
     check(store)
     assert None not in tags(store)[store.queue("T", 0).min_offset :]
+
+
+def test_a_rebuild_does_without_and_the_next_start_goes_on_with() -> None:
+    disk = new_disk()
+    store = extended(disk)
+    for tag in ("A", "B"):
+        store.append([draft(store.queue("T", 0), tag=tag)])
+    asyncio.run(store.close())
+    assert run(verify("/store", disk, index_shape=(16, 64))).problems == []
+    run(rebuild("/store", disk, HandClock(), small()))
+    assert not disk.exists(EXT)
+    again = extended(disk)
+    again.append([draft(again.queue("T", 0), tag="C")])
+    assert tags(again) == [java_hash(tag) for tag in "ABC"]
+    assert again.queue("T", 0).entry(2)[2] == ADDRESS_BASE  # type: ignore[index]
+    asyncio.run(again.close())
+    assert run(verify("/store", disk, index_shape=(16, 64))).problems == []
 
 
 def test_a_deleted_topic_has_none() -> None:

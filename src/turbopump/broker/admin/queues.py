@@ -1,5 +1,6 @@
 """The entries of a consume queue as they are (321), for who looks for a message that is not delivered."""
 
+from turbopump.broker.filters import Filters
 from turbopump.broker.members import Members
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
@@ -15,9 +16,10 @@ NO_FILTER = "null"
 
 
 class QueueRequests:
-    def __init__(self, store: Store, members: Members[Connection]) -> None:
+    def __init__(self, store: Store, members: Members[Connection], filters: Filters) -> None:
         self._store = store
         self._members = members
+        self._filters = filters
 
     def routes(self) -> Routes:
         return {RequestCode.QUERY_CONSUME_QUEUE: Route(QueryConsumeQueueRequest, self.show)}
@@ -37,7 +39,8 @@ class QueueRequests:
         if header.consumerGroup is not None:
             body.subscriptionData = self._members.subscription(header.consumerGroup, topic)
             missing = f"{header.consumerGroup}@{topic} is not online!"
-            body.filterData = missing if body.subscriptionData is None else NO_FILTER
+            registered = self._filters.shown(header.consumerGroup, topic) or NO_FILTER
+            body.filterData = missing if body.subscriptionData is None else registered
         return Answer(body=body.encode(), remark=NOT_SET)
 
 

@@ -15,9 +15,9 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * Consumers that choose by SQL92. Arguments: name servers, topic, then for each expression how many messages are
- * waited for, and the expression, quoted as in a URL. Half of the messages are there before the consumers, half come
- * while they wait. A line of the output is `push` or `lite`, the number of an expression, and the numbers of the
+ * Consumers that choose by SQL92. Arguments: name servers, topic, `lite` or `push` (then there are no lite pull
+ * consumers), then for each expression how many messages are waited for, and the expression, quoted as in a URL. Half
+ * of the messages are there before the consumers, half come while they wait. A line of the output is `push` or `lite`, the number of an expression, and the numbers of the
  * messages that came; or what a bad expression was answered with.
  */
 public final class Choosing {
@@ -29,9 +29,9 @@ public final class Choosing {
         String namesrv = arguments[0];
         String topic = arguments[1];
         List<String> expressions = new ArrayList<>();
-        int expected = 0;
-        for (int at = 2; at < arguments.length; at += 2) {
-            expected += Integer.parseInt(arguments[at]);
+        List<Integer> counts = new ArrayList<>();
+        for (int at = 3; at < arguments.length; at += 2) {
+            counts.add(Integer.parseInt(arguments[at]));
             expressions.add(URLDecoder.decode(arguments[at + 1], "UTF-8"));
         }
         DefaultMQProducer producer = new DefaultMQProducer(topic + "-producers");
@@ -46,13 +46,15 @@ public final class Choosing {
         }
         settle(got, 0);
         send(producer, topic, MESSAGES / 2, MESSAGES);
-        settle(got, expected);
+        settle(got, counts.stream().mapToInt(Integer::intValue).sum());
         for (int number = 0; number < expressions.size(); number++) {
             System.out.println("push " + number + " " + new TreeSet<>(got.get(number)));
             consumers.get(number).shutdown();
         }
         System.out.println("bad " + refusal(namesrv, topic));
-        lite(namesrv, topic, expressions);
+        if (arguments[2].equals("lite")) {
+            lite(namesrv, topic, expressions, counts);
+        }
         producer.shutdown();
         System.exit(0);
     }
@@ -114,13 +116,9 @@ public final class Choosing {
     }
 
     /** Lite pull consumers are younger than the oldest of our clients. */
-    static void lite(String namesrv, String topic, List<String> expressions) throws Exception {
-        try {
-            Class.forName("LiteChoosing")
-                .getDeclaredMethod("choose", String.class, String.class, List.class)
-                .invoke(null, namesrv, topic, expressions);
-        } catch (ClassNotFoundException absent) {
-            System.out.println("no lite pull");
-        }
+    static void lite(String namesrv, String topic, List<String> expressions, List<Integer> counts) throws Exception {
+        Class.forName("LiteChoosing")
+            .getDeclaredMethod("choose", String.class, String.class, List.class, List.class)
+            .invoke(null, namesrv, topic, expressions, counts);
     }
 }

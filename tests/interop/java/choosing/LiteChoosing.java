@@ -7,13 +7,13 @@ import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
-/** Lite pull consumers that choose by SQL92: what they poll until nothing comes. */
+/** Lite pull consumers that choose by SQL92: what they poll until so many have come, and then nothing does. */
 final class LiteChoosing {
-    static final int EMPTY_POLLS = 3;
     static final long POLL_MS = 2000;
-    static final int MAX_POLLS = 100;
+    static final int MAX_POLLS = 30;
 
-    static void choose(String namesrv, String topic, List<String> expressions) throws Exception {
+    static void choose(String namesrv, String topic, List<String> expressions, List<Integer> counts)
+        throws Exception {
         List<DefaultLitePullConsumer> consumers = new ArrayList<>();
         for (int number = 0; number < expressions.size(); number++) {
             DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(topic + "-lite" + number);
@@ -26,17 +26,17 @@ final class LiteChoosing {
             consumers.add(consumer);
         }
         for (int number = 0; number < expressions.size(); number++) {
-            System.out.println("lite " + number + " " + polled(consumers.get(number)));
+            System.out.println("lite " + number + " " + polled(consumers.get(number), counts.get(number)));
             consumers.get(number).shutdown();
         }
     }
 
-    static Set<Integer> polled(DefaultLitePullConsumer consumer) {
+    static Set<Integer> polled(DefaultLitePullConsumer consumer, int count) {
         Set<Integer> got = new TreeSet<>();
-        int empty = 0;
-        for (int turn = 0; turn < MAX_POLLS && empty < EMPTY_POLLS; turn++) {
+        boolean more = true;
+        for (int turn = 0; turn < MAX_POLLS && (more || got.size() < count); turn++) {
             List<MessageExt> messages = consumer.poll(POLL_MS);
-            empty = messages.isEmpty() ? empty + 1 : 0;
+            more = !messages.isEmpty();
             for (MessageExt message : messages) {
                 got.add(Integer.parseInt(new String(message.getBody())));
             }
