@@ -31,22 +31,22 @@ def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterat
         packed = text.encode()
         more = HEAD_SIZE + len(message.body) + len(packed)
         if chunk and size + more > largest:
-            yield _letter(sender, members, chunk, keys[0]), keys
+            yield _letter(sender, members, chunk, keys), keys
             chunk, members, keys, size = [], [], [], 0
         chunk.append((message.flag, message.body, packed))
         members.append(message)
         keys.append(key)
         size += more
     if chunk:
-        yield _letter(sender, members, chunk, keys[0]), keys
+        yield _letter(sender, members, chunk, keys), keys
 
 
 def _letter(
-    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], key: str
+    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], keys: list[str]
 ) -> Letter:
     first = members[0]
     if len(members) == 1:
-        return sender.letter(first, {properties.UNIQUE_KEY: key})
+        return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
     whole = Message(first.topic, b"", wait_store_ok=first.wait_store_ok)
     own = sender.own_properties(whole)
     return Letter(
@@ -56,6 +56,7 @@ def _letter(
         properties=properties.pack(own),
         unique_key=own[properties.UNIQUE_KEY],
         messages=members,
+        message_ids=keys,
     )
 
 

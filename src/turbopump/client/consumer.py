@@ -23,6 +23,7 @@ from turbopump.client.push.handlers import Handler
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
 from turbopump.client.subscription import ALL, SQL92, TAG, Subscription, checked_sql
 from turbopump.client.telemetry import consume_hooks
+from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
 log = logging.getLogger(__name__)
@@ -184,7 +185,13 @@ class Consumer:
         stack.push_async_callback(shared.give_back, instance)
         group = wrap(self.settings.namespace, self.group)
         plan = Plan(group, self.is_ordered, self.is_broadcast, self.settings)
-        engine = Engine(plan, instance, self._hooks, self._disk, self._queues_changed)
+        hooks = self._hooks
+        if self.settings.enable_trace:
+            tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+            await tracing.start()
+            stack.push_async_callback(tracing.close)
+            hooks = (*hooks, ConsumeTrace(tracing, self.settings.consume_timeout))
+        engine = Engine(plan, instance, hooks, self._disk, self._queues_changed)
         engine.crew.least, engine.crew.most = self._crew
         for wish in self._wishes.values():
             engine.subscribe(wish.subscription, wish.handler)

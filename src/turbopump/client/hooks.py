@@ -48,8 +48,16 @@ class SendContext:
     """All of them when it is a batch."""
     attempt: int = 1
     namespace: str = ""
+    body_size: int = 0
+    """As it travels, perhaps compressed."""
+    message_ids: Sequence[str] = ()
+    """Of the messages of a batch."""
     result: SendResult | None = None
     failure: Exception | None = None
+    region: str = ""
+    """Of the broker, as it says in its answer."""
+    is_traced: bool = True
+    """The broker wants no traces when it is False."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Of the hooks themselves: what `before` wants to find in `after`."""
 

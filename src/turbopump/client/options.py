@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from turbopump.client.rebalance import Strategy
-from turbopump.client.settings import ConsumeFromWhere, MessageModel
+from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
 
 
 class ClientOptions(TypedDict, total=False):
@@ -30,6 +30,10 @@ class ClientOptions(TypedDict, total=False):
     tls_cert_path: str
     tls_key_path: str
     tls_key_password: str
+    enable_trace: bool
+    trace_topic: str
+    trace_msg_batch_num: int
+    access_channel: AccessChannel
 
 
 class ProducerOptions(ClientOptions, total=False):

@@ -24,6 +24,7 @@ from turbopump.client.selectors import Selector, by_hash
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
+from turbopump.client.tracing import SendTrace, Tracing
 from turbopump.client.unique import process_id
 from turbopump.client.world import World
 from turbopump.protocol import properties
@@ -81,6 +82,7 @@ class Producer:
         self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
         self._instance: Instance | None = None
         self._sender: Sender | None = None
+        self._tracing: Tracing | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[SendResult]] = set()
         self._replies: set[asyncio.Future[MessageExt]] = set()
@@ -135,6 +137,11 @@ class Producer:
             choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
         self._pid = process_id()
         self._instance = instance
+        hooks = self._hooks
+        if settings.enable_trace:
+            self._tracing = Tracing(instance, settings, self.group, "PRODUCE")
+            await self._tracing.start()
+            hooks = (*hooks, SendTrace(self._tracing))
         self._sender = Sender(
             calls=instance.client,
             routes=instance.routes,
@@ -143,7 +150,7 @@ class Producer:
             choice=choice,
             group=self._presence.group,
             settings=settings,
-            hooks=self._hooks,
+            hooks=hooks,
             faults=faults,
         )
 
@@ -159,6 +166,8 @@ class Producer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._gate.idle()
         await sender.close()
+        if self._tracing is not None:
+            await self._tracing.close()
         await instance.leave_producer(self._presence.group)
         await instances().give_back(instance)
 

@@ -29,6 +29,7 @@ from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.subscription import ALL, SQL92, Subscription, checked_sql
+from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
@@ -100,6 +101,7 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
         self._hooks = tuple(hooks)
+        self._tracing: Tracing | None = None
         self._world = world or World()
         self._member = PullMember(group, self.settings, self._world.clock, disk or SystemFiles())
         self._instance: Instance | None = None
@@ -124,6 +126,10 @@ class PullConsumer:
             self.settings, self._name_servers, self._world, fixed_name=self._member.is_broadcast
         )
         try:
+            if self.settings.enable_trace:
+                self._tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+                await self._tracing.start()
+                self._hooks = (*self._hooks, ConsumeTrace(self._tracing))
             await self._member.start(instance)
         except BaseException:
             await self.close()
@@ -141,6 +147,8 @@ class PullConsumer:
         self._is_closed = True
         self._member.arrived.set()
         await self._member.stop()
+        if self._tracing is not None:
+            await self._tracing.close()
         if self._instance is not None:
             await instances().give_back(self._instance)
 

@@ -102,7 +102,7 @@ class Envelope:
 class Letter:
     """A message, or a batch of them, ready for the wire."""
 
-    __slots__ = ("body", "envelope", "message", "messages", "properties", "unique_key")
+    __slots__ = ("body", "envelope", "message", "message_ids", "messages", "properties", "unique_key")
 
     def __init__(
         self,
@@ -112,6 +112,7 @@ class Letter:
         properties: str,
         unique_key: str,
         messages: Sequence[Message] = (),
+        message_ids: Sequence[str] = (),
     ) -> None:
         self.message = message
         self.envelope = envelope
@@ -120,6 +121,7 @@ class Letter:
         """As one text; hooks may add to it."""
         self.unique_key = unique_key
         self.messages = messages
+        self.message_ids = message_ids
 
 
 @dataclass
@@ -403,6 +405,9 @@ class Sender:
         try:
             answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
             context.result = result_of(answer, queue, letter)
+            ext = answer.ext or {}
+            context.region = ext.get(properties.MSG_REGION, "")
+            context.is_traced = ext.get(properties.TRACE_ON) != "false"
             return context.result
         except Exception as error:
             context.failure = error
@@ -423,6 +428,8 @@ class Sender:
             messages=letter.messages,
             attempt=attempt,
             namespace=self.settings.namespace,
+            body_size=len(letter.body),
+            message_ids=letter.message_ids,
         )
 
     def _request(self, letter: Letter, queue: MessageQueue) -> Draft:

@@ -56,6 +56,13 @@ class ConsumeFromWhere(Enum):
     CONSUME_FROM_TIMESTAMP = "timestamp"
 
 
+class AccessChannel(Enum):
+    """What stands before the brokers. It changes the topic and the layout of message traces."""
+
+    LOCAL = "local"
+    CLOUD = "cloud"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Of every client."""
@@ -109,6 +116,16 @@ class ClientSettings:
     tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
     tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
     tls_key_password: str = setting("", "of our key", "tls.client.keyPassword")
+    enable_trace: bool = setting(
+        False, "each message sent or consumed leaves a record in the trace topic", "enableTrace"
+    )
+    trace_topic: str = setting("", "another trace topic than RMQ_SYS_TRACE_TOPIC", "traceTopic")
+    trace_msg_batch_num: int = setting(
+        10, "records of one message of the trace topic; more than 20 are 20", "traceMsgBatchNum", low=1
+    )
+    access_channel: AccessChannel = setting(
+        AccessChannel.LOCAL, "`cloud`: traces go to topics by region, in a cloud's layout", "accessChannel"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,10 +355,6 @@ NOT_NEEDED: Mapping[str, str] = {
 
 NOT_OFFERED: Mapping[str, str] = {
     "socksProxyConfig": "no SOCKS proxy is spoken",
-    "accessChannel": "a cloud's own layout of traces is not written",
-    "enableTrace": "traces are not written yet",
-    "traceTopic": "traces are not written yet",
-    "traceMsgBatchNum": "traces are not written yet",
     "startDetectorEnable": "brokers that are avoided are tried again when their time is over, without probes",
     "detectTimeout": "brokers are not probed",
     "detectInterval": "brokers are not probed",
