@@ -56,6 +56,10 @@ class ProducerOptions(ClientOptions, total=False):
     not_available_duration: tuple[float, ...]
     max_in_flight: int
     max_in_flight_bytes: int
+    auto_batch: bool
+    batch_max_delay: float
+    batch_max_bytes: int
+    total_batch_max_bytes: int
 
 
 class ReadingOptions(ClientOptions, total=False):

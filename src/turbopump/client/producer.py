@@ -13,6 +13,7 @@ from turbopump.client import batches, discovery, rules
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut, SendTimedOut
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.gate import Gate
+from turbopump.client.gathering import Gathering
 from turbopump.client.hooks import SendHook
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
@@ -83,6 +84,7 @@ class Producer:
         self._instance: Instance | None = None
         self._sender: Sender | None = None
         self._tracing: Tracing | None = None
+        self._gathering: Gathering | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[SendResult]] = set()
         self._replies: set[asyncio.Future[MessageExt]] = set()
@@ -153,6 +155,8 @@ class Producer:
             hooks=hooks,
             faults=faults,
         )
+        if settings.auto_batch:
+            self._gathering = Gathering(self._sender, settings, self._deliver_gathered)
 
     async def _close(self) -> None:
         if self._starting is not None:
@@ -163,6 +167,8 @@ class Producer:
         for reply in self._replies:
             if not reply.done():
                 reply.set_exception(NotRunning("the producer was closed before the reply came"))
+        if self._gathering is not None:
+            await self._gathering.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._gate.idle()
         await sender.close()
@@ -205,6 +211,8 @@ class Producer:
         `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
         """
         sender = self._running()
+        if self._gathering is not None and self._is_gathered(message, timeout):
+            return await self._gather(sender, message, by, queue, select)
         letter, pick = self._prepared(sender, message, by, queue, select)
         timeout_s = self._settings.send_msg_timeout if timeout is None else self._seconds(timeout)
         gate, size = self._gate, len(letter.body)
@@ -236,8 +244,11 @@ class Producer:
         message itself is raised at once.
         """
         sender = self._running()
-        letter, pick = self._prepared(sender, message, by, queue, select)
-        work = self._deliver(sender, letter, self._seconds(timeout), pick)
+        if self._gathering is not None and self._is_gathered(message, timeout):
+            work = self._gather(sender, message, by, queue, select)
+        else:
+            letter, pick = self._prepared(sender, message, by, queue, select)
+            work = self._deliver(sender, letter, self._seconds(timeout), pick)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -371,6 +382,36 @@ class Producer:
             return await sender.deliver(letter, timeout_s, pick)
         finally:
             gate.leave(size)
+
+    # Batches of single sends (`auto_batch`)
+
+    def _is_gathered(self, message: Message, timeout: float | None) -> bool:
+        self._rules.check(message)
+        return timeout is None and self._gathering is not None and self._gathering.takes(message)
+
+    async def _gather(
+        self,
+        sender: Sender,
+        message: Message,
+        by: object,
+        queue: MessageQueue | None,
+        select: Selector | None,
+    ) -> SendResult:
+        assert self._gathering is not None
+        pick = self._pick(message, by, queue, select)
+        topic = self._names.topic(message.topic)
+        if topic not in self._presence.used:
+            self._meet(message.topic)
+        if pick is None:
+            return await self._gathering.send(message, None)
+        route = await sender.route(topic, self._settings.send_msg_timeout)
+        return await self._gathering.send(message, pick(route.publish))
+
+    async def _deliver_gathered(self, letter: Letter, pick: Pick | None) -> SendResult:
+        assert self._sender is not None
+        return await self._deliver(self._sender, letter, self._settings.send_msg_timeout, pick)
+
+    # Waiting
 
     async def _wait_in_line(self, letter: Letter, size: int, timeout_s: float) -> float:
         """What is left of the time when there is room."""

@@ -188,6 +188,22 @@ class ProducerSettings(ClientSettings):
     max_in_flight_bytes: int = setting(
         100 * MIB, "their bodies together", "backPressureForAsyncSendSize", low=1
     )
+    auto_batch: bool = setting(
+        False, "single sends without a timeout of their own are gathered into batches", "autoBatch"
+    )
+    batch_max_delay: float = setting(
+        0.01,
+        "how long the first message of such a batch waits for others",
+        "batchMaxDelayMs",
+        low=0.001,
+        high=30,
+    )
+    batch_max_bytes: int = setting(
+        32 * 1024, "a batch with more is sent at once", "batchMaxBytes", low=1, high=2 * MIB
+    )
+    total_batch_max_bytes: int = setting(
+        32 * MIB, "in all such batches together; what comes then is sent alone", "totalBatchMaxBytes", low=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,10 +376,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "detectInterval": "brokers are not probed",
     "useHeartbeatV2": "heartbeats are always whole",
     "enableStreamRequestType": "the stream mark is not sent",
-    "autoBatch": "messages are not gathered unasked: use send_batch, or many sends at once",
-    "batchMaxDelayMs": "see autoBatch",
-    "batchMaxBytes": "see autoBatch",
-    "totalBatchMaxBytes": "see autoBatch",
     "clientRebalance": "members divide the queues themselves",
     "popThresholdForQueue": "there is no POP mode",
     "popInvisibleTime": "there is no POP mode",
