@@ -22,6 +22,7 @@ from turbopump.client.namespace import marks
 from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
+from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
@@ -108,6 +109,7 @@ class Instance:
             self._describe,
             settings.heartbeat_broker_interval,
             settings.mq_client_api_timeout,
+            ShortHeartbeats() if settings.use_heartbeat_v2 else None,
         )
         self.unique_ids: ProcessIds
         self.replies = Replies()

@@ -19,6 +19,7 @@ class ClientOptions(TypedDict, total=False):
     name_server_subgroup: str
     poll_name_server_interval: float
     heartbeat_broker_interval: float
+    use_heartbeat_v2: bool
     persist_consumer_offset_interval: float
     pull_time_delay_when_exception: float
     mq_client_api_timeout: float

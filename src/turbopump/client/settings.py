@@ -91,6 +91,11 @@ class ClientSettings:
     heartbeat_broker_interval: float = setting(
         30.0, "between heartbeats", "heartbeatBrokerInterval", low=0.01, unit="s"
     )
+    use_heartbeat_v2: bool = setting(
+        False,
+        "subscriptions go with a heartbeat only when they have changed (brokers of 5.x)",
+        "useHeartbeatV2",
+    )
     persist_consumer_offset_interval: float = setting(
         5.0, "between commits of offsets", "persistConsumerOffsetInterval", low=0.01, unit="s"
     )
@@ -374,7 +379,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "startDetectorEnable": "brokers that are avoided are tried again when their time is over, without probes",
     "detectTimeout": "brokers are not probed",
     "detectInterval": "brokers are not probed",
-    "useHeartbeatV2": "heartbeats are always whole",
     "enableStreamRequestType": "the stream mark is not sent",
     "clientRebalance": "members divide the queues themselves",
     "popThresholdForQueue": "there is no POP mode",
