@@ -180,7 +180,11 @@ class Consumer:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         shared = instances()
         instance = await shared.take(
-            self.settings, self._name_servers, self._world, fixed_name=self.is_broadcast
+            self.settings,
+            self._name_servers,
+            self._world,
+            fixed_name=self.is_broadcast,
+            is_stream=self.settings.enable_stream_request_type,
         )
         stack.push_async_callback(shared.give_back, instance)
         group = wrap(self.settings.namespace, self.group)

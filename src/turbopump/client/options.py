@@ -31,6 +31,7 @@ class ClientOptions(TypedDict, total=False):
     tls_cert_path: str
     tls_key_path: str
     tls_key_password: str
+    socks_proxy_config: str
     enable_trace: bool
     trace_topic: str
     trace_msg_batch_num: int
@@ -41,6 +42,7 @@ class ProducerOptions(ClientOptions, total=False):
     """Of a producer."""
 
     telemetry: bool
+    enable_stream_request_type: bool
     create_topic_key: str
     default_topic_queue_nums: int
     send_msg_timeout: float
@@ -53,6 +55,9 @@ class ProducerOptions(ClientOptions, total=False):
     max_message_size: int
     retry_response_codes: frozenset[int]
     send_latency_fault_enable: bool
+    start_detector_enable: bool
+    detect_timeout: float
+    detect_interval: float
     latency_max: tuple[float, ...]
     not_available_duration: tuple[float, ...]
     max_in_flight: int
@@ -80,6 +85,7 @@ class ConsumerOptions(ReadingOptions, total=False):
     """Of a push consumer."""
 
     telemetry: bool
+    enable_stream_request_type: bool
     consume_thread_min: int
     consume_thread_max: int
     consume_concurrently_max_span: int
@@ -102,6 +108,7 @@ class ConsumerOptions(ReadingOptions, total=False):
 class PullOptions(ReadingOptions, total=False):
     """Of a pull consumer."""
 
+    enable_stream_request_type: bool
     broker_suspend_max_time: float
     consumer_timeout_when_suspend: float
     consumer_pull_timeout: float

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Self, Unpack
 
 from turbopump.client import batches, discovery, rules
+from turbopump.client.detector import Detector
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut, SendTimedOut
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.gate import Gate
@@ -85,6 +86,7 @@ class Producer:
         self._sender: Sender | None = None
         self._tracing: Tracing | None = None
         self._gathering: Gathering | None = None
+        self._detector: Detector | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[SendResult]] = set()
         self._replies: set[asyncio.Future[MessageExt]] = set()
@@ -126,7 +128,9 @@ class Producer:
 
     async def _start(self) -> None:
         settings, world = self._settings, self._world
-        instance = await instances().take(settings, self._name_servers, world)
+        instance = await instances().take(
+            settings, self._name_servers, world, is_stream=settings.enable_stream_request_type
+        )
         try:
             await instance.join_producer(self._presence)
         except BaseException:
@@ -135,7 +139,9 @@ class Producer:
         choice: Choice = QueueChoice(world.chance)
         faults: Faults | None = None
         if settings.send_latency_fault_enable:
-            faults = Faults(settings.latency_max, settings.not_available_duration)
+            faults = Faults(
+                settings.latency_max, settings.not_available_duration, settings.start_detector_enable
+            )
             choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
         self._pid = process_id()
         self._instance = instance
@@ -155,6 +161,17 @@ class Producer:
             hooks=hooks,
             faults=faults,
         )
+        if faults is not None and faults.is_probed:
+            self._detector = Detector(
+                faults,
+                instance.client,
+                instance.routes,
+                world.clock,
+                self._presence.topics,
+                settings.detect_timeout,
+                settings.detect_interval,
+            )
+            self._detector.start()
         if settings.auto_batch:
             self._gathering = Gathering(self._sender, settings, self._deliver_gathered)
 
@@ -172,6 +189,8 @@ class Producer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._gate.idle()
         await sender.close()
+        if self._detector is not None:
+            await self._detector.close()
         if self._tracing is not None:
             await self._tracing.close()
         await instance.leave_producer(self._presence.group)

@@ -123,7 +123,11 @@ class PullConsumer:
             return
         shared = instances()
         instance = self._instance = await shared.take(
-            self.settings, self._name_servers, self._world, fixed_name=self._member.is_broadcast
+            self.settings,
+            self._name_servers,
+            self._world,
+            fixed_name=self._member.is_broadcast,
+            is_stream=self.settings.enable_stream_request_type,
         )
         try:
             if self.settings.enable_trace:

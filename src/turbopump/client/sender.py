@@ -488,7 +488,8 @@ class Sender:
         if self.faults is None:
             return
         is_refused, is_ours = isinstance(error, Refused), isinstance(error, BrokerUnknown)
-        self.faults.record(broker, seconds, now, failed=not is_ours, reachable=not is_refused)
+        is_reachable = is_ours or not (is_refused or self.faults.is_probed)
+        self.faults.record(broker, seconds, now, failed=not is_ours, reachable=is_reachable)
 
 
 Begun: TypeAlias = tuple[MessageQueue, Awaitable[Command], float]

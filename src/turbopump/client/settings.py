@@ -121,6 +121,9 @@ class ClientSettings:
     tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
     tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
     tls_key_password: str = setting("", "of our key", "tls.client.keyPassword")
+    socks_proxy_config: str = setting(
+        "", "JSON: networks and the SOCKS5 proxies through which they are reached", "socksProxyConfig"
+    )
     enable_trace: bool = setting(
         False, "each message sent or consumed leaves a record in the trace topic", "enableTrace"
     )
@@ -139,6 +142,9 @@ class ProducerSettings(ClientSettings):
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
+    enable_stream_request_type: bool = setting(
+        False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
     create_topic_key: str = setting(
         AUTO_CREATE_TOPIC, "template of topics that a send creates", "createTopicKey"
@@ -180,6 +186,13 @@ class ProducerSettings(ClientSettings):
     )
     send_latency_fault_enable: bool = setting(
         False, "stay away for a while from brokers that were slow or failed", "sendLatencyFaultEnable"
+    )
+    start_detector_enable: bool = setting(
+        False, "with it, brokers that could not be reached are tried without messages", "startDetectorEnable"
+    )
+    detect_timeout: float = setting(0.2, "for such a try", "detectTimeout", low=0.001, unit="s")
+    detect_interval: float = setting(
+        2.0, "between two tries of a broker", "detectInterval", low=0.01, unit="s"
     )
     latency_max: tuple[float, ...] = setting(
         (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0), "steps of slowness", "latencyMax"
@@ -251,6 +264,9 @@ class ConsumerSettings(ReadingSettings):
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
+    enable_stream_request_type: bool = setting(
+        False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
     consume_thread_min: int = setting(20, "listeners at work", "consumeThreadMin", low=1, high=1000)
     consume_thread_max: int = setting(20, "most of them", "consumeThreadMax", low=1, high=1000)
@@ -330,6 +346,9 @@ class ConsumerSettings(ReadingSettings):
 class PullSettings(ReadingSettings):
     """Of a pull consumer."""
 
+    enable_stream_request_type: bool = setting(
+        True, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
+    )
     broker_suspend_max_time: float = setting(
         20.0,
         "a pull that finds nothing waits so long at the broker",
@@ -375,12 +394,7 @@ NOT_NEEDED: Mapping[str, str] = {
 """Java's name of a setting → why there is no such keyword here."""
 
 NOT_OFFERED: Mapping[str, str] = {
-    "socksProxyConfig": "no SOCKS proxy is spoken",
-    "startDetectorEnable": "brokers that are avoided are tried again when their time is over, without probes",
-    "detectTimeout": "brokers are not probed",
-    "detectInterval": "brokers are not probed",
-    "enableStreamRequestType": "the stream mark is not sent",
-    "clientRebalance": "members divide the queues themselves",
+    "clientRebalance": "there is no POP: members divide the queues themselves",
     "popThresholdForQueue": "there is no POP mode",
     "popInvisibleTime": "there is no POP mode",
     "popBatchNums": "there is no POP mode",

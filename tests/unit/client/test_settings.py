@@ -44,7 +44,7 @@ def test_what_is_given_counts_more_than_what_is_configured() -> None:
         (ProducerSettings, {"max_in_flight": 1.5}, "max_in_flight is a whole number, not 1.5"),
         (ProducerSettings, {"namespace": None}, "namespace is a text, not None"),
         (ProducerSettings, {"clientCallbackExecutorThreads": 4}, "is not needed here: callbacks run on"),
-        (ProducerSettings, {"socks_proxy_config": "{}"}, "is not offered: no SOCKS proxy is spoken"),
+        (ProducerSettings, {"client_rebalance": True}, "is not offered: there is no POP"),
         (ConsumerSettings, {"consume_from_where": "begin"}, "is one of 'last', 'first', 'timestamp'"),
         (ConsumerSettings, {"pull_batch_size": 0}, "pull_batch_size must be between 1 and 1024, not 0"),
         (PullSettings, {"auto_commit": "no"}, "auto_commit is True or False, not 'no'"),
