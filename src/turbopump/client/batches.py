@@ -48,13 +48,14 @@ def _letter(
     if len(members) == 1:
         return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
     whole = Message(first.topic, b"", wait_store_ok=first.wait_store_ok)
-    own = sender.own_properties(whole)
+    own = sender.own_properties(whole, {properties.UNIQUE_KEY: keys[0]})
+    del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole to each of them
     return Letter(
         message=first,
         envelope=sender.envelope(first.topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true"),
         body=batch.join(chunk),
         properties=properties.pack(own),
-        unique_key=own[properties.UNIQUE_KEY],
+        unique_key=keys[0],
         messages=members,
         message_ids=keys,
     )

@@ -104,6 +104,7 @@ class Consumer:
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -116,13 +117,26 @@ class Consumer:
         tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
         file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
 
+        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
+        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
+        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+
         What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
         the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
         body that does not fit is a failed delivery (UnreadableMessage).
         """
 
         def register(handler: F) -> F:
-            self.subscribe(topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)
+            self.subscribe(
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
+            )
             return handler
 
         return register
@@ -137,15 +151,21 @@ class Consumer:
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> None:
         """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
         already gets the new handler and expression.
         """
         if self._was_started and self._engine is None:
             raise NotRunning("this consumer is closed; make a new one")
+        if not auto_commit and not ordered:
+            raise InvalidArgument("auto_commit=False is for ordered handlers: others commit each message")
         subscription = self._subscription(topic, tags, sql)
         wish = _Wish(
-            subscription, Handler(handler, self._batch(batch)), ordered, broadcast or self._broadcasts_all
+            subscription,
+            Handler(handler, self._batch(batch), auto_commit),
+            ordered,
+            broadcast or self._broadcasts_all,
         )
         self._check_same(wish, topic)
         self._wishes[topic] = wish

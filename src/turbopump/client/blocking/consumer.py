@@ -85,6 +85,7 @@ class Consumer(Running[AsyncConsumer]):
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -97,6 +98,10 @@ class Consumer(Running[AsyncConsumer]):
         tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
         file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
 
+        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
+        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
+        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+
         What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
         the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
         body that does not fit is a failed delivery (UnreadableMessage).
@@ -104,15 +109,27 @@ class Consumer(Running[AsyncConsumer]):
 
         def register(handler: F) -> F:
             self._call(
-                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
-                    handler
-                )
+                lambda core: core.on(
+                    topic,
+                    tags,
+                    sql=sql,
+                    ordered=ordered,
+                    batch=batch,
+                    broadcast=broadcast,
+                    auto_commit=auto_commit,
+                )(handler)
             )
             self._note(
                 ("on", topic),
-                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
-                    handler
-                ),
+                lambda core: core.on(
+                    topic,
+                    tags,
+                    sql=sql,
+                    ordered=ordered,
+                    batch=batch,
+                    broadcast=broadcast,
+                    auto_commit=auto_commit,
+                )(handler),
             )
             return handler
 
@@ -128,19 +145,34 @@ class Consumer(Running[AsyncConsumer]):
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> None:
         """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
         already gets the new handler and expression.
         """
         self._call(
             lambda core: core.subscribe(
-                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
             )
         )
         self._note(
             ("subscribe", topic),
             lambda core: core.subscribe(
-                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
             ),
         )
 
