@@ -13,13 +13,15 @@ from turbopump.client.discovery import defaults
 from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
 from turbopump.client.instance import instances
+from turbopump.client.listeners import QueueListeners, QueuesListener
 from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.options import ConsumerOptions
-from turbopump.client.push.engine import Engine, Plan, QueuesChanged
+from turbopump.client.push.engine import Engine, Plan
 from turbopump.client.push.handlers import Handler
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
 from turbopump.client.subscription import ALL, SQL92, TAG, Subscription, checked_sql
 from turbopump.client.telemetry import consume_hooks
@@ -65,7 +67,9 @@ class Consumer:
     group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
     new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
 
-    All members of a group must subscribe to the same topics with the same expressions.
+    All members of a group must subscribe to the same topics with the same expressions. `filters` are
+    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    consumed.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Consumer:
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
@@ -87,7 +92,8 @@ class Consumer:
         self._world = world or World()
         self._disk = disk or SystemFiles()
         self._wishes: dict[str, _Wish] = {}
-        self._queues_changed: list[QueuesChanged] = []
+        self._listeners = QueueListeners(QueueNames(self.settings.namespace))
+        self._filters = tuple(filters)
         self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
         self._engine: Engine | None = None
         self._was_started = False
@@ -178,9 +184,14 @@ class Consumer:
         if self._wishes.pop(topic, None) is not None and self._engine is not None:
             await self._engine.unsubscribe(wrap(self.settings.namespace, topic))
 
-    def on_queues_changed(self, callback: QueuesChanged) -> None:
-        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
-        self._queues_changed.append(callback)
+    def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
+        """Calls back when other queues of the topic are ours than before.
+
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`.
+        """
+        rules.check_topic(topic)
+        self._listeners.add(wrap(self.settings.namespace, topic), callback)
 
     # Life
 
@@ -215,7 +226,7 @@ class Consumer:
             await tracing.start()
             stack.push_async_callback(tracing.close)
             hooks = (*hooks, ConsumeTrace(tracing, self.settings.consume_timeout))
-        engine = Engine(plan, instance, hooks, self._disk, self._queues_changed)
+        engine = Engine(plan, instance, hooks, self._disk, self._listeners, self._filters)
         engine.crew.least, engine.crew.most = self._crew
         for wish in self._wishes.values():
             engine.subscribe(wish.subscription, wish.handler)

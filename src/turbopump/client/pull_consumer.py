@@ -16,13 +16,14 @@ from turbopump.client import discovery, rules
 from turbopump.client.division import readable_queues
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
-from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
+from turbopump.client.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
 from turbopump.client.instance import Instance, instances
+from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.options import PullOptions
 from turbopump.client.pull import PullStatus
-from turbopump.client.pull_member import PullMember, QueuesListener, Scheduled
+from turbopump.client.pull_member import PullMember, Scheduled
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
@@ -76,7 +77,8 @@ class PullConsumer:
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
     `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
-    program's matter.
+    program's matter. `filters` are functions that say of a message whether it is wanted, on the event loop;
+    one that is not counts as consumed.
 
     One task reads at a time: two that poll in turns would count each other's messages as done.
 
@@ -91,6 +93,7 @@ class PullConsumer:
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[PullOptions],
@@ -103,7 +106,9 @@ class PullConsumer:
         self._hooks = tuple(hooks)
         self._tracing: Tracing | None = None
         self._world = world or World()
-        self._member = PullMember(group, self.settings, self._world.clock, disk or SystemFiles())
+        self._member = PullMember(
+            group, self.settings, self._world.clock, disk or SystemFiles(), tuple(filters)
+        )
         self._instance: Instance | None = None
         self._is_closed = False
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(_list(topics), ALL)
@@ -454,7 +459,7 @@ class PullConsumer:
         the group divides its queues anew.
         """
         rules.check_topic(topic)
-        self._member.listeners.setdefault(self._names.topic(topic), []).append(callback)
+        self._member.listeners.add(self._names.topic(topic), callback)
 
     async def schedule(self, topic: str, callback: Scheduled) -> None:
         """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.

@@ -10,10 +10,10 @@ from turbopump.client.blocking.running import Running
 from turbopump.client.consumer import Consumer as AsyncConsumer
 from turbopump.client.consumer import F
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
+from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageQueue
 from turbopump.client.options import ConsumerOptions
-from turbopump.client.push.engine import QueuesChanged
 from turbopump.client.settings import ConsumerSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
@@ -45,7 +45,9 @@ class Consumer(Running[AsyncConsumer]):
     group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
     new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
 
-    All members of a group must subscribe to the same topics with the same expressions.
+    All members of a group must subscribe to the same topics with the same expressions. `filters` are
+    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    consumed.
     """
 
     _goes_on_after_fork = False
@@ -56,13 +58,20 @@ class Consumer(Running[AsyncConsumer]):
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(
             lambda: AsyncConsumer(
-                group, name_servers=name_servers, hooks=hooks, world=world, disk=disk, **settings
+                group,
+                name_servers=name_servers,
+                hooks=hooks,
+                filters=filters,
+                world=world,
+                disk=disk,
+                **settings,
             )
         )
 
@@ -181,10 +190,16 @@ class Consumer(Running[AsyncConsumer]):
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
-    def on_queues_changed(self, callback: QueuesChanged) -> None:
-        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
-        self._call(lambda core: core.on_queues_changed(callback))
-        self._note(("on_queues_changed", callback), lambda core: core.on_queues_changed(callback))
+    def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
+        """Calls back when other queues of the topic are ours than before.
+
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`.
+        """
+        self._call(lambda core: core.on_queues_changed(topic, callback))
+        self._note(
+            ("on_queues_changed", topic, callback), lambda core: core.on_queues_changed(topic, callback)
+        )
 
     def start(self) -> None:
         """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot
