@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from turbopump.client.letters import Letter
 from turbopump.client.message import Message, SendResult
 from turbopump.client.rules import check_packed
-from turbopump.client.sender import Letter, Sender
+from turbopump.client.sender import Sender
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 

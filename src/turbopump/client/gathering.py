@@ -13,9 +13,10 @@ from typing import TypeAlias
 from turbopump.client import batches
 from turbopump.client.errors import NotRunning
 from turbopump.client.instance import complain
+from turbopump.client.letters import Letter
 from turbopump.client.message import Message, MessageQueue, SendResult
 from turbopump.client.rules import TIMERS
-from turbopump.client.sender import Letter, Pick, Sender
+from turbopump.client.sender import Pick, Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import names, properties
 

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeAlias
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.faults import Faults
 from turbopump.client.hooks import SendContext, SendHook, SendMode, run_after, run_before
+from turbopump.client.letters import Envelope, with_counters
+from turbopump.client.letters import Letter as Letter
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import Calls
 from turbopump.client.namespace import wrap
@@ -24,7 +26,7 @@ from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import compression, properties, sysflag
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.draft import Draft, head_of
+from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import Refused, TopicNotFound, refusal
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.runtime.clock import Clock
@@ -72,68 +74,6 @@ class Ids(Protocol):
 
 class BrokerUnknown(ConnectionError):
     """No address of the broker is known."""
-
-
-class Envelope:
-    """What all letters of one kind have in common."""
-
-    __slots__ = ("code", "fields", "heads", "topic")
-
-    def __init__(self, topic: str, fields: dict[str, str], code: int = RequestCode.SEND_MESSAGE_V2) -> None:
-        self.topic = topic
-        """With its namespace."""
-        self.fields = fields
-        """Of the header, those that are the same for all queues."""
-        self.code = int(code)
-        self.heads: dict[tuple[str, int], bytes] = {}  # by broker and queue: the header's beginning, packed
-
-    def head(self, queue: MessageQueue) -> bytes:
-        place = queue.broker, queue.id
-        head = self.heads.get(place)
-        if head is None:
-            named = {**self.fields, "e": str(queue.id), "n": queue.broker}
-            head = self.heads[place] = head_of(self.code, named)
-        return head
-
-    def but(self, code: int | None = None, **fields: str) -> "Envelope":
-        """One that differs so."""
-        return Envelope(self.topic, {**self.fields, **fields}, self.code if code is None else code)
-
-
-class Letter:
-    """A message, or a batch of them, ready for the wire."""
-
-    __slots__ = (
-        "body",
-        "envelope",
-        "is_raw",
-        "message",
-        "message_ids",
-        "messages",
-        "properties",
-        "unique_key",
-    )
-
-    def __init__(
-        self,
-        message: Message,
-        envelope: Envelope,
-        body: bytes,
-        properties: str,
-        unique_key: str,
-        messages: Sequence[Message] = (),
-        message_ids: Sequence[str] = (),
-    ) -> None:
-        self.message = message
-        self.envelope = envelope
-        self.body = body
-        self.properties = properties
-        """As one text; hooks may add to it."""
-        self.unique_key = unique_key
-        self.messages = messages
-        self.message_ids = message_ids
-        self.is_raw = False
-        """Its body is still to be compressed."""
 
 
 @dataclass
@@ -214,7 +154,7 @@ class Sender:
         if message.properties or marks or envelope.topic.startswith(RETRY_PREFIX):
             own = self.own_properties(message, marks)
             if envelope.topic.startswith(RETRY_PREFIX):
-                envelope = _with_counters(envelope, own)
+                envelope = with_counters(envelope, own)
             key, packed = own[properties.UNIQUE_KEY], properties.pack(own)
         else:
             key, packed = self.packed(message)
@@ -537,13 +477,6 @@ def _repacked(letter: Letter, context: SendContext) -> str:
         log.warning("What hooks added to the properties is left out: %s", error)
         return letter.properties
     return packed
-
-
-def _with_counters(envelope: Envelope, own: dict[str, str]) -> Envelope:
-    """Of a copy that is sent back: the counters travel in the header."""
-    envelope = envelope.but(j=own.pop(properties.RECONSUME_TIME, "0"))
-    most = own.pop(properties.MAX_RECONSUME_TIMES, "0")
-    return envelope.but(l=most) if most != "0" else envelope
 
 
 def vip(address: str) -> str:
