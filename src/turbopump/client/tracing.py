@@ -287,9 +287,9 @@ class ConsumeTrace:
 
     def before(self, context: ConsumeContext) -> None:
         traced = [one for one in context.messages if self._is_traced(one)]
-        region = traced[-1].properties.get(properties.MSG_REGION) if traced else None
-        if region is None:
+        if not traced:
             return
+        region = traced[-1].properties.get(properties.MSG_REGION, NO_REGION)  # 5.x leaves it out of batches
         now_ms, request_id = self.tracing.now_ms(), self.tracing.new_id()
         group = unwrap(context.namespace, context.group)
         records = [

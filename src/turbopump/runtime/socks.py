@@ -68,7 +68,7 @@ class SocksNetwork:
         proxy = next((one for one in self._proxies if one.serves(host)), None)
         if proxy is None:
             return await self._direct.connect(factory, host, port)
-        talk = cast(_Talk, await self._plain.connect(_Talk, proxy.host, proxy.port))
+        talk = cast(Talk, await self._plain.connect(Talk, proxy.host, proxy.port))
         try:
             await introduce(talk, proxy, host, port)
             return await self._hand_over(talk, factory())
@@ -76,7 +76,7 @@ class SocksNetwork:
             talk.transport.abort()
             raise
 
-    async def _hand_over(self, talk: "_Talk", protocol: asyncio.Protocol) -> asyncio.Protocol:
+    async def _hand_over(self, talk: "Talk", protocol: asyncio.Protocol) -> asyncio.Protocol:
         """The connection stands: from here on it is the user's."""
         transport = talk.transport
         if self._tls is not None:
@@ -92,7 +92,7 @@ class SocksNetwork:
         return protocol
 
 
-async def introduce(talk: "_Talk", proxy: Proxy, host: str, port: int) -> None:
+async def introduce(talk: "Talk", proxy: Proxy, host: str, port: int) -> None:
     """Asks the proxy for a connection to there. Raises ProxyRefused."""
     methods = bytes([0, BY_PASSWORD]) if proxy.user else bytes([0])
     talk.say(bytes([VERSION, len(methods)]) + methods)
@@ -131,7 +131,7 @@ def _text(text: str) -> bytes:
     return bytes([len(data)]) + data
 
 
-class _Talk(asyncio.Protocol):
+class Talk(asyncio.Protocol):
     """With a proxy, until it has connected us."""
 
     transport: asyncio.Transport

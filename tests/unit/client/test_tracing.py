@@ -103,6 +103,20 @@ def test_a_delivery_leaves_a_record_before_and_one_after() -> None:
     scene(play)
 
 
+def test_deliveries_of_a_batch_are_traced_though_its_messages_have_no_region() -> None:
+    async def play(town: Town) -> None:
+        reader = listening.Reader()
+        async with producing(town) as one, listening.consumer(town, reader, enable_trace=True):
+            receipts = await one.send_batch([ORDER, ORDER])
+            await town.clock.sleep(2)
+        assert not any("MSG_REGION" in message.properties for message in reader.got)
+        found = await traces(town)
+        assert {record.message_id for record in found} == {one.message_id for one in receipts}
+        assert {record.region for record in found if record.type == BEFORE} == {"DefaultRegion"}
+
+    scene(play)
+
+
 async def later(message: MessageExt) -> None:
     raise RetryLater
 
