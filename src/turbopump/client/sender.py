@@ -338,8 +338,7 @@ class Sender:
             address = self._address(route, queue.broker)
             if self.hooks:
                 context = self._context(letter, queue, address, 1, SendMode.ONEWAY)
-                run_before(self.hooks, context)
-                letter.properties = _repacked(letter, context)
+                _prepare(self.hooks, context, letter)
             await self.calls.send_oneway(address, self._request(letter, queue), deadline - started)
             self._oneways += 1
             if self._oneways % FAIR_ONEWAYS == 0:
@@ -369,8 +368,7 @@ class Sender:
     ) -> SendResult:
         """A try with hooks around it."""
         context = self._context(letter, queue, address, attempt, SendMode.AWAITED)
-        run_before(self.hooks, context)
-        letter.properties = _repacked(letter, context)
+        _prepare(self.hooks, context, letter)
         try:
             answer = await self.calls.call(address, self._request(letter, queue), timeout_s)
             context.result = result_of(answer, queue, letter)
@@ -469,14 +467,18 @@ def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
 
 
-def _repacked(letter: Letter, context: SendContext) -> str:
-    """With what hooks have added, unless it cannot be sent."""
+def _prepare(hooks: Sequence[SendHook], context: SendContext, letter: Letter) -> None:
+    """Hooks may add to the properties; what cannot be sent is left out."""
+    before = dict(context.properties)
+    run_before(hooks, context)
+    if context.properties == before:  # most only watch
+        return
     try:
         check_packed(packed := properties.pack(context.properties))
     except ValueError as error:
         log.warning("What hooks added to the properties is left out: %s", error)
-        return letter.properties
-    return packed
+        return
+    letter.properties = packed
 
 
 def vip(address: str) -> str:

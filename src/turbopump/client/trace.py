@@ -6,8 +6,9 @@ how they get to the trace topic is in `tracing.py`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 FIELD_END = "\x01"
 RECORD_END = "\x02"
@@ -36,8 +37,7 @@ class Outcome(IntEnum):
     FAILED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True, gc=False):
     type: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
     message_id: str
@@ -75,6 +75,8 @@ def encode(trace: Trace, is_cloud: bool = False) -> str:
 
 
 def _text(value: object) -> str:
+    if value.__class__ is str:
+        return value
     if isinstance(value, bool):
         return "true" if value else "false"
     return NOTHING if value is None else str(int(value) if isinstance(value, IntEnum) else value)

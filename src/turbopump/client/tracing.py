@@ -31,7 +31,7 @@ from turbopump.protocol.errors import Refused
 log = logging.getLogger(__name__)
 
 MOST_WAITING = 2048  # records; what comes when so many wait is dropped
-MOST_SENDING = 4  # messages of the trace topic under way
+MOST_SENDING = 32  # messages of the trace topic under way
 MOST_RECORDS = 20  # of one message, whatever trace_msg_batch_num says
 FLUSH_S = 0.5  # records of a quiet client wait so long for more
 CLOSE_S = 5.0  # for what still waits when the client closes

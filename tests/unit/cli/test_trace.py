@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening
@@ -73,7 +74,7 @@ def test_what_nobody_told_is_said_and_not_guessed() -> None:
 
 def test_a_record_without_time_or_group_takes_those_of_its_beginning() -> None:
     after, before = delivery(0, 7, Outcome.SUCCESS)
-    cloud = Told(replace(after.trace, time_ms=0, group=None), "c2")
+    cloud = Told(structs.replace(after.trace, time_ms=0, group=None), "c2")
     (only,) = way_of("ID", [cloud, before]).deliveries
     assert (only.group, only.began_ms, only.cost_ms) == ("billing", NOW_MS + 7, 2)
 
@@ -86,7 +87,7 @@ def test_the_end_of_a_transaction_is_part_of_the_way() -> None:
 
 
 def test_a_record_cannot_command_the_terminal() -> None:
-    (first, *_) = shown(Told(replace(SENT, tags="\x1b[2J"), "c1"))
+    (first, *_) = shown(Told(structs.replace(SENT, tags="\x1b[2J"), "c1"))
     assert r"tag=\x1b[2J" in first
 
 
