@@ -15,8 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from turbopump.client.message import Message
 from turbopump.client.producer import Producer
@@ -34,7 +35,8 @@ def main() -> None:
         factory = loop_factory(options.loop)
         with asyncio.Runner(loop_factory=factory) as runner:
             for _ in range(options.rounds):
-                print(runner.run(measure(where, options.messages, options.in_flight)), flush=True)
+                work = measure(where, options.messages, options.in_flight, options.switches)
+                print(runner.run(work), flush=True)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -43,12 +45,16 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="which event loop")
+    parser.add_argument(
+        "--with", dest="switches", action="append", default=[], metavar="SETTING", help="e.g. enable_trace"
+    )
     parser.add_argument("--name-servers", help="of a cluster that runs already")
     return parser
 
 
-async def measure(name_servers: str, messages: int, in_flight: int) -> str:
-    async with Producer("bench", name_servers=name_servers) as producer:
+async def measure(name_servers: str, messages: int, in_flight: int, switches: Sequence[str] = ()) -> str:
+    settings: dict[str, Any] = dict.fromkeys(switches, True)
+    async with Producer("bench", name_servers=name_servers, **settings) as producer:
         await run(producer, messages // 10, in_flight)  # warm: routes, connections, the broker's files
         began, spent = time.perf_counter(), time.process_time()
         latencies = await run(producer, messages, in_flight)

@@ -70,7 +70,7 @@ SOURCES = (
             "on": ["topic"],
             "subscribe": ["topic"],
             "unsubscribe": ["topic"],
-            "on_queues_changed": ["callback"],
+            "on_queues_changed": ["topic", "callback"],
         },
     ),
     Source(

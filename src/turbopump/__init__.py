@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from turbopump.client.consuming import ConsumeStatus, RetryLater
     from turbopump.client.discovery import configure
     from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
-    from turbopump.client.settings import ConsumeFromWhere, MessageModel
+    from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AccessChannel",
     "Admin",
     "ConsumeFromWhere",
     "ConsumeStatus",
@@ -55,6 +56,7 @@ _HOMES = {
     "Consumer": "turbopump.client.blocking.consumer",
     "Message": "turbopump.client.message",
     "MessageExt": "turbopump.client.message",
+    "AccessChannel": "turbopump.client.settings",
     "MessageModel": "turbopump.client.settings",
     "MessageQueue": "turbopump.client.message",
     "Producer": "turbopump.client.blocking.producer",

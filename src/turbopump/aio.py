@@ -17,6 +17,7 @@ from turbopump.client.message import Message, MessageExt, MessageQueue, SendResu
 from turbopump.client.producer import Producer
 from turbopump.client.pull_consumer import PullConsumer
 from turbopump.client.settings import (
+    AccessChannel,
     ClientSettings,
     ConsumeFromWhere,
     ConsumerSettings,
@@ -27,6 +28,7 @@ from turbopump.client.settings import (
 from turbopump.client.signature import spelled_out
 
 __all__ = [
+    "AccessChannel",
     "Admin",
     "ConsumeFromWhere",
     "ConsumeStatus",

@@ -19,6 +19,7 @@ COMMANDS = {
     "broker": "a broker (also: mqbroker)",
     "send": "send a message to a topic",
     "tail": "print the messages of a topic as they arrive",
+    "trace": "the way of one message: who sent it, who consumed it and how long that took",
     "health": "ask a server whether it works: exit status 0 or 1",
     "admin": "administer a cluster (also: mqadmin)",
     "dlq": "dead letters of a consumer group: list, resend, export",

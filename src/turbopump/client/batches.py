@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from turbopump.client.letters import Letter
 from turbopump.client.message import Message, SendResult
 from turbopump.client.rules import check_packed
-from turbopump.client.sender import Letter, Sender
+from turbopump.client.sender import Sender
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 
@@ -31,31 +32,33 @@ def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterat
         packed = text.encode()
         more = HEAD_SIZE + len(message.body) + len(packed)
         if chunk and size + more > largest:
-            yield _letter(sender, members, chunk, keys[0]), keys
+            yield _letter(sender, members, chunk, keys), keys
             chunk, members, keys, size = [], [], [], 0
         chunk.append((message.flag, message.body, packed))
         members.append(message)
         keys.append(key)
         size += more
     if chunk:
-        yield _letter(sender, members, chunk, keys[0]), keys
+        yield _letter(sender, members, chunk, keys), keys
 
 
 def _letter(
-    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], key: str
+    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], keys: list[str]
 ) -> Letter:
     first = members[0]
     if len(members) == 1:
-        return sender.letter(first, {properties.UNIQUE_KEY: key})
+        return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
     whole = Message(first.topic, b"", wait_store_ok=first.wait_store_ok)
-    own = sender.own_properties(whole)
+    own = sender.own_properties(whole, {properties.UNIQUE_KEY: keys[0]})
+    del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole to each of them
     return Letter(
         message=first,
         envelope=sender.envelope(first.topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true"),
         body=batch.join(chunk),
         properties=properties.pack(own),
-        unique_key=own[properties.UNIQUE_KEY],
+        unique_key=keys[0],
         messages=members,
+        message_ids=keys,
     )
 
 

@@ -13,16 +13,19 @@ from turbopump.client.discovery import defaults
 from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
 from turbopump.client.instance import instances
+from turbopump.client.listeners import QueueListeners, QueuesListener
 from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.options import ConsumerOptions
-from turbopump.client.push.engine import Engine, Plan, QueuesChanged
+from turbopump.client.push.engine import Engine, Plan
 from turbopump.client.push.handlers import Handler
+from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
 from turbopump.client.subscription import ALL, SQL92, TAG, Subscription, checked_sql
 from turbopump.client.telemetry import consume_hooks
+from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,9 @@ class Consumer:
     group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
     new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
 
-    All members of a group must subscribe to the same topics with the same expressions.
+    All members of a group must subscribe to the same topics with the same expressions. `filters` are
+    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    consumed.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Consumer:
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
@@ -86,7 +92,8 @@ class Consumer:
         self._world = world or World()
         self._disk = disk or SystemFiles()
         self._wishes: dict[str, _Wish] = {}
-        self._queues_changed: list[QueuesChanged] = []
+        self._listeners = QueueListeners(QueueNames(self.settings.namespace))
+        self._filters = tuple(filters)
         self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
         self._engine: Engine | None = None
         self._was_started = False
@@ -103,6 +110,7 @@ class Consumer:
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -115,13 +123,26 @@ class Consumer:
         tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
         file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
 
+        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
+        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
+        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+
         What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
         the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
         body that does not fit is a failed delivery (UnreadableMessage).
         """
 
         def register(handler: F) -> F:
-            self.subscribe(topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)
+            self.subscribe(
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
+            )
             return handler
 
         return register
@@ -136,15 +157,21 @@ class Consumer:
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> None:
         """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
         already gets the new handler and expression.
         """
         if self._was_started and self._engine is None:
             raise NotRunning("this consumer is closed; make a new one")
+        if not auto_commit and not ordered:
+            raise InvalidArgument("auto_commit=False is for ordered handlers: others commit each message")
         subscription = self._subscription(topic, tags, sql)
         wish = _Wish(
-            subscription, Handler(handler, self._batch(batch)), ordered, broadcast or self._broadcasts_all
+            subscription,
+            Handler(handler, self._batch(batch), auto_commit),
+            ordered,
+            broadcast or self._broadcasts_all,
         )
         self._check_same(wish, topic)
         self._wishes[topic] = wish
@@ -157,9 +184,14 @@ class Consumer:
         if self._wishes.pop(topic, None) is not None and self._engine is not None:
             await self._engine.unsubscribe(wrap(self.settings.namespace, topic))
 
-    def on_queues_changed(self, callback: QueuesChanged) -> None:
-        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
-        self._queues_changed.append(callback)
+    def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
+        """Calls back when other queues of the topic are ours than before.
+
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`.
+        """
+        rules.check_topic(topic)
+        self._listeners.add(wrap(self.settings.namespace, topic), callback)
 
     # Life
 
@@ -179,12 +211,22 @@ class Consumer:
     async def _start(self, stack: contextlib.AsyncExitStack) -> None:
         shared = instances()
         instance = await shared.take(
-            self.settings, self._name_servers, self._world, fixed_name=self.is_broadcast
+            self.settings,
+            self._name_servers,
+            self._world,
+            fixed_name=self.is_broadcast,
+            is_stream=self.settings.enable_stream_request_type,
         )
         stack.push_async_callback(shared.give_back, instance)
         group = wrap(self.settings.namespace, self.group)
         plan = Plan(group, self.is_ordered, self.is_broadcast, self.settings)
-        engine = Engine(plan, instance, self._hooks, self._disk, self._queues_changed)
+        hooks = self._hooks
+        if self.settings.enable_trace:
+            tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+            await tracing.start()
+            stack.push_async_callback(tracing.close)
+            hooks = (*hooks, ConsumeTrace(tracing, self.settings.consume_timeout))
+        engine = Engine(plan, instance, hooks, self._disk, self._listeners, self._filters)
         engine.crew.least, engine.crew.most = self._crew
         for wish in self._wishes.values():
             engine.subscribe(wish.subscription, wish.handler)

@@ -20,6 +20,10 @@ class ConsumeStatus(Enum):
     SUCCESS = "CR_SUCCESS"
     RECONSUME_LATER = "CR_LATER"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "CR_LATER"
+    COMMIT = "CR_COMMIT"
+    """Of ordered handlers with `auto_commit=False`: this and all before it is done."""
+    ROLLBACK = "CR_ROLLBACK"
+    """Of the same: all since the last commit comes again."""
 
 
 class RetryLater(ClientError):
@@ -61,6 +65,8 @@ class Failure:
     consumed: int = 0
     """So many of the first messages are done."""
     pause_s: float | None = None
+    is_rollback: bool = False
+    """All since the last commit comes again, not only this."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -70,3 +76,6 @@ def failure_of(error: BaseException) -> Failure:
 
 
 LATER = Failure(None)
+ROLLED_BACK = Failure(None, is_rollback=True)
+UNCOMMITTED = Failure(None)
+"""No failure at all: consumed, and to be committed with something that comes later."""

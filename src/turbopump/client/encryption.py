@@ -1,19 +1,45 @@
-"""TLS toward name servers and brokers, by the settings whose names Apache's clients know."""
+"""The way to name servers and brokers: TLS and SOCKS proxies, by the settings that Apache's clients have."""
 
+import ipaddress
+import json
 import ssl
+from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.settings import ClientSettings
+from turbopump.remoting.client import split_address
 from turbopump.runtime.network import Network, SystemNetwork
+from turbopump.runtime.socks import Proxy, SocksNetwork
 
 
 def network_for(settings: ClientSettings, network: Network) -> Network:
-    """The network to use: the one given, or with `use_tls` an encrypted one."""
-    if not settings.use_tls:
-        return network
-    if not isinstance(network, SystemNetwork):
+    """The network to use: the one given, with `use_tls` an encrypted one, and through proxies if told so."""
+    tls = tls_context(settings) if settings.use_tls else None
+    if tls is not None and not isinstance(network, SystemNetwork):
         raise InvalidArgument("use_tls needs real sockets: leave it out where the network is simulated")
-    return SystemNetwork(tls_context(settings))
+    direct = network if tls is None else SystemNetwork(tls)
+    proxies = proxies_of(settings.socks_proxy_config)
+    return SocksNetwork(network, direct, proxies, tls) if proxies else direct
+
+
+def proxies_of(text: str) -> tuple[Proxy, ...]:
+    """As Apache's: `{"10.0.0.0/8": {"addr": "host:port", "username": "…", "password": "…"}}`, of which the
+    first that fits an address counts; `0.0.0.0/0` fits all. Raises InvalidArgument.
+    """
+    try:
+        table: Any = json.loads(text or "{}")
+        return tuple(_proxy(hosts, **rule) for hosts, rule in table.items())
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidArgument(
+            f"socks_proxy_config cannot be read ({error}); it is JSON such as "
+            '{"0.0.0.0/0": {"addr": "proxy:1080", "username": "me", "password": "secret"}}'
+        ) from None
+
+
+def _proxy(hosts: str, addr: str, username: str | None = None, password: str | None = None) -> Proxy:
+    ipaddress.ip_network(hosts, strict=False)
+    host, port = split_address(addr)
+    return Proxy(hosts, host, port, username or "", password or "")
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext:

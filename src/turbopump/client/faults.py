@@ -19,6 +19,8 @@ class Faults:
 
     latency_max: Sequence[float]
     not_available_duration: Sequence[float]
+    is_probed: bool = False
+    """Somebody looks after brokers that cannot be reached (`detector.py`)."""
     _until: dict[str, float] = field(default_factory=dict)
     _unreachable: set[str] = field(default_factory=set)
 
@@ -44,6 +46,17 @@ class Faults:
 
     def is_reachable(self, broker: str) -> bool:
         return broker not in self._unreachable
+
+    def unreachable(self) -> list[str]:
+        return sorted(self._unreachable)
+
+    def reached(self, broker: str) -> None:
+        """It answers again. Its pause, if one runs, goes on."""
+        self._unreachable.discard(broker)
+
+    def forget(self, broker: str) -> None:
+        self._unreachable.discard(broker)
+        self._until.pop(broker, None)
 
 
 @dataclass

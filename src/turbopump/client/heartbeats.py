@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterable
 
 from turbopump.client.name_servers import successful
 from turbopump.client.routes import Route, Routes
+from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.command import request
+from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import Refused, TopicNotFound
-from turbopump.protocol.headers.client import GetConsumerListByGroupRequest, UnregisterClientRequest
+from turbopump.protocol.headers.client import (
+    GetConsumerListByGroupRequest,
+    HeartbeatResponse,
+    UnregisterClientRequest,
+)
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
@@ -39,6 +44,7 @@ class Heartbeats:
         describe: Callable[[], bodies.HeartbeatData],
         interval_s: float = HEARTBEAT_S,
         timeout_s: float = CALL_TIMEOUT_S,
+        short: ShortHeartbeats | None = None,
     ) -> None:
         self._client = client
         self._routes = routes
@@ -47,6 +53,7 @@ class Heartbeats:
         self._describe = describe
         self._interval_s = interval_s
         self._timeout_s = timeout_s
+        self._short = short
         self._due = asyncio.Event()
         self._told: dict[str, Connection] = {}  # by address; through it the broker knows us
         self._silent: set[str] = set()  # brokers of which that has been told
@@ -118,8 +125,7 @@ class Heartbeats:
         try:
             connection = await self._client.connect(address)
             self._watch(address, connection)
-            question = request(RequestCode.HEART_BEAT, body=described.encode())
-            answer = successful(await self._client.call(address, question, self._timeout_s))
+            answer = successful(await self._beat(address, described))
         except (OSError, Refused) as error:
             level = logging.DEBUG if address in self._silent else logging.WARNING  # once, until it hears us
             log.log(level, "Broker %s did not take our heartbeat: %s", address, error)
@@ -131,9 +137,19 @@ class Heartbeats:
         self.versions[address] = answer.version
         return True
 
+    async def _beat(self, address: str, described: bodies.HeartbeatData) -> Command:
+        told = described if self._short is None else self._short.message(address, described)
+        question = request(RequestCode.HEART_BEAT, body=told.encode())
+        answer = await self._client.call(address, question, self._timeout_s)
+        if self._short is not None:
+            self._short.heard(address, described, HeartbeatResponse.from_ext(answer.ext))
+        return answer
+
     def _watch(self, address: str, connection: Connection) -> None:
         if self._told.get(address) is not connection:
             self._told[address] = connection
+            if self._short is not None:
+                self._short.forget(address)
             connection.on_closed.append(lambda _: self.renew())
 
 

@@ -1,11 +1,11 @@
-"""Code of the user, or of telemetry, around each try of a send and around each call of a listener.
+"""Code of the user, or of telemetry, around each try of a send and each call of a handler; and filters.
 
 A hook is any object with `before` and `after`. Both get the same context, so what `before` leaves in
 `context.notes` is there in `after`. A hook that fails is logged and changes nothing.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -48,8 +48,16 @@ class SendContext:
     """All of them when it is a batch."""
     attempt: int = 1
     namespace: str = ""
+    body_size: int = 0
+    """As it travels, perhaps compressed."""
+    message_ids: Sequence[str] = ()
+    """Of the messages of a batch."""
     result: SendResult | None = None
     failure: Exception | None = None
+    region: str = ""
+    """Of the broker, as it says in its answer."""
+    is_traced: bool = True
+    """The broker wants no traces when it is False."""
     notes: dict[str, Any] = field(default_factory=dict)
     """Of the hooks themselves: what `before` wants to find in `after`."""
 
@@ -89,6 +97,23 @@ class ConsumeHook(Protocol):
     def before(self, context: ConsumeContext) -> None: ...
 
     def after(self, context: ConsumeContext) -> None: ...
+
+
+Filter = Callable[[MessageExt], bool]
+"""False: the message is not for this consumer. It counts as consumed."""
+
+
+def let_through(filters: Sequence[Filter], messages: list[MessageExt]) -> list[MessageExt]:
+    """Those that every filter wants. One that fails lets everything through: nothing is lost by it."""
+    return [message for message in messages if all(_wants(one, message) for one in filters)]
+
+
+def _wants(one: Filter, message: MessageExt) -> bool:
+    try:
+        return bool(one(message))
+    except Exception:
+        log.exception("The filter %r failed; its message is delivered", one)
+        return True
 
 
 def run_before(hooks: Sequence[Any], context: SendContext | ConsumeContext) -> None:

@@ -22,6 +22,7 @@ from turbopump.client.namespace import marks
 from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
+from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
@@ -43,6 +44,8 @@ from turbopump.runtime.chance import Chance
 log = logging.getLogger(__name__)
 
 DEFAULT_NAME = "DEFAULT"
+STREAM = "@STREAM"  # end of a client id
+STREAM_MARKS = {"ReqT": "0"}
 DISCOVERY_S = 120.0
 DISCOVERY_TIMEOUT_S = 3.0
 
@@ -83,12 +86,18 @@ class Consuming(Protocol):
 
 class Instance:
     def __init__(
-        self, settings: ClientSettings, name_servers: tuple[str, ...], world: World, name: str
+        self,
+        settings: ClientSettings,
+        name_servers: tuple[str, ...],
+        world: World,
+        name: str,
+        is_stream: bool = False,
     ) -> None:
         self.settings = settings
         self.world = world
         self.name = name
         self.client_id = ""
+        self._is_stream = is_stream
         self.router = Router(_Door(self).routes())
         """What brokers may ask. Those who join add to it."""
         self.client = Client(
@@ -96,7 +105,7 @@ class Instance:
             world.clock,
             self.router,
             connect_timeout_s=settings.connect_timeout,
-            extra=marks(settings.namespace_v2),
+            extra=marks(settings.namespace_v2) | (STREAM_MARKS if is_stream else {}),
         )
         self.name_servers = NameServers(self.client, name_servers, world.chance)
         self.routes = Routes(self.name_servers, settings.mq_client_api_timeout)
@@ -108,6 +117,7 @@ class Instance:
             self._describe,
             settings.heartbeat_broker_interval,
             settings.mq_client_api_timeout,
+            ShortHeartbeats() if settings.use_heartbeat_v2 else None,
         )
         self.unique_ids: ProcessIds
         self.replies = Replies()
@@ -134,7 +144,7 @@ class Instance:
         except BaseException:
             await self._stack.aclose()
             raise
-        self.client_id = client_id(ip, self.name, self.settings.unit_name)
+        self.client_id = client_id(ip, self.name, self.settings.unit_name, self._is_stream)
         self.unique_ids = ProcessIds(ip, self.world.clock.now_ms, self.world.chance)
         if self._discovers:
             keep_running(self._stack, self._discover_regularly())
@@ -143,6 +153,11 @@ class Instance:
 
     async def close(self) -> None:
         await self._stack.aclose()
+
+    @property
+    def key(self) -> str:
+        """By which clients of one event loop find it."""
+        return self.name + STREAM if self._is_stream else self.name
 
     @property
     def is_unused(self) -> bool:
@@ -232,9 +247,10 @@ class Instance:
             await self.routes.refresh_known(self._topics())
 
 
-def client_id(ip: str, name: str, unit: str = "") -> str:
+def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> str:
     host = f"[{ip}]" if ":" in ip else ip
-    return f"{host}@{name}@{unit}" if unit else f"{host}@{name}"
+    whole = f"{host}@{name}@{unit}" if unit else f"{host}@{name}"
+    return whole + STREAM if is_stream else whole
 
 
 @dataclass
@@ -302,34 +318,40 @@ class Instances:
     named: dict[str, Instance] = field(default_factory=dict)
 
     async def take(
-        self, settings: ClientSettings, name_servers: tuple[str, ...], world: World, fixed_name: bool = False
+        self,
+        settings: ClientSettings,
+        name_servers: tuple[str, ...],
+        world: World,
+        fixed_name: bool = False,
+        is_stream: bool = False,
     ) -> Instance:
         """A started instance; give it back with `give_back`. `fixed_name`: DEFAULT stays the name, as for
         broadcasting consumers, whose offsets are kept under it.
         """
-        name = settings.instance_name
+        name, end = settings.instance_name, STREAM if is_stream else ""
         if name == DEFAULT_NAME and not fixed_name:
-            name = self._new_name(world.chance)
-        instance = self.named.get(name)
+            name = self._new_name(world.chance, end)
+        instance = self.named.get(name + end)
         if instance is None:
-            instance = self.named[name] = Instance(settings, name_servers, world, name)
+            instance = Instance(settings, name_servers, world, name, is_stream)
+            self.named[instance.key] = instance
         try:
             await instance.start()
         except BaseException:
-            self.named.pop(name, None)
+            self.named.pop(instance.key, None)
             raise
         return instance
 
-    def _new_name(self, chance: Chance) -> str:
-        while (name := f"{os.getpid()}#{chance.getrandbits(53)}") in self.named:
+    def _new_name(self, chance: Chance, end: str) -> str:
+        while (name := f"{os.getpid()}#{chance.getrandbits(53)}") + end in self.named:
             continue
         return name
 
     async def give_back(self, instance: Instance) -> None:
         """Closes it when nobody uses it any more."""
         if instance.is_unused:
-            if self.named.get(instance.name) is instance:
-                del self.named[instance.name]
+            if self.named.get(instance.key) is instance:
+                del self.named[instance.key]
             await instance.close()
 
 

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from turbopump.client.rebalance import Strategy
-from turbopump.client.settings import ConsumeFromWhere, MessageModel
+from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
 
 
 class ClientOptions(TypedDict, total=False):
@@ -19,6 +19,7 @@ class ClientOptions(TypedDict, total=False):
     name_server_subgroup: str
     poll_name_server_interval: float
     heartbeat_broker_interval: float
+    use_heartbeat_v2: bool
     persist_consumer_offset_interval: float
     pull_time_delay_when_exception: float
     mq_client_api_timeout: float
@@ -30,12 +31,18 @@ class ClientOptions(TypedDict, total=False):
     tls_cert_path: str
     tls_key_path: str
     tls_key_password: str
+    socks_proxy_config: str
+    enable_trace: bool
+    trace_topic: str
+    trace_msg_batch_num: int
+    access_channel: AccessChannel
 
 
 class ProducerOptions(ClientOptions, total=False):
     """Of a producer."""
 
     telemetry: bool
+    enable_stream_request_type: bool
     create_topic_key: str
     default_topic_queue_nums: int
     send_msg_timeout: float
@@ -48,10 +55,17 @@ class ProducerOptions(ClientOptions, total=False):
     max_message_size: int
     retry_response_codes: frozenset[int]
     send_latency_fault_enable: bool
+    start_detector_enable: bool
+    detect_timeout: float
+    detect_interval: float
     latency_max: tuple[float, ...]
     not_available_duration: tuple[float, ...]
     max_in_flight: int
     max_in_flight_bytes: int
+    auto_batch: bool
+    batch_max_delay: float
+    batch_max_bytes: int
+    total_batch_max_bytes: int
 
 
 class ReadingOptions(ClientOptions, total=False):
@@ -71,6 +85,7 @@ class ConsumerOptions(ReadingOptions, total=False):
     """Of a push consumer."""
 
     telemetry: bool
+    enable_stream_request_type: bool
     consume_thread_min: int
     consume_thread_max: int
     consume_concurrently_max_span: int
@@ -93,6 +108,7 @@ class ConsumerOptions(ReadingOptions, total=False):
 class PullOptions(ReadingOptions, total=False):
     """Of a pull consumer."""
 
+    enable_stream_request_type: bool
     broker_suspend_max_time: float
     consumer_timeout_when_suspend: float
     consumer_pull_timeout: float

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turbopump.client.division import FAILURES
+from turbopump.client.hooks import Filter, let_through
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller, PullResult, PullStatus
 from turbopump.client.queue_names import QueueNames
@@ -36,6 +37,7 @@ class Prefetch:
     """Set when messages have come."""
     room: asyncio.Event
     """Set by others when messages have gone, or a queue may be read again."""
+    filters: Sequence[Filter] = ()
 
     async def fill(self, shelf: Shelf, subscription: Subscription) -> None:
         """Until cancelled, or the shelf is dropped."""
@@ -78,6 +80,8 @@ class Prefetch:
         """False: the answer brought nothing and led nowhere."""
         before = shelf.next_offset
         messages = result.messages(self.names.shown(shelf.queue), subscription, self.names.namespace)
+        if self.filters:
+            messages = let_through(self.filters, messages)
         self.shelves.put(shelf, messages, result.next_offset)
         if messages:
             self.arrived.set()
@@ -93,11 +97,3 @@ class Prefetch:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ROOM_S):
                 await self.room.wait()
-
-
-async def called(callback: Callable[..., object | Awaitable[object]], *arguments: object) -> object:
-    """What a user's callback says: `async def` on the loop, `def` in a thread, where it may block."""
-    if asyncio.iscoroutinefunction(callback):
-        return await callback(*arguments)
-    told = await asyncio.to_thread(callback, *arguments)
-    return await told if isinstance(told, Awaitable) else told

@@ -27,6 +27,7 @@ class ProcessQueue:
         "_bytes",
         "_limits",
         "_room",
+        "_taken",
         "_unfinished",
         "dropped",
         "last_consume_ms",
@@ -50,6 +51,7 @@ class ProcessQueue:
         self.locked_at_s: float | None = None
         """When the broker last gave us its lock, by the monotonic clock; only for ordered queues."""
         self._unfinished: dict[int, MessageExt] = {}  # by offset; pulls bring them in ascending order
+        self._taken = 0  # so many of the first are consumed and not committed
         self._bytes = 0
         self._limits: CacheLimits | None = None  # someone waits until it is within them
         self._room: asyncio.Future[None] | None = None
@@ -82,8 +84,21 @@ class ProcessQueue:
             self._unfinished[message.offset] = message
 
     def first(self, count: int) -> list[MessageExt]:
-        """The lowest that are not finished."""
-        return list(islice(self._unfinished.values(), count))
+        """The lowest that are not finished, without those that are kept."""
+        return list(islice(self._unfinished.values(), self._taken, self._taken + count))
+
+    def keep(self, count: int) -> None:
+        """So many of the first are consumed; they hold back the offset until `commit` or `give_back`."""
+        self._taken += count
+
+    def commit(self, messages: Iterable[MessageExt]) -> None:
+        """These, which come next, and all that are kept are finished."""
+        kept, self._taken = list(islice(self._unfinished.values(), self._taken)), 0
+        self.finish([*kept, *messages])
+
+    def give_back(self) -> None:
+        """What is kept comes again."""
+        self._taken = 0
 
     def holds(self, message: MessageExt) -> bool:
         return message.offset in self._unfinished
@@ -113,6 +128,11 @@ class ProcessQueue:
     @property
     def count(self) -> int:
         return len(self._unfinished)
+
+    @property
+    def waiting(self) -> int:
+        """Without those that are kept."""
+        return len(self._unfinished) - self._taken
 
     @property
     def bytes(self) -> int:

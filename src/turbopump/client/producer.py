@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Self, Unpack
 
 from turbopump.client import batches, discovery, rules
+from turbopump.client.detector import Detector
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut, SendTimedOut
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.gate import Gate
+from turbopump.client.gathering import Gathering
 from turbopump.client.hooks import SendHook
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
@@ -24,6 +26,7 @@ from turbopump.client.selectors import Selector, by_hash
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
+from turbopump.client.tracing import SendTrace, Tracing
 from turbopump.client.unique import process_id
 from turbopump.client.world import World
 from turbopump.protocol import properties
@@ -81,6 +84,9 @@ class Producer:
         self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
         self._instance: Instance | None = None
         self._sender: Sender | None = None
+        self._tracing: Tracing | None = None
+        self._gathering: Gathering | None = None
+        self._detector: Detector | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[SendResult]] = set()
         self._replies: set[asyncio.Future[MessageExt]] = set()
@@ -122,7 +128,9 @@ class Producer:
 
     async def _start(self) -> None:
         settings, world = self._settings, self._world
-        instance = await instances().take(settings, self._name_servers, world)
+        instance = await instances().take(
+            settings, self._name_servers, world, is_stream=settings.enable_stream_request_type
+        )
         try:
             await instance.join_producer(self._presence)
         except BaseException:
@@ -131,10 +139,17 @@ class Producer:
         choice: Choice = QueueChoice(world.chance)
         faults: Faults | None = None
         if settings.send_latency_fault_enable:
-            faults = Faults(settings.latency_max, settings.not_available_duration)
+            faults = Faults(
+                settings.latency_max, settings.not_available_duration, settings.start_detector_enable
+            )
             choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
         self._pid = process_id()
         self._instance = instance
+        hooks = self._hooks
+        if settings.enable_trace:
+            self._tracing = Tracing(instance, settings, self.group, "PRODUCE")
+            await self._tracing.start()
+            hooks = (*hooks, SendTrace(self._tracing))
         self._sender = Sender(
             calls=instance.client,
             routes=instance.routes,
@@ -143,9 +158,22 @@ class Producer:
             choice=choice,
             group=self._presence.group,
             settings=settings,
-            hooks=self._hooks,
+            hooks=hooks,
             faults=faults,
         )
+        if faults is not None and faults.is_probed:
+            self._detector = Detector(
+                faults,
+                instance.client,
+                instance.routes,
+                world.clock,
+                self._presence.topics,
+                settings.detect_timeout,
+                settings.detect_interval,
+            )
+            self._detector.start()
+        if settings.auto_batch:
+            self._gathering = Gathering(self._sender, settings, self._deliver_gathered)
 
     async def _close(self) -> None:
         if self._starting is not None:
@@ -156,9 +184,15 @@ class Producer:
         for reply in self._replies:
             if not reply.done():
                 reply.set_exception(NotRunning("the producer was closed before the reply came"))
+        if self._gathering is not None:
+            await self._gathering.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._gate.idle()
         await sender.close()
+        if self._detector is not None:
+            await self._detector.close()
+        if self._tracing is not None:
+            await self._tracing.close()
         await instance.leave_producer(self._presence.group)
         await instances().give_back(instance)
 
@@ -196,6 +230,8 @@ class Producer:
         `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
         """
         sender = self._running()
+        if self._gathering is not None and self._is_gathered(message, timeout):
+            return await self._gather(sender, message, by, queue, select)
         letter, pick = self._prepared(sender, message, by, queue, select)
         timeout_s = self._settings.send_msg_timeout if timeout is None else self._seconds(timeout)
         gate, size = self._gate, len(letter.body)
@@ -227,8 +263,11 @@ class Producer:
         message itself is raised at once.
         """
         sender = self._running()
-        letter, pick = self._prepared(sender, message, by, queue, select)
-        work = self._deliver(sender, letter, self._seconds(timeout), pick)
+        if self._gathering is not None and self._is_gathered(message, timeout):
+            work = self._gather(sender, message, by, queue, select)
+        else:
+            letter, pick = self._prepared(sender, message, by, queue, select)
+            work = self._deliver(sender, letter, self._seconds(timeout), pick)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -362,6 +401,36 @@ class Producer:
             return await sender.deliver(letter, timeout_s, pick)
         finally:
             gate.leave(size)
+
+    # Batches of single sends (`auto_batch`)
+
+    def _is_gathered(self, message: Message, timeout: float | None) -> bool:
+        self._rules.check(message)
+        return timeout is None and self._gathering is not None and self._gathering.takes(message)
+
+    async def _gather(
+        self,
+        sender: Sender,
+        message: Message,
+        by: object,
+        queue: MessageQueue | None,
+        select: Selector | None,
+    ) -> SendResult:
+        assert self._gathering is not None
+        pick = self._pick(message, by, queue, select)
+        topic = self._names.topic(message.topic)
+        if topic not in self._presence.used:
+            self._meet(message.topic)
+        if pick is None:
+            return await self._gathering.send(message, None)
+        route = await sender.route(topic, self._settings.send_msg_timeout)
+        return await self._gathering.send(message, pick(route.publish))
+
+    async def _deliver_gathered(self, letter: Letter, pick: Pick | None) -> SendResult:
+        assert self._sender is not None
+        return await self._deliver(self._sender, letter, self._settings.send_msg_timeout, pick)
+
+    # Waiting
 
     async def _wait_in_line(self, letter: Letter, size: int, timeout_s: float) -> float:
         """What is left of the time when there is room."""

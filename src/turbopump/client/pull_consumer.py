@@ -16,19 +16,21 @@ from turbopump.client import discovery, rules
 from turbopump.client.division import readable_queues
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.files import Files, SystemFiles
-from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
+from turbopump.client.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
 from turbopump.client.instance import Instance, instances
+from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.options import PullOptions
 from turbopump.client.pull import PullStatus
-from turbopump.client.pull_member import PullMember, QueuesListener, Scheduled
+from turbopump.client.pull_member import PullMember, Scheduled
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.subscription import ALL, SQL92, Subscription, checked_sql
+from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
 __all__ = ["PullConsumer", "PullStatus", "Pulled"]
@@ -75,7 +77,8 @@ class PullConsumer:
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
     `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
-    program's matter.
+    program's matter. `filters` are functions that say of a message whether it is wanted, on the event loop;
+    one that is not counts as consumed.
 
     One task reads at a time: two that poll in turns would count each other's messages as done.
 
@@ -90,6 +93,7 @@ class PullConsumer:
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[PullOptions],
@@ -100,8 +104,11 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers)
         self._hooks = tuple(hooks)
+        self._tracing: Tracing | None = None
         self._world = world or World()
-        self._member = PullMember(group, self.settings, self._world.clock, disk or SystemFiles())
+        self._member = PullMember(
+            group, self.settings, self._world.clock, disk or SystemFiles(), tuple(filters)
+        )
         self._instance: Instance | None = None
         self._is_closed = False
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(_list(topics), ALL)
@@ -121,9 +128,17 @@ class PullConsumer:
             return
         shared = instances()
         instance = self._instance = await shared.take(
-            self.settings, self._name_servers, self._world, fixed_name=self._member.is_broadcast
+            self.settings,
+            self._name_servers,
+            self._world,
+            fixed_name=self._member.is_broadcast,
+            is_stream=self.settings.enable_stream_request_type,
         )
         try:
+            if self.settings.enable_trace:
+                self._tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+                await self._tracing.start()
+                self._hooks = (*self._hooks, ConsumeTrace(self._tracing))
             await self._member.start(instance)
         except BaseException:
             await self.close()
@@ -141,6 +156,8 @@ class PullConsumer:
         self._is_closed = True
         self._member.arrived.set()
         await self._member.stop()
+        if self._tracing is not None:
+            await self._tracing.close()
         if self._instance is not None:
             await instances().give_back(self._instance)
 
@@ -442,7 +459,7 @@ class PullConsumer:
         the group divides its queues anew.
         """
         rules.check_topic(topic)
-        self._member.listeners.setdefault(self._names.topic(topic), []).append(callback)
+        self._member.listeners.add(self._names.topic(topic), callback)
 
     async def schedule(self, topic: str, callback: Scheduled) -> None:
         """Calls back for each queue of the topic that is ours, again and again, one call at a time for each.

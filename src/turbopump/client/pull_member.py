@@ -9,17 +9,19 @@ in here are those on the wire, with the namespace; what the user's callbacks get
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
 from turbopump.client.division import FAILURES, Division, GroupShare, Share, readable_queues
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.expressions import check_expression
 from turbopump.client.files import Files
+from turbopump.client.hooks import Filter
 from turbopump.client.instance import Instance, complain, keep_running
+from turbopump.client.listeners import QueueListeners, called
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets, Offsets, local_offsets
-from turbopump.client.prefetch import Prefetch, called
+from turbopump.client.prefetch import Prefetch
 from turbopump.client.process_queue import CacheLimits
 from turbopump.client.pull import Puller
 from turbopump.client.queue_names import QueueNames
@@ -38,10 +40,6 @@ log = logging.getLogger(__name__)
 NEXT_S = 0.2  # until a scheduled callback is called again, if it does not say
 NEXT_AFTER_FAILURE_S = 1.0
 
-QueuesListener = Callable[
-    [str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object | Awaitable[object]
-]
-"""Told a topic, all its queues that can be read, and those of them that are ours."""
 Scheduled = Callable[[MessageQueue], float | Awaitable[float | None] | None]
 """Called for one queue; says after how many seconds to call again, or nothing: 0.2."""
 
@@ -53,15 +51,18 @@ class Mode(Enum):
 
 
 class PullMember:
-    def __init__(self, group: str, settings: PullSettings, clock: Clock, disk: Files) -> None:
+    def __init__(
+        self, group: str, settings: PullSettings, clock: Clock, disk: Files, filters: Sequence[Filter] = ()
+    ) -> None:
         self.names = QueueNames(settings.namespace)
         self.group = self.names.topic(group)
         self.settings = settings
         self.clock = clock
         self._disk = disk
+        self._filters = filters
         self.mode = Mode.UNDECIDED
         self.subscriptions: dict[str, Subscription] = {}
-        self.listeners: dict[str, list[QueuesListener]] = {}
+        self.listeners = QueueListeners(self.names)
         self.arrived = asyncio.Event()
         self.room = asyncio.Event()
         limits = CacheLimits(
@@ -76,7 +77,6 @@ class PullMember:
         self._schedules: dict[str, Scheduled] = {}
         self._queues_seen: dict[str, tuple[MessageQueue, ...]] = {}
         self._workers: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._calls: set[asyncio.Task[object]] = set()
         self._stack = contextlib.AsyncExitStack()
         self._is_running = False
 
@@ -100,6 +100,7 @@ class PullMember:
             self.move,
             self.arrived,
             self.room,
+            self._filters,
         )
         self._division = Division(self, self._share_of)
         strategy = self.settings.allocate_message_queue_strategy
@@ -255,10 +256,11 @@ class PullMember:
             self._take_down(shelf.queue)
 
     async def _end_workers(self) -> None:
-        tasks = [*self._workers.values(), *self._calls]
+        tasks = list(self._workers.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.listeners.close()
 
     # Commits
 
@@ -298,7 +300,7 @@ class PullMember:
 
     async def _watch_topics(self) -> None:
         while True:
-            for topic in tuple(self.listeners):
+            for topic in self.listeners.topics:
                 with contextlib.suppress(*FAILURES):
                     await self._look_at(topic)
             await self.clock.sleep(self.settings.topic_metadata_check_interval)
@@ -312,14 +314,7 @@ class PullMember:
             self._division.look_again()
 
     def _tell(self, topic: str, queues: tuple[MessageQueue, ...]) -> None:
-        mine = tuple(queue for queue in self.shelves.queues if queue.topic == topic)
-        name, shown = self.names.shown_topic(topic), self.names.all_shown
-        for listener in self.listeners.get(topic, ()):
-            told = called(listener, name, shown(queues), shown(mine))
-            call = asyncio.get_running_loop().create_task(told)
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
-            call.add_done_callback(complain)
+        self.listeners.tell(topic, queues, (queue for queue in self.shelves.queues if queue.topic == topic))
 
     # What brokers and tools ask (`instance.Consuming`)
 

@@ -62,10 +62,14 @@ def consume_status(figures: TopicFigures, now_s: float) -> bodies.ConsumeStatus:
     )
 
 
+SECRETS = frozenset({"tls_key_password", "socks_proxy_config"})
+"""Settings that hold a password: no tool is told."""
+
+
 def settings_as_text(settings: ClientSettings) -> dict[str, str]:
     """All of them but secrets, by our names and in our units."""
     named = {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
-    return {name: _text(value) for name, value in named.items() if "password" not in name}
+    return {name: _text(value) for name, value in named.items() if name not in SECRETS}
 
 
 def _text(value: object) -> str:

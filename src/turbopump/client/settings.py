@@ -56,6 +56,13 @@ class ConsumeFromWhere(Enum):
     CONSUME_FROM_TIMESTAMP = "timestamp"
 
 
+class AccessChannel(Enum):
+    """What stands before the brokers. It changes the topic and the layout of message traces."""
+
+    LOCAL = "local"
+    CLOUD = "cloud"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
     """Of every client."""
@@ -84,6 +91,11 @@ class ClientSettings:
     heartbeat_broker_interval: float = setting(
         30.0, "between heartbeats", "heartbeatBrokerInterval", low=0.01, unit="s"
     )
+    use_heartbeat_v2: bool = setting(
+        False,
+        "subscriptions go with a heartbeat only when they have changed (brokers of 5.x)",
+        "useHeartbeatV2",
+    )
     persist_consumer_offset_interval: float = setting(
         5.0, "between commits of offsets", "persistConsumerOffsetInterval", low=0.01, unit="s"
     )
@@ -109,6 +121,19 @@ class ClientSettings:
     tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
     tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
     tls_key_password: str = setting("", "of our key", "tls.client.keyPassword")
+    socks_proxy_config: str = setting(
+        "", "JSON: networks and the SOCKS5 proxies through which they are reached", "socksProxyConfig"
+    )
+    enable_trace: bool = setting(
+        False, "each message sent or consumed leaves a record in the trace topic", "enableTrace"
+    )
+    trace_topic: str = setting("", "another trace topic than RMQ_SYS_TRACE_TOPIC", "traceTopic")
+    trace_msg_batch_num: int = setting(
+        10, "records of one message of the trace topic; more than 20 are 20", "traceMsgBatchNum", low=1
+    )
+    access_channel: AccessChannel = setting(
+        AccessChannel.LOCAL, "`cloud`: traces go to topics by region, in a cloud's layout", "accessChannel"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +142,9 @@ class ProducerSettings(ClientSettings):
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
+    enable_stream_request_type: bool = setting(
+        False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
     create_topic_key: str = setting(
         AUTO_CREATE_TOPIC, "template of topics that a send creates", "createTopicKey"
@@ -159,6 +187,13 @@ class ProducerSettings(ClientSettings):
     send_latency_fault_enable: bool = setting(
         False, "stay away for a while from brokers that were slow or failed", "sendLatencyFaultEnable"
     )
+    start_detector_enable: bool = setting(
+        False, "with it, brokers that could not be reached are tried without messages", "startDetectorEnable"
+    )
+    detect_timeout: float = setting(0.2, "for such a try", "detectTimeout", low=0.001, unit="s")
+    detect_interval: float = setting(
+        2.0, "between two tries of a broker", "detectInterval", low=0.01, unit="s"
+    )
     latency_max: tuple[float, ...] = setting(
         (0.05, 0.1, 0.55, 1.8, 3.0, 5.0, 15.0), "steps of slowness", "latencyMax"
     )
@@ -170,6 +205,22 @@ class ProducerSettings(ClientSettings):
     )
     max_in_flight_bytes: int = setting(
         100 * MIB, "their bodies together", "backPressureForAsyncSendSize", low=1
+    )
+    auto_batch: bool = setting(
+        False, "single sends without a timeout of their own are gathered into batches", "autoBatch"
+    )
+    batch_max_delay: float = setting(
+        0.01,
+        "how long the first message of such a batch waits for others",
+        "batchMaxDelayMs",
+        low=0.001,
+        high=30,
+    )
+    batch_max_bytes: int = setting(
+        32 * 1024, "a batch with more is sent at once", "batchMaxBytes", low=1, high=2 * MIB
+    )
+    total_batch_max_bytes: int = setting(
+        32 * MIB, "in all such batches together; what comes then is sent alone", "totalBatchMaxBytes", low=1
     )
 
 
@@ -213,6 +264,9 @@ class ConsumerSettings(ReadingSettings):
 
     telemetry: bool = setting(
         False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
+    enable_stream_request_type: bool = setting(
+        False, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
     consume_thread_min: int = setting(20, "listeners at work", "consumeThreadMin", low=1, high=1000)
     consume_thread_max: int = setting(20, "most of them", "consumeThreadMax", low=1, high=1000)
@@ -292,6 +346,9 @@ class ConsumerSettings(ReadingSettings):
 class PullSettings(ReadingSettings):
     """Of a pull consumer."""
 
+    enable_stream_request_type: bool = setting(
+        True, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
+    )
     broker_suspend_max_time: float = setting(
         20.0,
         "a pull that finds nothing waits so long at the broker",
@@ -337,21 +394,7 @@ NOT_NEEDED: Mapping[str, str] = {
 """Java's name of a setting → why there is no such keyword here."""
 
 NOT_OFFERED: Mapping[str, str] = {
-    "socksProxyConfig": "no SOCKS proxy is spoken",
-    "accessChannel": "a cloud's own layout of traces is not written",
-    "enableTrace": "traces are not written yet",
-    "traceTopic": "traces are not written yet",
-    "traceMsgBatchNum": "traces are not written yet",
-    "startDetectorEnable": "brokers that are avoided are tried again when their time is over, without probes",
-    "detectTimeout": "brokers are not probed",
-    "detectInterval": "brokers are not probed",
-    "useHeartbeatV2": "heartbeats are always whole",
-    "enableStreamRequestType": "the stream mark is not sent",
-    "autoBatch": "messages are not gathered unasked: use send_batch, or many sends at once",
-    "batchMaxDelayMs": "see autoBatch",
-    "batchMaxBytes": "see autoBatch",
-    "totalBatchMaxBytes": "see autoBatch",
-    "clientRebalance": "members divide the queues themselves",
+    "clientRebalance": "there is no POP: members divide the queues themselves",
     "popThresholdForQueue": "there is no POP mode",
     "popInvisibleTime": "there is no POP mode",
     "popBatchNums": "there is no POP mode",

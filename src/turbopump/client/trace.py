@@ -1,17 +1,43 @@
 """Trace records, as clients write them into the trace topic: text, fields ended by \\x01, records by \\x02.
 
-Pure. What cannot be read is left out: a trace is a help, and old clients write fewer fields.
+Pure, and both ways: `encode` writes what Apache's tools read, `decode` reads what any client wrote. What
+cannot be read is left out: a trace is a help, and old clients write fewer fields. When records are made and
+how they get to the trace topic is in `tracing.py`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from enum import IntEnum
+
+import msgspec
 
 FIELD_END = "\x01"
 RECORD_END = "\x02"
+NOTHING = "null"  # how Apache's clients write a text that is not there
+
+PUB, BEFORE, AFTER, END, RECALL = "Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Kind(IntEnum):
+    """Of a message, by Apache's numbers."""
+
+    NORMAL = 0
+    HALF = 1
+    COMMIT = 2
+    DELAY = 3
+    ORDER = 4
+
+
+class Outcome(IntEnum):
+    """Of a delivery, by Apache's numbers."""
+
+    SUCCESS = 0
+    TIME_OUT = 1
+    EXCEPTION = 2
+    RETURNNULL = 3
+    FAILED = 4
+
+
+class Trace(msgspec.Struct, frozen=True, gc=False):
     type: str
     """Pub, SubBefore, SubAfter, EndTransaction or Recall."""
     message_id: str
@@ -23,6 +49,74 @@ class Trace:
     keys: str | None = None
     request_id: str | None = None
     """The same in the records before and after one delivery."""
+    region: str | None = None
+    tags: str | None = None
+    store_host: str | None = None
+    body_size: int = 0
+    kind: int = Kind.NORMAL
+    offset_message_id: str | None = None
+    retry_times: int = 0
+    outcome: int = Outcome.SUCCESS
+    transaction_id: str | None = None
+    state: str | None = None
+    """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+    from_check: bool = False
+
+
+# --- writing ---------------------------------------------------------------------------------------------
+
+
+def encode(trace: Trace, is_cloud: bool = False) -> str:
+    """With its end. `is_cloud`: as access channel CLOUD wants what comes after a delivery."""
+    fields = WRITERS[trace.type](trace)
+    if is_cloud and trace.type == AFTER:
+        return FIELD_END.join([trace.type, *map(_text, fields[:-2]), ""]) + RECORD_END
+    return FIELD_END.join([trace.type, *map(_text, fields)]) + RECORD_END
+
+
+def _text(value: object) -> str:
+    if value.__class__ is str:
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return NOTHING if value is None else str(int(value) if isinstance(value, IntEnum) else value)
+
+
+def _heading(one: Trace) -> list[object]:
+    return [one.time_ms, one.region, one.group]
+
+
+def _message(one: Trace) -> list[object]:
+    return [*_heading(one), one.topic, one.message_id, one.tags, one.keys, one.store_host]
+
+
+WRITERS: dict[str, Callable[[Trace], list[object]]] = {
+    PUB: lambda one: [
+        *_message(one),
+        one.body_size,
+        one.cost_ms,
+        one.kind,
+        one.offset_message_id,
+        one.is_success,
+    ],
+    BEFORE: lambda one: [*_heading(one), one.request_id, one.message_id, one.retry_times, one.keys],
+    AFTER: lambda one: [
+        one.request_id,
+        one.message_id,
+        one.cost_ms,
+        one.is_success,
+        one.keys,
+        one.outcome,
+        one.time_ms,
+        one.group,
+    ],
+    END: lambda one: [*_message(one), Kind.COMMIT, one.transaction_id, one.state, one.from_check],
+    RECALL: lambda one: [*_heading(one), one.topic, one.message_id, one.is_success],
+}
+"""The fields of a record after its type, in their order."""
+
+
+# --- reading ---------------------------------------------------------------------------------------------
 
 
 def decode(text: str) -> list[Trace]:
@@ -38,43 +132,98 @@ def decode(text: str) -> list[Trace]:
     return found
 
 
+def _read(text: str) -> str | None:
+    return None if text == NOTHING else text
+
+
 def _sent(fields: Sequence[str]) -> Trace:
     """Pub time region group topic id tags keys storeHost bodyLength cost msgType [offsetId] success."""
-    success = fields[12] if len(fields) == 13 else fields[13]
+    is_old = len(fields) == 13
     return Trace(
-        "Pub", fields[5], fields[3], fields[4], int(fields[1]), int(fields[10]), success == "true", fields[7]
+        PUB,
+        fields[5],
+        _read(fields[3]),
+        _read(fields[4]),
+        int(fields[1]),
+        int(fields[10]),
+        (fields[12] if is_old else fields[13]) == "true",
+        _read(fields[7]),
+        region=_read(fields[2]),
+        tags=_read(fields[6]),
+        store_host=_read(fields[8]),
+        body_size=int(fields[9]),
+        kind=int(fields[11]),
+        offset_message_id=None if is_old else _read(fields[12]),
     )
 
 
 def _before(fields: Sequence[str]) -> Trace:
     """SubBefore time region group requestId id retries keys."""
     return Trace(
-        "SubBefore", fields[5], fields[3], None, int(fields[1]), keys=fields[7], request_id=fields[4]
+        BEFORE,
+        fields[5],
+        _read(fields[3]),
+        time_ms=int(fields[1]),
+        keys=_read(fields[7]),
+        request_id=fields[4],
+        region=_read(fields[2]),
+        retry_times=int(fields[6]),
     )
 
 
 def _after(fields: Sequence[str]) -> Trace:
     """SubAfter requestId id cost success keys [contextCode] [time group]."""
-    time_ms, group = (int(fields[7]), fields[8]) if len(fields) >= 9 else (0, None)
-    success = fields[4] == "true"
-    return Trace("SubAfter", fields[2], group, None, time_ms, int(fields[3]), success, fields[5], fields[1])
+    time_ms, group = (int(fields[7]), _read(fields[8])) if len(fields) >= 9 else (0, None)
+    return Trace(
+        AFTER,
+        fields[2],
+        group,
+        time_ms=time_ms,
+        cost_ms=int(fields[3]),
+        is_success=fields[4] == "true",
+        keys=_read(fields[5]),
+        request_id=fields[1],
+        outcome=int(fields[6]) if len(fields) >= 7 else Outcome.SUCCESS,
+    )
 
 
 def _end(fields: Sequence[str]) -> Trace:
-    """EndTransaction time region group topic id tags keys …"""
-    return Trace("EndTransaction", fields[5], fields[3], fields[4], int(fields[1]), keys=fields[7])
+    """EndTransaction time region group topic id tags keys storeHost msgType transactionId state fromCheck."""
+    return Trace(
+        END,
+        fields[5],
+        _read(fields[3]),
+        _read(fields[4]),
+        int(fields[1]),
+        keys=_read(fields[7]),
+        region=_read(fields[2]),
+        tags=_read(fields[6]),
+        store_host=_read(fields[8]),
+        kind=int(fields[9]),
+        transaction_id=_read(fields[10]),
+        state=_read(fields[11]),
+        from_check=fields[12] == "true",
+    )
 
 
 def _recall(fields: Sequence[str]) -> Trace:
     """Recall time region group topic id success."""
     success = fields[6] == "true"
-    return Trace("Recall", fields[5], fields[3], fields[4], int(fields[1]), is_success=success)
+    return Trace(
+        RECALL,
+        fields[5],
+        _read(fields[3]),
+        _read(fields[4]),
+        int(fields[1]),
+        is_success=success,
+        region=_read(fields[2]),
+    )
 
 
 READERS: dict[str, Callable[[Sequence[str]], Trace]] = {
-    "Pub": _sent,
-    "SubBefore": _before,
-    "SubAfter": _after,
-    "EndTransaction": _end,
-    "Recall": _recall,
+    PUB: _sent,
+    BEFORE: _before,
+    AFTER: _after,
+    END: _end,
+    RECALL: _recall,
 }

@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
+from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import RESPONSE, Command, decode
 from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
@@ -20,8 +21,10 @@ from turbopump.runtime.network import Network
 
 log = logging.getLogger(__name__)
 
+GO_AWAY = int(ResponseCode.GO_AWAY)
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
+RETIRE_S = 3.0  # for what is under way on a connection whose server has sent us away
 CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
 
 
@@ -46,20 +49,34 @@ class Client:
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self.extra = dict(extra or {})
+        self._retired: set[Connection] = set()
         self._closed = False
         self._all_closed = asyncio.Event()
 
     async def call(
         self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
     ) -> Command:
-        """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError."""
+        """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError.
+        A server that sends us away is asked once more, on another connection.
+        """
+        started = self._clock.monotonic()
+        connection, answer = await self._call(address, request, timeout_s)
+        if answer.code != GO_AWAY:
+            return answer
+        self._retire(address, connection)
+        left_s = timeout_s - (self._clock.monotonic() - started)
+        return (await self._call(address, request, max(0.0, left_s)))[1]
+
+    async def _call(
+        self, address: str, request: Command | Draft, timeout_s: float
+    ) -> tuple[Connection, Command]:
         answer = self.ask(address, request, timeout_s)
-        if answer is None:
-            started = self._clock.monotonic()
-            connection = await self._ready(address, timeout_s)
-            left_s = timeout_s - (self._clock.monotonic() - started)
-            answer = connection.ask(request, max(0.0, left_s))
-        return await answer
+        if answer is not None:
+            return self._connections[address], await answer
+        started = self._clock.monotonic()
+        connection = await self._ready(address, timeout_s)
+        left_s = timeout_s - (self._clock.monotonic() - started)
+        return connection, await connection.ask(request, max(0.0, left_s))
 
     def ask(self, address: str, request: Command | Draft, timeout_s: float) -> asyncio.Future[Command] | None:
         """The same where there is nothing to wait for but the answer; None: use `call`. Raises OSError."""
@@ -119,7 +136,7 @@ class Client:
         for dial in dials:
             dial.cancel()
         await asyncio.gather(*dials, return_exceptions=True)
-        for connection in list(self._connections.values()):
+        for connection in (*self._connections.values(), *self._retired):
             connection.close()
         if self._connections:
             self._all_closed.clear()
@@ -143,6 +160,14 @@ class Client:
         self._connections[address] = connection
         connection.on_closed.append(lambda closed: self._forget(address, closed))
         return connection
+
+    def _retire(self, address: str, connection: Connection) -> None:
+        """Nothing new goes there. What is under way has a moment to be answered."""
+        if self._connections.get(address) is connection:
+            del self._connections[address]
+            self._retired.add(connection)
+            connection.on_closed.append(self._retired.discard)
+            asyncio.get_running_loop().call_later(RETIRE_S, connection.close)
 
     def _dialled(self, address: str, dial: asyncio.Task[Connection]) -> None:
         self._dials.pop(address, None)

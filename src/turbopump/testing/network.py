@@ -198,6 +198,10 @@ class _Transport(asyncio.Transport):
         self._protocol = protocol
         protocol.connection_made(self)
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.Protocol)
+        self._protocol = protocol
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not data:
             return

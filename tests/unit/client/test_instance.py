@@ -1,7 +1,10 @@
 """What clients of one process share, and what they do not."""
 
+from typing import Any
+
 import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
+from tests.unit.client import pulling
 
 from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument
@@ -11,9 +14,9 @@ from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 
 
-def producer(town: Town, group: str, **settings: str) -> Producer:
+def producer(town: Town, group: str, **settings: Any) -> Producer:
     world = World(town.network, town.clock, Chance(1))
-    return Producer(group, name_servers=NAMESRV, world=world, **settings)  # type: ignore[arg-type]
+    return Producer(group, name_servers=NAMESRV, world=world, **settings)
 
 
 def test_clients_are_apart_unless_they_have_one_instance_name() -> None:
@@ -60,3 +63,31 @@ def test_brokers_know_a_producer_and_a_consumer_of_one_instance_by_one_id() -> N
 def test_ids_are_apaches() -> None:
     assert client_id("10.0.0.1", "7#8") == "10.0.0.1@7#8"
     assert client_id("::1", "7#8", "unit") == "[::1]@7#8@unit"
+    assert client_id("10.0.0.1", "7#8", "unit", is_stream=True) == "10.0.0.1@7#8@unit@STREAM"
+
+
+def test_a_stream_has_an_instance_of_its_own_and_a_mark_on_every_request() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            plain = producer(town, "a", instance_name="one")
+            stream = producer(town, "b", instance_name="one", enable_stream_request_type=True)
+            async with plain, stream:
+                one, other = instances().named["one"], instances().named["one@STREAM"]
+                assert (one.client_id, other.client_id) == ("127.0.0.1@one", "127.0.0.1@one@STREAM")
+                assert (one.client.extra, other.client.extra) == ({}, {"ReqT": "0"})
+            assert not instances().named
+
+    virtual(scene())
+
+
+def test_pull_consumers_are_streams_as_apaches_are() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            await town.send("orders")
+            async with pulling.consumer(town) as reader:
+                connected = await town.admin.connections.consumers("readers")
+                assert [one.clientId.endswith("@STREAM") for one in connected.connectionSet] == [True]
+                assert len(await pulling.all_of(reader)) == 1
+
+    virtual(scene())

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,7 @@ from turbopump.client.errors import (
 from turbopump.client.message import Message, MessageQueue, SendStatus
 from turbopump.client.producer import Producer
 from turbopump.client.selectors import at_random, hash_of
+from turbopump.client.sender import COMPRESSED_ASIDE
 from turbopump.client.world import World
 from turbopump.protocol import properties, sysflag
 from turbopump.runtime.chance import Chance
@@ -132,6 +134,33 @@ def test_an_explicit_queue_of_a_broker_that_nobody_knows_fails_at_once() -> None
                 await one.send(Message("orders", b"x"), queue=MessageQueue("orders", "broker-z", 0))
             assert raised.value.code == 10003
             assert len(raised.value.tries) == 1
+
+    virtual(scene())
+
+
+def test_the_longest_bodies_are_compressed_beside_the_event_loop() -> None:
+    async def scene() -> None:
+        async with cluster() as town, producing(town) as one:
+            await town.create_topic("orders", 1)
+            threads: list[threading.Thread] = []
+            assert one._sender is not None
+            compressed = one._sender._compressed
+
+            def note(body: bytes) -> bytes:
+                threads.append(threading.current_thread())
+                return compressed(body)
+
+            one._sender._compressed = note  # type: ignore[method-assign]
+            bodies = [b"y" * (COMPRESSED_ASIDE - 1), b"x" * COMPRESSED_ASIDE]
+            for body in bodies:
+                await one.send(Message("orders", body))
+            await one.send_oneway(Message("orders", bodies[1]))
+            await one.send_async(Message("orders", bodies[1]))
+            here = threading.current_thread()
+            assert [thread is here for thread in threads] == [True, False, False, False]
+            found = await stored(town, "orders")
+            assert [message.body for message in found] == [*bodies, bodies[1], bodies[1]]
+            assert all(len(message.record.body) < 1000 for message in found)
 
     virtual(scene())
 

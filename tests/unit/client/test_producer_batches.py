@@ -145,3 +145,19 @@ def test_when_a_later_part_fails_the_error_says_how_much_is_stored() -> None:
             assert 0 < first < 20
 
     virtual(scene())
+
+
+def test_a_batch_as_a_whole_has_no_id_that_a_broker_could_give_to_its_messages() -> None:
+    async def scene() -> None:
+        clock, calls, chance = VirtualClock(), Cluster(), Chance(1)
+        routes = Routes(NameServers(calls, [NAMESRV], chance))
+        sender = Sender(
+            calls, routes, clock, UniqueIds("10.0.0.1", 1, clock.now_ms), QueueChoice(chance), "makers"
+        )
+        ((letter, keys),) = letters(sender, some(2), 4000)
+        assert "UNIQ_KEY" not in letter.properties
+        assert "WAIT" in letter.properties
+        assert letter.message_ids == keys
+        assert len(set(keys)) == 2
+
+    run_virtual(scene())

@@ -7,6 +7,7 @@ import pytest
 
 from turbopump.client import settings
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.running_info import SECRETS, settings_as_text
 from turbopump.client.settings import (
     NOT_NEEDED,
     NOT_OFFERED,
@@ -44,7 +45,7 @@ def test_what_is_given_counts_more_than_what_is_configured() -> None:
         (ProducerSettings, {"max_in_flight": 1.5}, "max_in_flight is a whole number, not 1.5"),
         (ProducerSettings, {"namespace": None}, "namespace is a text, not None"),
         (ProducerSettings, {"clientCallbackExecutorThreads": 4}, "is not needed here: callbacks run on"),
-        (ProducerSettings, {"socks_proxy_config": "{}"}, "is not offered: no SOCKS proxy is spoken"),
+        (ProducerSettings, {"client_rebalance": True}, "is not offered: there is no POP"),
         (ConsumerSettings, {"consume_from_where": "begin"}, "is one of 'last', 'first', 'timestamp'"),
         (ConsumerSettings, {"pull_batch_size": 0}, "pull_batch_size must be between 1 and 1024, not 0"),
         (PullSettings, {"auto_commit": "no"}, "auto_commit is True or False, not 'no'"),
@@ -77,3 +78,12 @@ def test_no_setting_of_apaches_is_in_two_tables() -> None:
     assert not offered & set(NOT_NEEDED)
     assert not offered & set(NOT_OFFERED)
     assert not set(NOT_NEEDED) & set(NOT_OFFERED)
+
+
+def test_tools_are_told_no_secrets() -> None:
+    given = {"tls_key_password": "secret-1", "socks_proxy_config": '{"0.0.0.0/0": {"password": "secret-2"}}'}
+    told = settings_as_text(made(ConsumerSettings, given))
+    assert told["consume_thread_min"] == "20"
+    assert not any("secret" in text for text in told.values())
+    hidden = {field.name for field in dataclasses.fields(ConsumerSettings)} - told.keys()
+    assert hidden == SECRETS

@@ -3,8 +3,9 @@ import asyncio
 import pytest
 from tests.unit.remoting.kit import virtual
 
+from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
-from turbopump.remoting.client import Client, split_address
+from turbopump.remoting.client import RETIRE_S, Client, split_address
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
@@ -97,6 +98,51 @@ async def test_a_timeout_on_a_connection_that_is_alive_keeps_it() -> None:
     with pytest.raises(TimeoutError):
         await slow
     assert await client.connect(address) is first
+
+
+class Draining:
+    """A server that sends away whoever comes on one of the first connections."""
+
+    def __init__(self, connections: int) -> None:
+        self.left = connections
+        self.seen: list[object] = []
+        self.asked = 0
+
+    def answer(self, request: Request[None]) -> Answer:
+        self.asked += 1
+        if request.connection not in self.seen:
+            self.seen.append(request.connection)
+        if self.seen.index(request.connection) < self.left:
+            return Answer(code=ResponseCode.GO_AWAY, remark="draining")
+        return Answer(body=request.body)
+
+
+@virtual
+async def test_a_server_that_sends_us_away_is_asked_again_on_a_new_connection() -> None:
+    network, draining = MemoryNetwork(weather=Weather(0.01, 0.02)), Draining(1)
+    server, address = await start(network, {1: Route(None, draining.answer)})
+    client = Client(network, VirtualClock())
+    answers = await asyncio.gather(*(client.call(address, Command(1, body=b"%d" % n)) for n in range(9)))
+    assert [answer.body for answer in answers] == [b"%d" % n for n in range(9)]
+    assert (len(draining.seen), draining.asked) == (2, 18)
+    assert len(server.connections) == 2
+    await asyncio.sleep(RETIRE_S + 0.1)
+    assert len(server.connections) == 1, "the old one is closed when its answers had their time"
+    await client.close()
+    await server.stop()
+
+
+@virtual
+async def test_one_that_sends_us_away_twice_is_believed() -> None:
+    network, draining = MemoryNetwork(), Draining(9)
+    server, address = await start(network, {1: Route(None, draining.answer)})
+    client = Client(network, VirtualClock())
+    answer = await client.call(address, Command(1))
+    assert (answer.code, draining.asked) == (ResponseCode.GO_AWAY, 2)
+    await client.close()
+    await asyncio.sleep(0.1)
+    assert not server.connections
+    await server.stop()
 
 
 @virtual

@@ -10,10 +10,10 @@ from turbopump.client.blocking.running import Running
 from turbopump.client.consumer import Consumer as AsyncConsumer
 from turbopump.client.consumer import F
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
+from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageQueue
 from turbopump.client.options import ConsumerOptions
-from turbopump.client.push.engine import QueuesChanged
 from turbopump.client.settings import ConsumerSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
@@ -45,7 +45,9 @@ class Consumer(Running[AsyncConsumer]):
     group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
     new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
 
-    All members of a group must subscribe to the same topics with the same expressions.
+    All members of a group must subscribe to the same topics with the same expressions. `filters` are
+    functions that say of a message whether it is wanted, on the event loop; one that is not counts as
+    consumed.
     """
 
     _goes_on_after_fork = False
@@ -56,13 +58,20 @@ class Consumer(Running[AsyncConsumer]):
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(
             lambda: AsyncConsumer(
-                group, name_servers=name_servers, hooks=hooks, world=world, disk=disk, **settings
+                group,
+                name_servers=name_servers,
+                hooks=hooks,
+                filters=filters,
+                world=world,
+                disk=disk,
+                **settings,
             )
         )
 
@@ -85,6 +94,7 @@ class Consumer(Running[AsyncConsumer]):
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -97,6 +107,10 @@ class Consumer(Running[AsyncConsumer]):
         tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
         file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
 
+        An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
+        anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
+        commit again after a pause. It must commit before `pull_threshold_for_queue` messages are kept.
+
         What a parameter gets follows from its annotation: none or `MessageExt` the message, `bytes` and `str`
         the body, anything else (dataclass, msgspec struct, pydantic model, dict) the body read as JSON. A
         body that does not fit is a failed delivery (UnreadableMessage).
@@ -104,15 +118,27 @@ class Consumer(Running[AsyncConsumer]):
 
         def register(handler: F) -> F:
             self._call(
-                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
-                    handler
-                )
+                lambda core: core.on(
+                    topic,
+                    tags,
+                    sql=sql,
+                    ordered=ordered,
+                    batch=batch,
+                    broadcast=broadcast,
+                    auto_commit=auto_commit,
+                )(handler)
             )
             self._note(
                 ("on", topic),
-                lambda core: core.on(topic, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast)(
-                    handler
-                ),
+                lambda core: core.on(
+                    topic,
+                    tags,
+                    sql=sql,
+                    ordered=ordered,
+                    batch=batch,
+                    broadcast=broadcast,
+                    auto_commit=auto_commit,
+                )(handler),
             )
             return handler
 
@@ -128,19 +154,34 @@ class Consumer(Running[AsyncConsumer]):
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
+        auto_commit: bool = True,
     ) -> None:
         """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
         already gets the new handler and expression.
         """
         self._call(
             lambda core: core.subscribe(
-                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
             )
         )
         self._note(
             ("subscribe", topic),
             lambda core: core.subscribe(
-                topic, handler, tags, sql=sql, ordered=ordered, batch=batch, broadcast=broadcast
+                topic,
+                handler,
+                tags,
+                sql=sql,
+                ordered=ordered,
+                batch=batch,
+                broadcast=broadcast,
+                auto_commit=auto_commit,
             ),
         )
 
@@ -149,10 +190,16 @@ class Consumer(Running[AsyncConsumer]):
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
-    def on_queues_changed(self, callback: QueuesChanged) -> None:
-        """Calls it with a topic, all its queues and those that are ours now, whenever ours have changed."""
-        self._call(lambda core: core.on_queues_changed(callback))
-        self._note(("on_queues_changed", callback), lambda core: core.on_queues_changed(callback))
+    def on_queues_changed(self, topic: str, callback: QueuesListener) -> None:
+        """Calls back when other queues of the topic are ours than before.
+
+        `callback(topic, queues, mine)` gets all queues that can be read and those that are ours; it may be
+        `def` (it runs in a thread) or `async def`.
+        """
+        self._call(lambda core: core.on_queues_changed(topic, callback))
+        self._note(
+            ("on_queues_changed", topic, callback), lambda core: core.on_queues_changed(topic, callback)
+        )
 
     def start(self) -> None:
         """Returns when the brokers know of this member. Raises NoNameServer, or Refused when a broker cannot

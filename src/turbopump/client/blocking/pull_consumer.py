@@ -8,13 +8,14 @@ from typing import Self, Unpack
 
 from turbopump.client.blocking.reading import Reading
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
+from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.moments import Moment
 from turbopump.client.options import PullOptions
 from turbopump.client.pull_consumer import PullConsumer as AsyncPullConsumer
 from turbopump.client.pull_consumer import Pulled
-from turbopump.client.pull_member import QueuesListener, Scheduled
+from turbopump.client.pull_member import Scheduled
 from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
@@ -51,7 +52,8 @@ class PullConsumer(Reading[AsyncPullConsumer]):
     file below `local_offset_store_dir`, one for each `instance_name` of a host.
 
     `hooks` are called when messages are given out, `before` and `after` at once: what becomes of them is the
-    program's matter.
+    program's matter. `filters` are functions that say of a message whether it is wanted, on the event loop;
+    one that is not counts as consumed.
 
     One thread reads at a time: two that poll in turns would count each other's messages as done.
 
@@ -68,6 +70,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         topics: Sequence[str] | Mapping[str, str] = (),
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[ConsumeHook] = (),
+        filters: Sequence[Filter] = (),
         world: World | None = None,
         disk: Files | None = None,
         **settings: Unpack[PullOptions],
@@ -78,6 +81,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
                 topics=topics,
                 name_servers=name_servers,
                 hooks=hooks,
+                filters=filters,
                 world=world,
                 disk=disk,
                 **settings,

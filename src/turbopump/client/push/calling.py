@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from turbopump.client.consuming import Failure
+from turbopump.client.consuming import ROLLED_BACK, UNCOMMITTED, Failure
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.message import MessageExt
 from turbopump.client.push.handlers import Handler, Messages
@@ -73,8 +73,8 @@ class Calling:
         return context
 
     def _after(self, context: ConsumeContext, failure: Failure | None) -> Failure | None:
-        context.success = failure is None
-        context.status = STATUSES[self.ordered][failure is not None]
+        context.success = failure is None or failure is UNCOMMITTED
+        context.status = "ROLLBACK" if failure is ROLLED_BACK else STATUSES[self.ordered][not context.success]
         context.failure = failure.error if failure is not None else None
         run_after(self.hooks, context)
         return failure

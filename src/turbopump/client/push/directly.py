@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turbopump.client.consuming import ConsumeStatus, Failure, RetryLater
+from turbopump.client.consuming import ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.calling import Calling
 from turbopump.protocol import bodies
@@ -25,7 +25,9 @@ async def directly(
 
 
 def _told(failure: Failure | None) -> tuple[str, str | None]:
-    if failure is None:
+    if failure is ROLLED_BACK:
+        return ConsumeStatus.ROLLBACK.value, None
+    if failure is None or failure is UNCOMMITTED:
         return ConsumeStatus.CONSUME_SUCCESS.value, None
     if failure.error is None or isinstance(failure.error, RetryLater):
         return ConsumeStatus.RECONSUME_LATER.value, None

@@ -7,7 +7,7 @@ as done only when its handler took it or its broker took it back.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from turbopump.client.division import GroupShare, Share
 from turbopump.client.expressions import check_expression
 from turbopump.client.figures import TopicFigures
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook
+from turbopump.client.hooks import ConsumeHook, Filter
 from turbopump.client.instance import Instance, complain, end, keep_running
+from turbopump.client.listeners import QueueListeners
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets, Offsets, local_offsets
 from turbopump.client.process_queue import CacheLimits
@@ -51,8 +52,6 @@ FIRST_RENEWAL_S = 1.0
 RECONSUME_TIMES = 16  # deliveries after the first, unless told otherwise
 NO_END = (1 << 31) - 1
 
-QueuesChanged = Callable[[str, Sequence[MessageQueue], Sequence[MessageQueue]], object]
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -78,7 +77,8 @@ class Engine:
         instance: Instance,
         hooks: Sequence[ConsumeHook],
         disk: Files,
-        queues_changed: Sequence[QueuesChanged],
+        listeners: QueueListeners,
+        filters: Sequence[Filter] = (),
     ) -> None:
         self._plan = plan
         self._names = QueueNames(plan.settings.namespace)
@@ -89,7 +89,8 @@ class Engine:
         self._subscriptions: dict[str, Subscription] = {}
         self._heard: dict[str, Subscription] = {}  # those that brokers know of
         self._figures: dict[str, TopicFigures] = {}
-        self._queues_changed = queues_changed
+        self._listeners = listeners
+        self._filters = filters
         self._stack = contextlib.AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling = asyncio.Lock()
@@ -114,6 +115,7 @@ class Engine:
         """Returns when the brokers know us."""
         settings = self._plan.settings
         await self._check_expressions()
+        self._stack.push_async_callback(self._listeners.close)
         self._stack.push_async_callback(self._leave)
         await self._instance.join_consumer(self)
         self._heard = dict(self._subscriptions)
@@ -299,13 +301,7 @@ class Engine:
             newer = replace(subscription, version=max(self._clock.now_ms(), subscription.version + 1))
             self._subscriptions[topic] = newer
             self._do(self._tell_brokers())
-        own = [queue for queue in self.queues.ours if queue.topic == topic]
-        name = self._names.shown_topic(topic)
-        for callback in self._queues_changed:
-            try:
-                callback(name, self.as_users_know(share.queues), self.as_users_know(own))
-            except Exception:
-                log.exception("A callback for changed queues failed")
+        self._listeners.tell(topic, share.queues, (one for one in self.queues.ours if one.topic == topic))
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -400,6 +396,7 @@ class Engine:
             is_paused=lambda: self.is_paused,
             is_locked=lambda held: locks is None or locks.is_valid(held),
             namespace=settings.namespace,
+            filters=self._filters,
         )
 
     def _make_queues(self, pulling: Pulling) -> Queues:

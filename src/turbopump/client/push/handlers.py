@@ -8,15 +8,18 @@ as JSON of that type. A function may have one parameter for the message and one 
 import asyncio
 import functools
 import inspect
+import logging
 import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turbopump.client.consuming import LATER, ConsumeStatus, Failure, failure_of
+from turbopump.client.consuming import LATER, ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, failure_of
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
 from turbopump.client.message import MessageExt
+
+log = logging.getLogger(__name__)
 
 Messages = list[MessageExt]
 Read = Callable[[MessageExt], Any]
@@ -29,10 +32,13 @@ FITS = "write def handle(message), def handle(order: Order) or def handle(messag
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A handler of one topic. `batch` is how many messages it gets at once; None: one, and not in a list."""
+    """A handler of one topic. `batch` is how many messages it gets at once; None: one, and not in a list.
+    With `commits` what it took is done; without, when it says so.
+    """
 
     function: Callable[..., Any]
     batch: int | None = None
+    commits: bool = True
     call: Callable[[Messages], Any] = field(init=False, repr=False)
     """With as many messages as it wants. An awaitable when `is_async`."""
     is_async: bool = field(init=False)
@@ -55,16 +61,29 @@ class Handler:
             result = self.call(messages)
             if isinstance(result, types.CoroutineType):  # an `async def` behind a decorator
                 result = asyncio.run_coroutine_threadsafe(result, loop).result()
-            return LATER if result is ConsumeStatus.RECONSUME_LATER else None
+            return None if result is None and self.commits else self._word(result)
         except BaseException as error:
             return failure_of(error)
 
     async def deliver(self, messages: Messages) -> Failure | None:
         """The delivery to an `async def`. Raises nothing: what a cancellation means is for the caller."""
         try:
-            return LATER if await self.call(messages) is ConsumeStatus.RECONSUME_LATER else None
+            result = await self.call(messages)
+            return None if result is None and self.commits else self._word(result)
         except BaseException as error:
             return failure_of(error)
+
+    def _word(self, result: object) -> Failure | None:
+        """What it means that the handler returned this."""
+        if result is ConsumeStatus.RECONSUME_LATER:
+            return LATER
+        if self.commits:
+            if result is ConsumeStatus.ROLLBACK or result is ConsumeStatus.COMMIT:
+                log.warning("%s is for ordered handlers with auto_commit=False: taken as consumed", result)
+            return None
+        if result is ConsumeStatus.ROLLBACK:
+            return ROLLED_BACK
+        return None if result is ConsumeStatus.COMMIT else UNCOMMITTED
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -1,7 +1,8 @@
 """Messages to handlers in the order of their queues: a stream for each queue, one delivery of it at a time.
 
-A delivery that fails is repeated after a pause, and nothing of its queue goes on before. In a group that
-shares its queues, a stream runs only while the broker's lock of its queue is ours (`locks.py`).
+A delivery that fails is repeated after a pause, and nothing of its queue goes on before. A handler may keep
+what it took uncommitted, and later commit it or have it all again. In a group that shares its queues, a
+stream runs only while the broker's lock of its queue is ours (`locks.py`).
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from turbopump.client.consuming import Failure
+from turbopump.client.consuming import UNCOMMITTED, Failure
 from turbopump.client.figures import TopicFigures
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
@@ -119,7 +120,7 @@ class InOrder:
 
     async def _serve(self, queue: MessageQueue, held: ProcessQueue) -> None:
         while not (held.dropped or held.leaving):
-            if not held.count:
+            if not held.waiting:
                 await held.arrival()
                 continue
             if not await self._is_locked(queue, held):
@@ -149,7 +150,7 @@ class InOrder:
     async def _work(self, queue: MessageQueue, held: ProcessQueue) -> float:
         """Deliveries in a row, until there is nothing more or others should have their turn. The pause."""
         began_s = turn_s = self.clock.monotonic()
-        while held.count and self._may_go_on(held):
+        while held.waiting and self._may_go_on(held):
             now_s = self.clock.monotonic()
             if now_s - began_s > self._patience.slice_s:
                 return NEXT_SLICE_S
@@ -162,7 +163,7 @@ class InOrder:
             held.last_consume_ms = self.clock.now_ms()
             if failure is None or held.dropped:
                 continue
-            pause_s = await self._failed(held, batch, failure)
+            pause_s = await self._failed(held, handler, batch, failure)
             if pause_s is not None:
                 return pause_s
         return 0.0
@@ -184,6 +185,8 @@ class InOrder:
             failure = await self.calling.deliver(handler, batch)
             self._count(held, batch, failure, began_s, figures)
             began_s = monotonic()
+            if failure is UNCOMMITTED:
+                failure = None
             if failure is not None:
                 self._note_cancellation(held, failure)
                 break
@@ -210,17 +213,29 @@ class InOrder:
         figures: TopicFigures,
     ) -> None:
         now_s = self.clock.monotonic()
-        if failure is not None:
+        if failure is not None and failure is not UNCOMMITTED:
             figures.count_failed(len(batch), now_s)
             return
         figures.consumed.add(now_s, len(batch), (now_s - began_s) * 1000)
-        if not held.dropped:
-            held.finish(batch)
+        if held.dropped:
+            return
+        if failure is UNCOMMITTED:
+            held.keep(len(batch))
+        else:
+            held.commit(batch)
 
-    async def _failed(self, held: ProcessQueue, batch: Messages, failure: Failure) -> float | None:
+    async def _failed(
+        self, held: ProcessQueue, handler: Handler, batch: Messages, failure: Failure
+    ) -> float | None:
         """The pause before the same comes again; None when all of it could be given away."""
         complain_of(failure, batch)
-        held.finish(batch[: failure.consumed])
+        if failure.is_rollback:
+            held.give_back()
+            return self._pause_s(failure)
+        if handler.commits:
+            held.finish(batch[: failure.consumed])
+        else:
+            held.keep(len(batch[: failure.consumed]))
         again = False
         for message in batch[failure.consumed :]:
             failed_enough = message.reconsume_times >= self._patience.max_reconsume_times
@@ -229,8 +244,9 @@ class InOrder:
             else:
                 held.replace(replace(message, local_retries=message.local_retries + 1))
                 again = True
-        if not again:
-            return None
+        return self._pause_s(failure) if again else None
+
+    def _pause_s(self, failure: Failure) -> float:
         pause_s = self._patience.pause_s if failure.pause_s is None else failure.pause_s
         return min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
@@ -278,7 +294,8 @@ class _Run:
             began_s = monotonic()
             failure = self._of.calling.run(self._handler, batch)
             self._ends.append((batch, failure, began_s))
-            if failure is not None or monotonic() > until_s or not self._of._may_go_on(self._held):
+            failed = failure is not None and failure is not UNCOMMITTED
+            if failed or monotonic() > until_s or not self._of._may_go_on(self._held):
                 return
 
     async def deliver(self) -> bool:
@@ -292,7 +309,7 @@ class _Run:
             self._of._count(self._held, batch, failure, began_s, self._figures)
         batch, failure, _ = self._ends[-1]
         if not self.result.done():
-            self.result.set_result((batch, failure))
+            self.result.set_result((batch, None if failure is UNCOMMITTED else failure))
 
 
 def _collect(runs: list[_Run]) -> None:

@@ -5,12 +5,13 @@ failure; it ends when the queue is no longer ours.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from turbopump.client.division import FAILURES
 from turbopump.client.figures import TopicFigures
 from turbopump.client.heartbeats import Heartbeats
+from turbopump.client.hooks import Filter, let_through
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.namespace import unwrap
 from turbopump.client.process_queue import CacheLimits, ProcessQueue
@@ -59,6 +60,7 @@ class Pulling:
     is_paused: Callable[[], bool]
     is_locked: Callable[[ProcessQueue], bool]
     namespace: str = ""
+    filters: Sequence[Filter] = ()
 
     async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
         while not held.dropped:
@@ -98,6 +100,8 @@ class Pulling:
             return False
         shown = replace(queue, topic=unwrap(self.namespace, queue.topic)) if self.namespace else queue
         wanted = result.messages(shown, subscription, self.namespace, self.manner.decompresses)
+        if self.filters:
+            wanted = let_through(self.filters, wanted)
         held.put(wanted, result.next_offset)
         self.take_in(queue, held, wanted)
         if self.manner.interval_s and result.status is PullStatus.FOUND:
