@@ -25,12 +25,14 @@ from turbopump.client.settings import (
     PullSettings,
 )
 from turbopump.client.signature import spelled_out
+from turbopump.client.transaction import Decision, TransactionResult
 
 __all__ = [
     "Admin",
     "ConsumeFromWhere",
     "ConsumeStatus",
     "Consumer",
+    "Decision",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -40,6 +42,7 @@ __all__ = [
     "RetryLater",
     "SendResult",
     "SendStatus",
+    "TransactionResult",
     "configure",
     "selectors",
     "strategies",

@@ -52,6 +52,8 @@ class ProducerOptions(ClientOptions, total=False):
     not_available_duration: tuple[float, ...]
     max_in_flight: int
     max_in_flight_bytes: int
+    check_thread_pool_max_size: int
+    check_request_hold_max: int
 
 
 class ReadingOptions(ClientOptions, total=False):
