@@ -30,6 +30,7 @@ from turbopump.store.store import Durability, Store
 
 DECISIONS = {COMMIT: Decision.COMMIT, ROLLBACK: Decision.ROLLBACK}
 LOOKED_UP = 32  # records of one key
+LOOK_S, LOOKS = 0.05, 60  # for a record that is not committed yet
 SEARCHING = 4  # long searches at once
 
 
@@ -53,6 +54,11 @@ class TransactionRequests:
         decision = DECISIONS.get(request.header.commitOrRollback)
         if decision is None:
             return None  # unknown: no answer, as in Apache; the producer will be asked
+        if self._store.committed_offset <= request.header.commitLogOffset < self._store.max_offset:
+            return self._end_when_readable(request, decision)
+        return self._end(request, decision)
+
+    def _end(self, request: Request[EndTransactionRequest], decision: Decision) -> Result | Awaitable[Result]:
         half_record = self._quoted(request.header)
         half = self._transactions.halves.find(forms.root(half_record))
         if half is not None:
@@ -61,6 +67,15 @@ class TransactionRequests:
         if known is not None:
             return _again(request.command, known, decision)
         return self._search_and_end(request, half_record, decision)
+
+    async def _end_when_readable(self, request: Request[EndTransactionRequest], decision: Decision) -> Result:
+        """With a transient pool a record can be read when it is committed, some moments after the send."""
+        for _ in range(LOOKS):
+            if request.header.commitLogOffset < self._store.committed_offset:
+                break
+            await self._clock.sleep(LOOK_S)
+        ended = self._end(request, decision)
+        return await ended if isinstance(ended, Awaitable) else ended
 
     def _quoted(self, header: EndTransactionRequest) -> Record:
         """The half record that is named, by Apache's checks in their order."""
