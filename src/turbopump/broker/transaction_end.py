@@ -153,9 +153,10 @@ class TransactionRequests:
         queue = self._store.find_queue(OP_HALF_TOPIC, quoted.queue_id)
         if queue is None:
             return None
+        is_half = quoted.topic == HALF_TOPIC
         async for op in records(self._store, queue, queue.first_at_or_after(quoted.physical_offset)):
             said = forms.decision_of(op)
-            if said is None and quoted.queue_offset in forms.named_by(op):
+            if said is None and is_half and quoted.queue_offset in forms.named_by(op):
                 return self._of_apache(quoted, asked)
             if said is not None and said.is_final and op.keys in keys:
                 return said
@@ -180,11 +181,12 @@ class TransactionRequests:
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:
             raise SystemFailure(f"no expired half message at {at}")
         root = forms.named_root(expired)
-        if root is not None:
+        if root is not None:  # otherwise Apache wrote it, and only its producer can know
+            async with self._searching:
+                found = await self._search(expired, [root], Decision.COMMIT)
             if self._transactions.halves.find(root) is not None:
                 raise IllegalOperation("the transaction is open: its producers will be asked")
-            ops = [record.decode(one) for one in self._by_key(OP_HALF_TOPIC, forms.op_key(root))]
-            decided = self._transactions.decision(root) or _final(ops)
+            decided = self._transactions.decision(root) or found
             if decided is not None:
                 raise IllegalOperation(f"the transaction has ended before, by {decided.value}")
         self._transactions.resume(expired)
