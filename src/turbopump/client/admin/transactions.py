@@ -62,7 +62,7 @@ class Transactions:
                 yield half
 
     async def resume(self, half: MessageExt) -> None:
-        """An expired one waits again, and its producers are asked. Raises Refused when it is open or ended."""
+        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
         header = ResumeCheckHalfMessageRequest(msgId=half.offset_message_id, topic=half.record.topic)
         address = await self._address(half.queue)
         await self.asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)

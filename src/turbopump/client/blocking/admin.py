@@ -732,7 +732,7 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
         return self._iterate(lambda core: core.expired())
 
     def resume(self, half: MessageExt) -> None:
-        """An expired one waits again, and its producers are asked. Raises Refused when it is open or ended."""
+        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
         self._run(lambda core: core.resume(half))
 
 
