@@ -198,7 +198,7 @@ class Sending:
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
         if is_half(pairs, level, header.reconsumeTimes or 0):
-            self._refuse_half(pairs)
+            self._refuse_half()
             prepare_half(pairs, topic.name, target, unique_key)
             queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
         elif level > 0:
@@ -286,8 +286,11 @@ class Sending:
         topic: Topic,
         request: Request[SendMessageRequest],
     ) -> Draft:
-        if len(stored) > properties.MAX_BYTES:
-            remark = f"the message has {len(stored)} bytes of properties, more than {properties.MAX_BYTES}"
+        most = properties.MAX_BYTES
+        if queue.topic == HALF_TOPIC:
+            most -= ADDED_LATER  # what is taken can be renewed as often as its producers have to be asked
+        if len(stored) > most:
+            remark = f"the message has {len(stored)} bytes of properties, more than {most}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
         tag = pairs.get(properties.TAGS)
@@ -310,16 +313,10 @@ class Sending:
         kept = {name: value for name, value in pairs.items() if not _dropped(name)}
         return properties.pack(kept).encode() + self.added
 
-    def _refuse_half(self, pairs: dict[str, str]) -> None:
-        """What is taken can be renewed as often as its producers have to be asked."""
+    def _refuse_half(self) -> None:
         if self._rules.rejects_transactions:
             remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
-        size = len(self._stored(pairs))
-        if size > properties.MAX_BYTES - ADDED_LATER:
-            most = properties.MAX_BYTES - ADDED_LATER
-            remark = f"the half message has {size} bytes of properties, more than {most}"
-            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._rules.max_message_size:
