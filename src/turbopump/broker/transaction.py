@@ -16,7 +16,7 @@ from turbopump.broker import transaction_forms as forms
 from turbopump.broker.halves import CheckRules, Decision, Half, Halves, immunity_ms
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.schedule import Schedule, delay_level, destination
-from turbopump.broker.topics import Topics, is_valid
+from turbopump.broker.topics import Topics
 from turbopump.protocol import properties
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
@@ -163,16 +163,7 @@ class Transactions:
 
     def target(self, record: Record) -> tuple[str, int] | None:
         """Topic and queue of the message; None when it names none that can be."""
-        found = destination(record)
-        if found is None:
-            return None
-        name, queue_id = found
-        topic = self._topics.find(name)
-        if name in (HALF_TOPIC, OP_HALF_TOPIC) or (topic is None and not is_valid(name)):
-            return None
-        if topic is not None and queue_id >= topic.read_queues > 0:
-            queue_id %= topic.read_queues  # the topic has fewer now
-        return name, queue_id
+        return destination(record, self._topics)
 
     # how far everything is closed
 

@@ -153,10 +153,10 @@ class TransactionRequests:
         queue = self._store.find_queue(OP_HALF_TOPIC, quoted.queue_id)
         if queue is None:
             return None
-        is_half = quoted.topic == HALF_TOPIC
+        places = {quoted.queue_offset, *roots} if quoted.topic == HALF_TOPIC else set()
         async for op in records(self._store, queue, queue.first_at_or_after(quoted.physical_offset)):
             said = forms.decision_of(op)
-            if said is None and is_half and quoted.queue_offset in forms.named_by(op):
+            if said is None and not places.isdisjoint(forms.named_by(op)):
                 return self._of_apache(quoted, asked)
             if said is not None and said.is_final and op.keys in keys:
                 return said
@@ -168,7 +168,7 @@ class TransactionRequests:
         if self._store.index is None or place is None or key is None:
             return asked  # it has ended, one way or the other
         copies = [record.decode(one) for one in self._by_key(place[0], key)]
-        was_committed = any(copy.prepared_transaction_offset == quoted.physical_offset for copy in copies)
+        was_committed = any(forms.is_commit_of(quoted, copy) for copy in copies)
         return Decision.COMMIT if was_committed else Decision.ROLLBACK
 
     def _by_key(self, topic: str, key: str) -> list[bytes]:

@@ -76,16 +76,13 @@ def number(text: str | None) -> int | None:
 
 def renewed(record: Record, queue: ConsumeQueue, times: int) -> Draft:
     """It goes on waiting, at the end of the queue, and its producers were asked so often."""
-    pairs = _pairs(record) | {
-        properties.TRANSACTION_CHECK_TIMES: str(times),
-        properties.WAIT: "false",
-    }
+    pairs = _pairs(record) | {properties.TRANSACTION_CHECK_TIMES: str(times)}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
 def resumed(record: Record, queue: ConsumeQueue) -> Draft:
     """One that had expired waits again, as if nobody had been asked."""
-    pairs = record.property_map() | {properties.TRANSACTION_CHECK_TIMES: "0", properties.WAIT: "false"}
+    pairs = record.property_map() | {properties.TRANSACTION_CHECK_TIMES: "0"}
     return _copy(record, queue, pairs, ~record.physical_offset)
 
 
@@ -109,6 +106,12 @@ def real_pairs(record: Record) -> dict[str, str]:
     return pairs
 
 
+def is_commit_of(half: Record, message: Record) -> bool:
+    """Whether this is the message of that transaction, of which the half record may be any copy."""
+    is_committed = message.sys_flag & TRANSACTION_MASK == COMMIT
+    return is_committed and message.born_timestamp == half.born_timestamp
+
+
 def in_check(record: Record, topic: str, queue_id: int) -> Record:
     """As a producer is shown it: with its real topic and queue, and the places of the half record."""
     return Record(
@@ -125,7 +128,7 @@ def in_check(record: Record, topic: str, queue_id: int) -> Record:
         record.reconsume_times,
         0,
         record.body,
-        record.properties,
+        properties.pack(record.property_map() | {properties.WAIT: "false"}).encode(),
     )
 
 

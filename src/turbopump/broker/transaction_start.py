@@ -27,6 +27,8 @@ SLICE = 1024  # entries of a queue in one turn: 4 ms
 READ_BACK = 8192  # records of the log in one turn: 5 ms
 CLOSED_AT_ONCE = 256  # op records in one append
 
+NOTHING: frozenset[int] = frozenset()
+
 Closed = list[tuple[Half, Decision]]
 
 
@@ -36,33 +38,40 @@ async def reopen(store: Store, transactions: Transactions) -> None:
     if halves is None:
         return
     begin = max(half_progress, halves.min_offset)
-    named = await _named(store, begin, op_progress)
-    closed = await _open(store, transactions, halves, begin, named)
+    named, by_apache = await _named(store, begin, op_progress)
+    closed = await _open(store, transactions, halves, begin, named, by_apache)
     closed += await _look_back(store, transactions)
     _close(transactions, closed)
     if transactions.halves:
         log.info("%d transactions are open", len(transactions.halves))
 
 
-async def _named(store: Store, begin: int, op_progress: int) -> set[int]:
-    """The half records from `begin` on that op records name."""
+async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], bool]:
+    """The half records from `begin` on that op records name, and whether Apache has written one of those."""
     named: set[int] = set()
+    by_apache = False
     queue = store.find_queue(OP_HALF_TOPIC, QUEUE)
     if queue is not None:
         async for record in records(store, queue, op_progress):
             named.update(place for place in forms.named_by(record) if place >= begin)
-    return named
+            by_apache |= forms.decision_of(record) is None
+    return named, by_apache
 
 
 async def _open(
-    store: Store, transactions: Transactions, queue: ConsumeQueue, begin: int, named: set[int]
+    store: Store,
+    transactions: Transactions,
+    queue: ConsumeQueue,
+    begin: int,
+    named: set[int],
+    by_apache: bool,
 ) -> Closed:
     """Adds the open ones. The result: those of which there is a newer copy. Apache's copies do not always
-    name their root, but they have its unique key and born time.
+    name their root, but they have its unique key and born time; nor is the old one named by an op record.
     """
     closed: Closed = []
     known: dict[tuple[str | None, int], int] = {}
-    async for record in records(store, queue, begin, named):
+    async for record in records(store, queue, begin, NOTHING if by_apache else named):
         half = transactions.found(record)
         mark = record.unique_key, record.born_timestamp
         is_apaches = forms.named_root(record) is None and forms.asked(record) > 0
@@ -71,7 +80,8 @@ async def _open(
             transactions.halves.close(older)
             closed.append((older, Decision.RENEWED))
         known[mark] = half.root
-        transactions.halves.add(half)
+        if half.offset not in named:
+            transactions.halves.add(half)
     return closed
 
 
@@ -100,7 +110,7 @@ def _close(transactions: Transactions, closed: Closed) -> None:
 
 
 async def records(
-    store: Store, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = frozenset()
+    store: Store, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
 ) -> AsyncIterator[Record]:
     """Those of a queue that can be read, in short turns, `but` those at some places."""
     begin = max(begin, queue.min_offset)
