@@ -62,6 +62,7 @@ record: $(VENV)/.dev  ## record the answers of Apache's servers again, per versi
 simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses and tears writes
 	@$(PY) -m tests.simulation --world store --seeds $(SEEDS) $(ARGS)
 	@$(PY) -m tests.simulation --world delays --seeds $$(($(SEEDS) / 4)) $(ARGS)
+	@$(PY) -m tests.simulation --world transactions --seeds $$(($(SEEDS) / 4)) $(ARGS)
 	@$(PY) -m tests.simulation --world groups --seeds $$(($(SEEDS) / 20)) $(ARGS)
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to

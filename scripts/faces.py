@@ -9,8 +9,9 @@ files are not current. A method becomes what its kind says:
     def f() -> Callable[[F], F]             a decorator, noted for forked processes
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
-What cannot be made so is written by hand in `face.py`, `running.py` and `reading.py`. Methods that a client
-has for its instance alone (`instance.Producing`, `instance.Consuming`, `division.Holder`) get no face.
+What cannot be made so is written by hand in `face.py`, `running.py`, `reading.py` and `transacting.py`.
+Methods that a client has for its instance alone (`instance.Producing`, `instance.Consuming`,
+`division.Holder`) get no face.
 """
 
 import ast
@@ -58,7 +59,14 @@ class Source:
 
 
 SOURCES = (
-    Source("producer", "turbopump.client.producer", "Producer", "The blocking producer."),
+    Source(
+        "producer",
+        "turbopump.client.producer",
+        "Producer",
+        "The blocking producer.",
+        base="Transacting",
+        by_hand=frozenset({"transaction", "send_in_transaction"}),
+    ),
     Source(
         "consumer",
         "turbopump.client.consumer",
@@ -99,6 +107,7 @@ BASES = {
     "Part": "turbopump.client.blocking.face",
     "Reading": "turbopump.client.blocking.reading",
     "Running": "turbopump.client.blocking.running",
+    "Transacting": "turbopump.client.blocking.transacting",
 }
 PARTS_IN = "turbopump.client.admin."
 NO_PARTS = frozenset({"Asking"})
@@ -259,7 +268,8 @@ def _given_out(whole: Class, source: Source) -> list[tuple[str, str]]:
 def _face(source: Source, whole: Class, parts: dict[str, Class], imports: Imports) -> str:
     imports.add(f"from {BASES[source.base]} import {source.base}")
     imports.add(f"from {source.module} import {whole.name} as Async{whole.name}")
-    lines = [f"class {whole.name}({source.base}[Async{whole.name}]):", _docstring(whole.node)]
+    base = source.base if source.base == "Transacting" else f"{source.base}[Async{whole.name}]"
+    lines = [f"class {whole.name}({base}):", _docstring(whole.node)]
     constructor = whole.constructor()
     if constructor.args.kwarg is not None:
         lines.insert(0, _spelled_out(constructor, imports))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from turbopump.client.discovery import configure
     from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
     from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
+    from turbopump.client.transaction import Decision, TransactionResult
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeStatus",
     "Consumer",
+    "Decision",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -42,6 +44,7 @@ __all__ = [
     "RetryLater",
     "SendResult",
     "SendStatus",
+    "TransactionResult",
     "aio",
     "configure",
     "errors",
@@ -54,6 +57,7 @@ _HOMES = {
     "ConsumeFromWhere": "turbopump.client.settings",
     "ConsumeStatus": "turbopump.client.consuming",
     "Consumer": "turbopump.client.blocking.consumer",
+    "Decision": "turbopump.client.transaction",
     "Message": "turbopump.client.message",
     "MessageExt": "turbopump.client.message",
     "AccessChannel": "turbopump.client.settings",
@@ -64,6 +68,7 @@ _HOMES = {
     "RetryLater": "turbopump.client.consuming",
     "SendResult": "turbopump.client.message",
     "SendStatus": "turbopump.client.message",
+    "TransactionResult": "turbopump.client.transaction",
     "aio": "turbopump.aio",
     "configure": "turbopump.client.discovery",
     "errors": "turbopump.errors",

@@ -26,6 +26,7 @@ from turbopump.client.settings import (
     PullSettings,
 )
 from turbopump.client.signature import spelled_out
+from turbopump.client.transaction import Decision, TransactionResult
 
 __all__ = [
     "AccessChannel",
@@ -33,6 +34,7 @@ __all__ = [
     "ConsumeFromWhere",
     "ConsumeStatus",
     "Consumer",
+    "Decision",
     "Message",
     "MessageExt",
     "MessageModel",
@@ -42,6 +44,7 @@ __all__ = [
     "RetryLater",
     "SendResult",
     "SendStatus",
+    "TransactionResult",
     "configure",
     "selectors",
     "strategies",

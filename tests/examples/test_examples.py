@@ -13,6 +13,7 @@ from turbopump.testing import Cluster
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEVELS = " ".join(["1s"] * 18)  # a retry after ten seconds would be too long for a test
+CHECKS = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000"}  # and so would half a minute
 TIMEOUT_S = 60
 AT_A_TIME = 4
 
@@ -135,6 +136,12 @@ PRINTED = {
         rolled back: the customer has no credit
         sent: order A-1
     """,
+    "transaction_bank_transfer": """
+        T-2: not enough money, no message
+        credited: T-1 T-3
+        here: 35
+        there: 165
+    """,
 }
 
 
@@ -145,7 +152,7 @@ def runs(
     """Those that were asked for, some at a time: most of the while they wait."""
     wanted = [name for name in PRINTED if any(f"[{name}]" in item.name for item in request.session.items)]
     with (
-        Cluster(settings={"messageDelayLevel": LEVELS}) as cluster,
+        Cluster(settings={"messageDelayLevel": LEVELS, **CHECKS}) as cluster,
         ThreadPoolExecutor(AT_A_TIME) as pool,
     ):
         directory = str(tmp_path_factory.mktemp("examples"))

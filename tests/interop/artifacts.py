@@ -97,6 +97,11 @@ def push_programs(version: str) -> str:
     return _programs("push", version, client_jars(version), LATER_THAN.get(version, ()), folder="push")
 
 
+def transaction_programs(version: str) -> str:
+    """The class path that runs `Transactor` with the Java client of that version."""
+    return _programs("transactions", version, client_jars(version), (), folder="transactions")
+
+
 def strategy_programs(version: str) -> str:
     """The class path that runs `Strategies`."""
     return _programs("strategies", version, client_jars(version), (), folder="strategies")

@@ -19,6 +19,7 @@ TIMEOUT_S = 300
 GO = "go"
 PYTHON = "python"  # our own client
 PUSH_PROGRAMS = ("Consumers", "Partner", "Worker")
+TRANSACTOR = "Transactor"
 CLIENTS = (
     *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
     f"dashboard-{artifacts.DASHBOARD}",
@@ -68,13 +69,15 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
     if client == PYTHON:
         return [sys.executable, str(artifacts.HERE / "python" / f"{program.lower()}.py")]
     if client == GO:
-        return [str(artifacts.go_program()), *([program] if program in PUSH_PROGRAMS else [])]
+        return [str(artifacts.go_program()), *([program] if program in (*PUSH_PROGRAMS, TRANSACTOR) else [])]
     kind, version = client.split("-")
     programs = artifacts.client_programs if kind == "java" else artifacts.tools_programs
     if program in PUSH_PROGRAMS:
         programs = artifacts.push_programs
     if program == "Choosing":
         programs = artifacts.choosing_programs
+    if program == TRANSACTOR:
+        programs = artifacts.transaction_programs
     long_lived = SHORT_HEARTBEATS if program == "Worker" else {}
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ()), *long_lived.get(version, ())]

@@ -12,6 +12,7 @@ WORLDS = {
     "store": "tests.simulation.world",
     "delays": "tests.simulation.delays",
     "groups": "tests.simulation.groups",
+    "transactions": "tests.simulation.transactions",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

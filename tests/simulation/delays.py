@@ -161,7 +161,7 @@ class World:
         files.load(FILE, lambda data: self.delays.load(data) >= 0)
         self.delays.open()
         self.schedule.on_postponed = self.delays.postponed
-        store.retention.guard = self.delays.rescue
+        store.retention.guards.append(self.delays.rescue)
         groups = Groups(GroupRules(), self.clock)
         append, traffic = store.append, Traffic(self.clock, lambda: 0)
         self.retries = Retries(

@@ -91,6 +91,13 @@ class DelayRules:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionRules:
+    timeout_ms: int = _why(6_000, "producers are asked about a transaction when it has been open for so long")
+    check_interval_ms: int = _why(30_000, "between two rounds of asking")
+    check_most: int = _why(15, "asked about so often, a transaction expires; it can be resumed")
+
+
+@dataclass(frozen=True, slots=True)
 class Polling:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
@@ -163,6 +170,7 @@ class BrokerConfig:
     groups: GroupRules = field(default_factory=GroupRules)
     offsets: OffsetRules = field(default_factory=OffsetRules)
     delays: DelayRules = field(default_factory=DelayRules)
+    transactions: TransactionRules = field(default_factory=TransactionRules)
     polling: Polling = field(default_factory=Polling)
     filters: FilterRules = field(default_factory=FilterRules)
     sending: Sending = field(default_factory=Sending)

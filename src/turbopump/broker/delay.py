@@ -22,7 +22,7 @@ import msgspec
 
 from turbopump.broker import schedule
 from turbopump.broker.pending import Entry, Pending, Position, Run
-from turbopump.broker.topics import Topics, is_valid
+from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 from turbopump.protocol.codes import RequestCode
@@ -330,16 +330,8 @@ class Delays:
         self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
 
     def _target(self, record: Record) -> ConsumeQueue | None:
-        found = schedule.destination(record)
-        if found is None:
-            return None
-        name, queue_id = found
-        topic = self._topics.find(name)
-        if name == names.HALF_TOPIC or (topic is None and not is_valid(name)):
-            return None
-        if topic is not None and queue_id >= topic.read_queues > 0:
-            queue_id %= topic.read_queues  # the topic has fewer now: where it belongs, nobody would see it
-        return self._store.queue(name, queue_id)
+        found = schedule.destination(record, self._topics)
+        return None if found is None else self._store.queue(*found)
 
     def _deliver(self, drafts: list[Draft]) -> None:
         try:

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
+from turbopump.broker.topics import Topics, is_valid
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
-from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
@@ -73,10 +74,21 @@ def delay_level(pairs: dict[str, str]) -> int:
     return int(text)
 
 
-def destination(record: Record) -> tuple[str, int] | None:
-    """Topic and queue to which a delayed message belongs; None when it does not say, or in a wrong way."""
+def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
+    """Topic and queue to which a message belongs that waits, delayed or for the end of its transaction; None
+    when it does not say, or in a wrong way.
+    """
     packed = record.properties
-    return _place(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID))
+    found = _place(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID))
+    if found is None:
+        return None
+    name, queue_id = found
+    topic = topics.find(name)
+    if name in (HALF_TOPIC, OP_HALF_TOPIC) or (topic is None and not is_valid(name)):
+        return None
+    if topic is not None and queue_id >= topic.read_queues > 0:
+        queue_id %= topic.read_queues  # the topic has fewer now: where it belongs, nobody would see it
+    return name, queue_id
 
 
 @lru_cache(maxsize=4096)

@@ -14,13 +14,15 @@ from turbopump.broker.receipt import Receipts
 from turbopump.broker.schedule import TIMERS, Schedule, delay_level
 from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
+from turbopump.broker.transaction_forms import ADDED_LATER, is_half
+from turbopump.broker.transaction_forms import prepare as prepare_half
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
-from turbopump.protocol.names import NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
+from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
 from turbopump.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
@@ -56,6 +58,7 @@ class SendRules:
     trace_on: bool
     max_message_size: int
     accepts_from_ms: int = 0
+    rejects_transactions: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,8 @@ class Sending:
         self._schedule = schedule
         self._in_order = in_order
         self.added = _added_properties(rules)
+        self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
+        """Called after a half message of a transaction was appended."""
 
     def routes(self) -> Routes:
         names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
@@ -117,6 +122,8 @@ class Sending:
             return reply(request.command, refused.code, refused.remark, self._receipts.refused())
         if prepared.drafts[0].delay_ms >= 0:
             self._schedule.on_postponed(prepared.drafts[0].queue)
+        if prepared.drafts[0].queue.topic == HALF_TOPIC:
+            self.on_half(prepared.drafts[0], appended[0])
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 
@@ -186,11 +193,15 @@ class Sending:
         level = delay_level(pairs)
         if (priority := _priority(pairs, level)) is not None:
             queue_id = target = min(priority, topic.write_queues - 1)
-        refuse_unsupported(pairs, level, header.reconsumeTimes or 0)
+        refuse_unsupported(pairs, level)
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
-        if level > 0:
+        if is_half(pairs, level, header.reconsumeTimes or 0):
+            self._refuse_half()
+            prepare_half(pairs, topic.name, target, unique_key)
+            queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
+        elif level > 0:
             queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
         else:
             queue, delay_ms = self._store.queue(topic.name, target), -1
@@ -275,8 +286,11 @@ class Sending:
         topic: Topic,
         request: Request[SendMessageRequest],
     ) -> Draft:
-        if len(stored) > properties.MAX_BYTES:
-            remark = f"the message has {len(stored)} bytes of properties, more than {properties.MAX_BYTES}"
+        most = properties.MAX_BYTES
+        if queue.topic == HALF_TOPIC:
+            most -= ADDED_LATER  # what is taken can be renewed as often as its producers have to be asked
+        if len(stored) > most:
+            remark = f"the message has {len(stored)} bytes of properties, more than {most}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
         tag = pairs.get(properties.TAGS)
@@ -299,6 +313,11 @@ class Sending:
         kept = {name: value for name, value in pairs.items() if not _dropped(name)}
         return properties.pack(kept).encode() + self.added
 
+    def _refuse_half(self) -> None:
+        if self._rules.rejects_transactions:
+            remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._rules.max_message_size:
             most = self._rules.max_message_size
@@ -317,11 +336,8 @@ class Sending:
         return reply(request.command, code, None, ext)
 
 
-def refuse_unsupported(pairs: dict[str, str], level: int = 0, reconsume_times: int = 0) -> None:
+def refuse_unsupported(pairs: dict[str, str], level: int = 0) -> None:
     """Kinds of message on which this broker cannot keep its word yet are never stored as plain ones."""
-    is_retry = reconsume_times > 0 and level > 0  # of a half message, by clients before 4.6.1
-    if pairs.get(properties.TRANSACTION_PREPARED) == "true" and not is_retry:
-        raise Refused(ResponseCode.NO_PERMISSION, "the broker sending transaction message is forbidden")
     if properties.INNER_NUM in pairs:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch carries INNER_NUM")
     if level <= 0 and any(name in pairs for name in TIMERS):
@@ -332,6 +348,9 @@ def refuse_unsupported(pairs: dict[str, str], level: int = 0, reconsume_times: i
 def refuse_in_batch(pairs: dict[str, str]) -> None:
     if delay_level(pairs) > 0:
         remark = "a message of a batch cannot be delayed; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if is_half(pairs, 0, 0):
+        remark = "a message of a batch cannot be the half message of a transaction; send it alone"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     refuse_unsupported(pairs)
 

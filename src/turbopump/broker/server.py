@@ -33,6 +33,7 @@ from turbopump.broker.filters import FILE as FILTER_FILE
 from turbopump.broker.filters import Filters
 from turbopump.broker.flow import FlowControl
 from turbopump.broker.groups import Groups
+from turbopump.broker.halves import CheckRules
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
 from turbopump.broker.metrics.collectors import (
@@ -61,6 +62,10 @@ from turbopump.broker.send_many import SendMany
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import READ, WRITE, Topic, Topics
 from turbopump.broker.traffic import Traffic
+from turbopump.broker.transaction import Transactions
+from turbopump.broker.transaction_checks import Checks, Producers, check_rules
+from turbopump.broker.transaction_end import TransactionRequests
+from turbopump.broker.transaction_start import reopen
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
@@ -182,10 +187,19 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
+        transactions = await self._transactions(store, tables, schedule, sending, stack)
         tools = self._tools(
             store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays, servers
         )
-        parts: list[_Part] = [sending, retries, delays, clients, Queries(store, tables.topics), *tools]
+        parts: list[_Part] = [
+            sending,
+            retries,
+            delays,
+            transactions,
+            clients,
+            Queries(store, tables.topics),
+            *tools,
+        ]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
         routes = {code: route for part in parts for code, route in part.routes().items()}
@@ -307,6 +321,7 @@ class Broker:
             config.sending.trace_on,
             config.store.max_message_size,
             config.sending.accept_from_ms,
+            config.sending.reject_transactions,
         )
         ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
         sending = Sending(
@@ -353,8 +368,33 @@ class Broker:
         delays.open()
         stack.push_async_callback(delays.close)
         schedule.on_postponed = delays.postponed
-        store.retention.guard = delays.rescue
+        store.retention.guards.append(delays.rescue)
         return delays
+
+    async def _transactions(
+        self,
+        store: Store,
+        tables: "_Tables",
+        schedule: Schedule,
+        sending: Sending,
+        stack: contextlib.AsyncExitStack,
+    ) -> TransactionRequests:
+        """Those that are open are known before anybody is served."""
+        append, clock = sending.append_unanswered, self._clock
+
+        def rules() -> CheckRules:
+            return check_rules(self.config)
+
+        transactions = Transactions(store, tables.topics, tables.offsets, schedule, append, rules, clock)
+        await reopen(store, transactions)
+        sending.on_half = transactions.prepared
+        stack.push_async_callback(transactions.save_progress)
+        producers = Producers(tables.members, self.config.identity.broker_name)
+        checks = Checks(transactions, store, producers, rules, clock)
+        store.retention.guards.append(checks.rescue)
+        self._keep_running(checks.run(), stack)
+        self._keep_running(checks.keep(), stack)
+        return TransactionRequests(transactions, store, rules, clock)
 
     def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
         return Replies(

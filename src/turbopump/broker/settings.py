@@ -94,6 +94,9 @@ _BROKER: dict[str, Setting] = {
     "consumerOffsetUpdateVersionStep": Setting("offsets.version_step", COUNT),
     "useServerSideResetOffset": Setting("offsets.reset_here", BOOLEAN, hot=True),
     "flushDelayOffsetInterval": Setting("delays.flush_interval_ms", INTERVAL),
+    "transactionTimeOut": Setting("transactions.timeout_ms", MILLISECONDS),
+    "transactionCheckInterval": Setting("transactions.check_interval_ms", INTERVAL),
+    "transactionCheckMax": Setting("transactions.check_most", COUNT),
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN, hot=True),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS, hot=True),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
@@ -410,10 +413,9 @@ LATER: dict[str, str] = {
         timerWheelSnapshotFlush timerWheelSnapshotIntervalMs""",
     ),
     **_each(
-        "transactions",
-        """transactionTimeOut transactionCheckMax transactionCheckInterval transactionOpMsgMaxSize
-        transactionOpBatchInterval transactionMetricFlushInterval enableTransactionMetrics
-        transWriteOriginTransHalfEnable transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
+        "metrics of transactions, and transactions in RocksDB",
+        """transactionMetricFlushInterval enableTransactionMetrics transWriteOriginTransHalfEnable
+        transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
         transactionCheckRocksdbQueueCapacity""",
     ),
     **_each("filter servers", "filterServerNums"),
@@ -476,7 +478,8 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         litePullMessageThreadPoolNums ackMessageThreadPoolNums processReplyMessageThreadPoolNums
         queryMessageThreadPoolNums adminBrokerThreadPoolNums clientManageThreadPoolNums
         consumerManageThreadPoolNums loadBalanceProcessorThreadPoolNums heartbeatThreadPoolNums
-        recoverThreadPoolNums endTransactionThreadPoolNums batchDispatchRequestThreadPoolNums
+        recoverThreadPoolNums transactionOpMsgMaxSize transactionOpBatchInterval
+        endTransactionThreadPoolNums batchDispatchRequestThreadPoolNums
         dispatchCqThreads dispatchCqCacheNum recoverConcurrently sendThreadPoolQueueCapacity
         putThreadPoolQueueCapacity pullThreadPoolQueueCapacity litePullThreadPoolQueueCapacity
         ackThreadPoolQueueCapacity replyThreadPoolQueueCapacity queryThreadPoolQueueCapacity

@@ -23,6 +23,7 @@ COMMANDS = {
     "health": "ask a server whether it works: exit status 0 or 1",
     "admin": "administer a cluster (also: mqadmin)",
     "dlq": "dead letters of a consumer group: list, resend, export",
+    "transactions": "transactions that nobody has ended: list, resume",
     "quickstart": "the producer and the consumer that RocketMQ users try first",
     "store": "look into a store directory: verify, rebuild, dump",
 }

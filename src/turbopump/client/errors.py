@@ -18,6 +18,7 @@ __all__ = [
     "InsideEventLoop",
     "InvalidArgument",
     "NoNameServer",
+    "NotPrepared",
     "NotRunning",
     "Refused",
     "RequestTimedOut",
@@ -61,6 +62,10 @@ class NoNameServer(ClientError, ConnectionError):
 
 class RequestTimedOut(ClientError, TimeoutError):
     """The request was stored, and nobody answered it in time."""
+
+
+class NotPrepared(ClientError, OSError):
+    """The half message of a transaction was stored, but not as safely as was asked: it was rolled back."""
 
 
 class UnreadableMessage(ClientError, ValueError):

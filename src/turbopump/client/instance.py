@@ -23,6 +23,7 @@ from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
 from turbopump.client.short_heartbeats import ShortHeartbeats
+from turbopump.client.transaction import Question, group_of
 from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
@@ -35,7 +36,7 @@ from turbopump.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
     ResetOffsetRequest,
 )
-from turbopump.protocol.headers.send import PushReplyMessageRequest
+from turbopump.protocol.headers.send import CheckTransactionStateRequest, PushReplyMessageRequest
 from turbopump.remoting.client import Client
 from turbopump.remoting.http_get import get
 from turbopump.remoting.router import Answer, Request, Route, Router
@@ -58,6 +59,9 @@ class Producing(Protocol):
 
     def topics(self) -> Iterable[str]:
         """Whose brokers must know of us."""
+
+    def asked(self, question: Question) -> None:
+        """A broker wants to know how a transaction of the group ended."""
 
 
 class Consuming(Protocol):
@@ -267,6 +271,7 @@ class _Door:
             RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self._running_info),
             RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(ConsumeMessageDirectlyRequest, self._directly),
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: Route(PushReplyMessageRequest, self._reply),
+            RequestCode.CHECK_TRANSACTION_STATE: Route(CheckTransactionStateRequest, self._asked),
         }
 
     def _changed(self, request: Request[NotifyConsumerIdsChangedRequest]) -> None:
@@ -300,6 +305,13 @@ class _Door:
         if not self.instance.replies.arrived(reply):
             log.info("A reply came that nobody waits for any more: %s", reply.message_id)
         return Answer()
+
+    def _asked(self, request: Request[CheckTransactionStateRequest]) -> None:
+        """A group that is not ours is no concern of ours: the broker has others to ask."""
+        half = record.decode(request.body)
+        producer = self.instance.producers.get(group_of(half))
+        if producer is not None:
+            producer.asked(Question(request.header, half, request.connection))
 
     def _consumer(self, group: str) -> Consuming:
         consumer = self.instance.consumers.get(group)

@@ -66,6 +66,8 @@ class ProducerOptions(ClientOptions, total=False):
     batch_max_delay: float
     batch_max_bytes: int
     total_batch_max_bytes: int
+    check_thread_pool_max_size: int
+    check_request_hold_max: int
 
 
 class ReadingOptions(ClientOptions, total=False):

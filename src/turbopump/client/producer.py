@@ -11,13 +11,19 @@ from typing import Self, Unpack
 
 from turbopump.client import batches, discovery, rules
 from turbopump.client.detector import Detector
-from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut, SendTimedOut
+from turbopump.client.errors import (
+    InvalidArgument,
+    NotPrepared,
+    NotRunning,
+    RequestTimedOut,
+    SendTimedOut,
+)
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.gate import Gate
 from turbopump.client.gathering import Gathering
 from turbopump.client.hooks import SendHook
 from turbopump.client.instance import Instance, instances
-from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from turbopump.client.options import ProducerOptions
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.requests import marks_of_request, reply_to
@@ -27,11 +33,23 @@ from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pic
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
 from turbopump.client.tracing import SendTrace, Tracing
+from turbopump.client.transaction import (
+    Answers,
+    Check,
+    Decision,
+    Execute,
+    Question,
+    Transaction,
+    TransactionResult,
+    decided,
+    tell,
+)
 from turbopump.client.unique import process_id
 from turbopump.client.world import World
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.protocol.sysflag import PREPARED
 
 REQUEST_TIMEOUT_S = 3.0
 SUCCESS = int(ResponseCode.SUCCESS)
@@ -44,7 +62,8 @@ class Producer:
             receipt = await producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
             await producer.send(order, by="A-1")  # same key, same queue, in order
 
-    `group` names the producers that do the same work. Every other keyword is a setting, with Apache's name
+    `group` names the producers that do the same work. `check` says how a transaction of the group ended, when
+    a broker asks: see `transaction`. Every other keyword is a setting, with Apache's name
     in Python's spelling; see docs/settings.md. One producer serves all tasks of its event loop: make one and
     keep it. `start` and `close` are what `async with` calls.
 
@@ -65,6 +84,7 @@ class Producer:
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[SendHook] = (),
+        check: Check | None = None,
         world: World | None = None,
         **settings: Unpack[ProducerOptions],
     ) -> None:
@@ -79,7 +99,17 @@ class Producer:
         self._world = world or World()
         self._hooks = (*hooks, *send_hooks(self._settings.telemetry))
         self._names = QueueNames(self._settings.namespace)
-        self._presence = _Presence(self._names.topic(group))
+        own = self._settings
+        wire_group = self._names.topic(group)
+        self._answers = Answers(
+            wire_group,
+            check,
+            own.check_thread_pool_max_size,
+            own.check_request_hold_max,
+            own.namespace,
+            own.decode_decompress_body,
+        )
+        self._presence = _Presence(wire_group, self._answers)
         self._rules = rules.Rules(self._settings.max_message_size)
         self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
         self._instance: Instance | None = None
@@ -194,6 +224,7 @@ class Producer:
         if self._tracing is not None:
             await self._tracing.close()
         await instance.leave_producer(self._presence.group)
+        await self._answers.close()
         await instances().give_back(instance)
 
     def _running(self) -> Sender:
@@ -354,6 +385,37 @@ class Producer:
             self._replies.discard(reply)
             reply.cancel()
 
+    def transaction(self, message: Message, *, check_after: int | None = None) -> Transaction:
+        """A message that consumers see when the block ends well, and never when it raises an exception:
+
+            async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
+                await pay("A-1")
+
+        The transaction's own `commit`, `rollback` and `unknown` say it earlier, and `receipt` where the half
+        message is. When the process dies in the block, brokers ask producers of the group how it ended: the
+        function given as `Producer(…, check=…)` looks it up and returns a Decision.
+
+        `check_after`: seconds before the broker asks, when the work takes longer than its
+        `transactionTimeOut` (6 s). A message with a delay level cannot be sent so.
+        """
+        return Transaction(self._prepare, self._end, message, check_after)
+
+    async def send_in_transaction(
+        self, message: Message, execute: Execute, *, check_after: int | None = None
+    ) -> TransactionResult:
+        """Stores the half message, calls `execute(message)`, which does the local work, and ends the
+        transaction as it says: a Decision. None, and an exception, are UNKNOWN: the broker will ask `check`.
+        """
+        transaction = self.transaction(message, check_after=check_after)
+        receipt = await transaction.begin()
+        failure: Exception | None = None
+        try:
+            decision = await decided(execute, message)
+        except Exception as error:
+            decision, failure = Decision.UNKNOWN, error
+        await transaction.end(decision)
+        return TransactionResult(receipt, decision, failure)
+
     async def reply(self, to: MessageExt, body: bytes, *, timeout: float | None = None) -> SendResult:
         """Answers a message that was sent with `request`, to the very client that waits for it."""
         sender = self._running()
@@ -371,6 +433,32 @@ class Producer:
         return self._names.all_shown(await sender.queues(wire_topic, self._settings.send_msg_timeout))
 
     # Inside
+
+    async def _prepare(self, message: Message, check_after: int | None) -> SendResult:
+        """Sends a half message. Brokers know of us before: one of them may have to ask soon."""
+        if isinstance(message, Message) and message.delay_level:
+            raise InvalidArgument("the message of a transaction cannot be delayed: leave delay_level out")
+        sender = self._running()
+        marks = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: self._presence.group}
+        if check_after is not None:
+            marks[properties.CHECK_IMMUNITY_TIME_IN_SECONDS] = str(int(check_after))
+        letter, _ = self._prepared(sender, message, None, None, None, marks)
+        flags = int(letter.envelope.fields["f"]) | PREPARED
+        letter.envelope = letter.envelope.but(f=str(flags))
+        timeout_s = self._settings.send_msg_timeout
+        deadline = self._world.clock.monotonic() + timeout_s
+        await self._be_known(sender, letter.envelope.topic, deadline)
+        left_s = deadline - self._world.clock.monotonic()
+        receipt = await self._deliver(sender, letter, left_s, None)
+        if receipt.status is not SendStatus.SEND_OK:
+            await self._end(message, receipt, Decision.ROLLBACK)
+            raise NotPrepared(f"the half message was stored as {receipt.status.name}: it was rolled back")
+        return receipt
+
+    async def _end(self, message: Message, receipt: SendResult, decision: Decision) -> bool:
+        """False: the broker does not know, and will ask."""
+        sender, topic = self._running(), self._names.topic(message.topic)
+        return await tell(sender, topic, receipt, decision, self._settings.send_msg_timeout)
 
     def _prepared(
         self,
@@ -506,8 +594,12 @@ class _Presence:
     """The producer as its instance sees it."""
 
     group: str
+    answers: Answers
     used: set[str] = field(default_factory=set)
     announced: set[str] = field(default_factory=set)
 
     def topics(self) -> Iterable[str]:
         return self.used
+
+    def asked(self, question: Question) -> None:
+        self.answers.asked(question)

@@ -222,6 +222,12 @@ class ProducerSettings(ClientSettings):
     total_batch_max_bytes: int = setting(
         32 * MIB, "in all such batches together; what comes then is sent alone", "totalBatchMaxBytes", low=1
     )
+    check_thread_pool_max_size: int = setting(
+        1, "transactions that `check` is asked about at once", "checkThreadPoolMaxSize", low=1
+    )
+    check_request_hold_max: int = setting(
+        2000, "questions about transactions that may wait for `check`", "checkRequestHoldMax", low=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +396,8 @@ NOT_NEEDED: Mapping[str, str] = {
     "maxPageSizeInGetMetadata": "lists come whole, or the tool says where they were cut",
     "language": "we are PYTHON",
     "offsetStore": "it follows from message_model",
+    "transactionListener": "Producer(check=…), and send_in_transaction(message, execute)",
+    "checkThreadPoolMinSize": "threads are there when they are needed: check_thread_pool_max_size",
 }
 """Java's name of a setting → why there is no such keyword here."""
 
@@ -398,10 +406,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "popThresholdForQueue": "there is no POP mode",
     "popInvisibleTime": "there is no POP mode",
     "popBatchNums": "there is no POP mode",
-    "transactionListener": "transactions are not offered yet",
-    "checkThreadPoolMinSize": "transactions are not offered yet",
-    "checkThreadPoolMaxSize": "transactions are not offered yet",
-    "checkRequestHoldMax": "transactions are not offered yet",
 }
 """The same for what Apache's clients can do and ours cannot."""
 

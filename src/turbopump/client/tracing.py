@@ -25,6 +25,7 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.sender import Sender
 from turbopump.client.settings import AccessChannel, ClientSettings, ProducerSettings
 from turbopump.client.trace import Kind, Outcome, Trace
+from turbopump.client.transaction import Question
 from turbopump.protocol import names, properties
 from turbopump.protocol.errors import Refused
 
@@ -86,6 +87,9 @@ class Tracing:
     def topics(self) -> Iterable[str]:
         """Whose brokers hear of our group, as of any producer's (`instance.Producing`)."""
         return self._topics
+
+    def asked(self, question: Question) -> None:
+        """Traces are sent in no transaction: somebody else's group has our name."""
 
     # Life
 

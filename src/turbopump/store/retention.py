@@ -98,8 +98,8 @@ class Retention:
         self._clock = clock
         self._is_full = self._is_deleting = False
         self._asked = 0
-        self.guard: Guard | None = None
-        """Asked before each file goes, by whoever needs what is in it."""
+        self.guards: list[Guard] = []
+        """Asked before each file goes, each of those who may need what is in it."""
 
     def configure(self, config: StoreConfig) -> None:
         self._config = config
@@ -146,7 +146,7 @@ class Retention:
             for file in files[: decision.delete]:
                 if deleted:
                     await self._clock.sleep(self._config.delete_file_pause_ms / 1000)
-                if self.guard is not None and not await self.guard(file.end):
+                if not await self._may_go(file.end):
                     break
                 self._store.delete_first_log_file()
                 deleted += 1
@@ -157,6 +157,12 @@ class Retention:
             if deleted:
                 self._store.min_offset_changed()
         return deleted
+
+    async def _may_go(self, below: int) -> bool:
+        for guard in self.guards:
+            if not await guard(below):
+                return False
+        return True
 
     def _note_fullness(self, decision: Decision) -> None:
         if decision.disk_full and not self._is_full:

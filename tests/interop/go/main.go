@@ -3,6 +3,7 @@
 //
 //	scenarios Consumers ...  the scenarios of push consumers, all at once
 //	scenarios Worker ...     see worker.go
+//	scenarios Transactor ... see transactor.go
 package main
 
 import (
@@ -41,6 +42,8 @@ func main() {
 	switch arguments := os.Args[1:]; arguments[0] {
 	case "Consumers":
 		runAtOnce(consumerScenarios, arguments[1:])
+	case "Transactor":
+		transact(arguments[1:])
 	case "Worker":
 		work(arguments[1:])
 	default:

@@ -145,6 +145,7 @@ def test_what_apaches_broker_prints_about_itself_can_be_loaded(version: str) -> 
     assert differences <= set(PLACES.split()) | {
         "flushConsumeQueueThoroughInterval",
         "registerBrokerTimeoutMills",
+        "transactionCheckInterval",
     }
 
 

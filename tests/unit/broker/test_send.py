@@ -121,7 +121,6 @@ def test_properties_up_to_the_limit() -> None:
     ("pairs", "code"),
     [
         ({"TIMER_DELAY_SEC": "3"}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"TRAN_MSG": "true", "PGROUP": "PG"}, ResponseCode.NO_PERMISSION),
         ({"INNER_NUM": "5"}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )

@@ -183,7 +183,7 @@ def test_who_guards_what_is_in_a_file_is_asked_before_it_goes() -> None:
             return below < 3
 
         retention = Retention(store, ALWAYS, disk, disk.clock)
-        retention.guard = guard
+        retention.guards.append(guard)
         assert await retention.round() == 2
         assert (asked, store.changes) == ([1, 2, 3], 1)
         assert await retention.round() == 0

@@ -23,6 +23,7 @@ from turbopump.client.admin.offsets import Offsets as AsyncOffsets
 from turbopump.client.admin.offsets import Rollback
 from turbopump.client.admin.queues import Queues as AsyncQueues
 from turbopump.client.admin.topics import Topics as AsyncTopics
+from turbopump.client.admin.transactions import Transactions as AsyncTransactions
 from turbopump.client.blocking.face import Face, Part
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.moments import Moment
@@ -48,6 +49,7 @@ __all__ = [
     "Offsets",
     "Queues",
     "Topics",
+    "Transactions",
 ]
 
 
@@ -55,8 +57,8 @@ __all__ = [
 class Admin(Face[AsyncAdmin]):
     """Looks after a cluster, Apache's or ours: one part per subject.
 
-    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages` about what they
-    store; `groups`, `offsets`, `connections` about who reads and writes it.
+    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`
+    about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         with Admin("127.0.0.1:9876") as admin:
             layout = admin.clusters.layout()
@@ -88,6 +90,7 @@ class Admin(Face[AsyncAdmin]):
         self.offsets = Offsets(self, lambda core: core.offsets)
         self.messages = Messages(self, lambda core: core.messages)
         self.queues = Queues(self, lambda core: core.queues)
+        self.transactions = Transactions(self, lambda core: core.transactions)
 
     @property
     def settings(self) -> ClientSettings:
@@ -705,6 +708,32 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
             found = admin.queues.entries(address, "OrderTopic", 0, 100, 10, "billing")
         """
         return self._run(lambda core: core.entries(address, topic, queue_id, index, count, group))
+
+
+class Transactions(Part[AsyncAdmin, AsyncTransactions]):
+    """Half messages that nobody has ended.
+
+    Example:
+
+        for half in admin.transactions.open():
+            print(half.message_id, topic_of(half), group_of(half))
+        for half in admin.transactions.expired():
+            admin.transactions.resume(half)
+    """
+
+    def open(self) -> Iterator[MessageExt]:
+        """Those that wait for their end, broker by broker, oldest first."""
+        return self._iterate(lambda core: core.open())
+
+    def expired(self) -> Iterator[MessageExt]:
+        """Those that producers were asked about as often as is allowed, broker by broker, oldest first. Some
+        may have ended, or have been resumed, since then.
+        """
+        return self._iterate(lambda core: core.expired())
+
+    def resume(self, half: MessageExt) -> None:
+        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
+        self._run(lambda core: core.resume(half))
 
 
 class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):

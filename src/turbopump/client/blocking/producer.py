@@ -7,7 +7,7 @@ import concurrent.futures
 from collections.abc import Iterable, Sequence
 from typing import Unpack
 
-from turbopump.client.blocking.face import Face
+from turbopump.client.blocking.transacting import Transacting
 from turbopump.client.hooks import SendHook
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
 from turbopump.client.options import ProducerOptions
@@ -16,20 +16,22 @@ from turbopump.client.producer import Producer as AsyncProducer
 from turbopump.client.selectors import Selector
 from turbopump.client.settings import ProducerSettings
 from turbopump.client.signature import spelled_out
+from turbopump.client.transaction import Check
 from turbopump.client.world import World
 
 __all__ = ["Producer"]
 
 
 @spelled_out(ProducerSettings)
-class Producer(Face[AsyncProducer]):
+class Producer(Transacting):
     """Sends messages.
 
         with Producer("orders", name_servers="127.0.0.1:9876") as producer:
             receipt = producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
             producer.send(order, by="A-1")  # same key, same queue, in order
 
-    `group` names the producers that do the same work. Every other keyword is a setting, with Apache's name
+    `group` names the producers that do the same work. `check` says how a transaction of the group ended, when
+    a broker asks: see `transaction`. Every other keyword is a setting, with Apache's name
     in Python's spelling; see docs/settings.md. One producer serves all threads: make one and
     keep it. `start` and `close` are what `with` calls.
 
@@ -50,11 +52,14 @@ class Producer(Face[AsyncProducer]):
         *,
         name_servers: str | Sequence[str] | None = None,
         hooks: Sequence[SendHook] = (),
+        check: Check | None = None,
         world: World | None = None,
         **settings: Unpack[ProducerOptions],
     ) -> None:
         super().__init__(
-            lambda: AsyncProducer(group, name_servers=name_servers, hooks=hooks, world=world, **settings)
+            lambda: AsyncProducer(
+                group, name_servers=name_servers, hooks=hooks, check=check, world=world, **settings
+            )
         )
 
     @property

@@ -1,0 +1,127 @@
+"""Which transactions are open, and what is to do about each: a state machine without clock and disk.
+
+In: half messages as they are stored, and word of those that are decided, renewed or expired. Out: what to
+look at in a round, what to do about it, and before which place in the queue nothing is open.
+
+A transaction is known by its `root`, the place of its first record in the queue of half messages. A renewed
+copy is another record of the same transaction, further behind; then that one is open and the old is not.
+
+    half queue   0 1 2 3 4 5 6          0, 2, 3 are decided; 1 was renewed as 5, and 5 as 6
+    open         4, 6 (root 1)          progress: 4
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+__all__ = ["CheckRules", "Decision", "Half", "Halves", "Step", "immunity_ms", "step"]
+
+MAX_DIGITS = 9  # of seconds: 31 years
+
+
+class Decision(Enum):
+    """What an op record says of a half record. The first two end the transaction."""
+
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
+    RENEWED = "renewed"
+    EXPIRED = "expired"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (Decision.COMMIT, Decision.ROLLBACK)
+
+
+class Step(Enum):
+    """What a round does about an open half message."""
+
+    WAIT = "wait"
+    ASK = "ask"  # who sent it, and renew it
+    MOVE = "move"  # renew it without asking: it is far behind
+    EXPIRE = "expire"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRules:
+    timeout_ms: int  # after which a producer is asked, unless the message says otherwise
+    most: int  # times that it is asked
+    lifetime_ms: int  # after which nobody is asked any more
+    interval_s: float = 30.0  # between two rounds
+
+
+class Half(msgspec.Struct, gc=False):
+    """An open half record: 250 bytes, all in all."""
+
+    offset: int  # in the queue
+    at: int  # in the log
+    due_ms: int  # not to be asked about before
+    root: int
+
+
+class Halves:
+    def __init__(self) -> None:
+        self._open: dict[int, Half] = {}  # by place in the queue, in its order
+        self._renewed: dict[int, int] = {}  # root -> the place of the copy that is open
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, half: Half) -> None:
+        """The newest in the queue."""
+        self._open[half.offset] = half
+        if half.root != half.offset:
+            self._renewed[half.root] = half.offset
+
+    def find(self, root: int) -> Half | None:
+        """The open record of a transaction; None: it is not open."""
+        return self._open.get(self._renewed.get(root, root))
+
+    def close(self, half: Half) -> None:
+        """An op record names it now."""
+        del self._open[half.offset]
+        if self._renewed.get(half.root) == half.offset:
+            del self._renewed[half.root]
+
+    def renew(self, half: Half, offset: int, at: int) -> Half:
+        """The record at `offset` takes its place."""
+        self.close(half)
+        copy = Half(offset, at, half.due_ms, half.root)
+        self.add(copy)
+        return copy
+
+    def is_open(self, half: Half) -> bool:
+        return self._open.get(half.offset) is half
+
+    def all(self) -> list[Half]:
+        """Oldest first."""
+        return list(self._open.values())
+
+    def below(self, at: int) -> Iterator[Half]:
+        """Those that lie before this place in the log, oldest first; they may be closed meanwhile."""
+        for half in self.all():
+            if half.at >= at:
+                return
+            if self.is_open(half):
+                yield half
+
+    @property
+    def first(self) -> Half | None:
+        return next(iter(self._open.values()), None)
+
+
+def step(asked: int, born_ms: int, due_ms: int, is_far_behind: bool, now_ms: int, rules: CheckRules) -> Step:
+    """`asked`: how often. The moment at which its time is up is not yet too late, but the next round is."""
+    if now_ms - born_ms > rules.lifetime_ms:
+        return Step.EXPIRE
+    if now_ms > due_ms:
+        return Step.EXPIRE if asked >= rules.most else Step.ASK
+    return Step.MOVE if is_far_behind else Step.WAIT
+
+
+def immunity_ms(text: str | None, timeout_ms: int) -> int:
+    """How long a half message is left alone: its own wish (seconds), but no less than the usual time."""
+    if text is None or not text.isdecimal() or len(text) > MAX_DIGITS:
+        return timeout_ms
+    return max(int(text) * 1000, timeout_ms)

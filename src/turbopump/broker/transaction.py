@@ -1,0 +1,209 @@
+"""Open transactions as the log has them: every change of one is an append here, and then in `halves.py`.
+
+In: half messages that were stored, and decisions about them. Out: the message in its topic, the copy that
+goes on waiting, the copy that has expired, each with the op record that closes the old half record, in one
+append. The copy comes first: a crash between the two is found at the next start (`transaction_start.py`), and
+the op record is written then. So no transaction is lost, and none ends twice.
+
+How far everything is closed is kept as the offsets of the group CID_RMQ_SYS_TRANS, as Apache does, and never
+before the records that say so are on the medium.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from turbopump.broker import transaction_forms as forms
+from turbopump.broker.halves import CheckRules, Decision, Half, Halves, immunity_ms
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.schedule import Schedule, delay_level, destination
+from turbopump.broker.topics import Topics
+from turbopump.protocol import properties
+from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+log = logging.getLogger(__name__)
+
+GROUP = "CID_RMQ_SYS_TRANS"
+QUEUE = 0
+REMEMBERED = 65_536  # decisions of late: the index knows all others
+
+Append = Callable[[list[Draft]], list[Appended]]
+
+
+class Transactions:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        offsets: Offsets,
+        schedule: Schedule,
+        append: Append,
+        rules: Callable[[], CheckRules],
+        clock: Clock,
+    ) -> None:
+        self.halves = Halves()
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._schedule = schedule
+        self._append = append
+        self._rules = rules
+        self._clock = clock
+        self._decided: dict[int, Decision] = {}  # by root, those of late
+
+    @property
+    def half_queue(self) -> ConsumeQueue:
+        return self._store.queue(HALF_TOPIC, QUEUE)
+
+    @property
+    def op_queue(self) -> ConsumeQueue:
+        return self._store.queue(OP_HALF_TOPIC, QUEUE)
+
+    def prepared(self, draft: Draft, appended: Appended) -> None:
+        """A producer's half message was appended."""
+        at, offset, _ = appended
+        wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        self.halves.add(Half(offset, at, self._due_ms(draft.born_timestamp, wish), offset))
+
+    def found(self, record: Record) -> Half:
+        """A half record that was open when the broker started."""
+        wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
+        return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record))
+
+    def _due_ms(self, born_ms: int, wish: str | None) -> int:
+        """A producer whose clock is ahead does not keep its transactions from being looked at."""
+        return min(born_ms, self._clock.now_ms()) + immunity_ms(wish, self._rules().timeout_ms)
+
+    # what becomes of them
+
+    def settle(self, record: Record, half: Half | None, decision: Decision) -> Appended:
+        """Ends a transaction, whose record is this one. No `half`: it had expired. Raises Refused, and then
+        nothing has happened. The result is where the op record is.
+        """
+        root = forms.root(record) if half is None else half.root
+        drafts = [self._op(record.queue_offset, root, decision)]
+        if decision is Decision.COMMIT:
+            drafts.insert(0, self._committed(record))
+        appended = self._append(drafts)
+        if half is not None:
+            self.halves.close(half)
+        self._remember(root, decision)
+        if drafts[0].delay_ms >= 0:
+            self._schedule.on_postponed(drafts[0].queue)
+        return appended[-1]
+
+    def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
+        """It goes on waiting at the end of the queue, and its producers were asked so often."""
+        copy = forms.renewed(record, self.half_queue, times)
+        at, offset, _ = self._append([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        return self.halves.renew(half, offset, at), _stored(copy, at, offset, self._clock.now_ms())
+
+    def rewrite(self, half: Half, record: Record) -> None:
+        """The same before its file is deleted, also when the disk is called full."""
+        copy = forms.renewed(record, self.half_queue, forms.asked(record))
+        at, offset, _ = self._store.rewrite([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        self.halves.renew(half, offset, at)
+
+    def expire(self, half: Half, record: Record | None) -> None:
+        """Nobody is asked any more; a late decision still counts. No record: it cannot be read."""
+        drafts = [self._op(half.offset, half.root, Decision.EXPIRED)]
+        if record is not None:
+            self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1)  # with the first that expires, as in Apache
+            drafts.insert(0, forms.expired(record, self._store.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
+        self._append(drafts)
+        self.halves.close(half)
+
+    def resume(self, record: Record) -> None:
+        """One that had expired waits again."""
+        copy = forms.resumed(record, self.half_queue)
+        at, offset, _ = self._append([copy])[0]
+        self.halves.add(self.found(_stored(copy, at, offset, self._clock.now_ms())))
+
+    def close(self, closed: Sequence[tuple[Half, Decision]]) -> None:
+        """Writes the op records that a crash, or Apache, left out."""
+        self._append([self._op(half.offset, half.root, decision) for half, decision in closed])
+        for half, decision in closed:
+            if self.halves.is_open(half):
+                self.halves.close(half)
+            if decision.is_final:
+                self._remember(half.root, decision)
+
+    def decision(self, root: int) -> Decision | None:
+        """How a transaction ended, if that was of late."""
+        return self._decided.get(root)
+
+    def _remember(self, root: int, decision: Decision) -> None:
+        self._decided[root] = decision
+        if len(self._decided) > REMEMBERED:
+            del self._decided[next(iter(self._decided))]
+
+    def _op(self, offset: int, root: int, decision: Decision) -> Draft:
+        now_ms, host = self._clock.now_ms(), self._store.store_host
+        return forms.op(self.op_queue, offset, root, decision, now_ms, host)
+
+    def _committed(self, record: Record) -> Draft:
+        place = self.target(record)
+        if place is None:
+            raise SystemFailure("the half message does not say where it belongs")
+        topic, queue_id = place
+        pairs = forms.real_pairs(record)
+        level = delay_level(pairs)
+        if level > 0:
+            queue, delay_ms = self._schedule.postpone(pairs, level, topic, queue_id)
+        else:
+            queue, delay_ms = self._store.queue(topic, queue_id), -1
+        draft = forms.committed(record, pairs, queue)
+        draft.delay_ms = delay_ms
+        return draft
+
+    def target(self, record: Record) -> tuple[str, int] | None:
+        """Topic and queue of the message; None when it names none that can be."""
+        return destination(record, self._topics)
+
+    # how far everything is closed
+
+    def progress(self) -> tuple[int, int]:
+        """Before these places of both queues nothing is open, and nothing names what is."""
+        first = self.halves.first
+        if first is None:
+            return self.half_queue.max_offset, self.op_queue.max_offset
+        return first.offset, self.op_queue.first_at_or_after(first.at)
+
+    async def save_progress(self) -> None:
+        """An op record comes after the half record that it names: so the first open one tells both places."""
+        half, op = self.progress()
+        if self.saved_progress() == (half, op):
+            return
+        if await self._store.wait_durable(self._store.max_offset) is Durability.DISK:
+            self._offsets.commit(GROUP, HALF_TOPIC, QUEUE, half)
+            self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
+
+    def saved_progress(self) -> tuple[int, int]:
+        """-1 where nothing was ever saved."""
+        half = self._offsets.query(GROUP, HALF_TOPIC, QUEUE)
+        return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
+
+
+def _stored(draft: Draft, at: int, offset: int, now_ms: int) -> Record:
+    """As the store has it, of which only the broker's own copies are asked for."""
+    return Record(
+        draft.queue.topic,
+        draft.queue.queue_id,
+        draft.flag,
+        offset,
+        at,
+        draft.sys_flag,
+        draft.born_timestamp,
+        draft.born_host,
+        now_ms,
+        draft.store_host or b"",
+        draft.reconsume_times,
+        draft.prepared_transaction_offset,
+        draft.body,
+        draft.properties,
+    )

@@ -1,0 +1,114 @@
+"""`turbopump transactions`: which are open or have expired, and asking producers about expired ones again."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+from turbopump.admin.message_text import document
+from turbopump.admin.render import cut_line
+from turbopump.cli import connect
+from turbopump.cli.dlq import beginning
+from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.cli.tail import moment, printable
+from turbopump.client.admin import Admin
+from turbopump.client.admin.transactions import asked, group_of, topic_of
+from turbopump.client.message import MessageExt
+from turbopump.protocol.errors import Refused
+
+SHOWN = 100
+FORM = "%-8s  %-32s  %-23s  %-6s  %-24s  %-20s  %s"
+HEADINGS = ("#State", "#Message ID", "#Sent", "#Asked", "#Producer Group", "#Topic", "#Body")
+OPEN, EXPIRED = "open", "expired"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    shown = actions.add_parser("list", help="show open and expired transactions")
+    shown.add_argument("-n", dest="limit", type=int, default=SHOWN, metavar="N", help="at most N of each")
+    shown.add_argument("--json", action="store_true", help="print one JSON document")
+    resumed = actions.add_parser("resume", help="ask producers about expired transactions again")
+    resumed.add_argument("--id", action="append", default=[], help="only this message; may be repeated")
+    resumed.add_argument("--all", action="store_true", help="every expired one that has not ended")
+    for action in (shown, resumed):
+        connect.add_argument(action)
+
+
+def run(options: argparse.Namespace) -> int:
+    return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    async with connect.administration(options.namesrv) as admin:
+        return await carry_out(options, admin)
+
+
+async def carry_out(options: argparse.Namespace, admin: Admin) -> int:
+    if options.action == "list":
+        return await _list(options, admin)
+    if bool(options.id) == options.all:
+        raise Failure("which ones? --id or --all", ASKED_WRONGLY)
+    return await _resume(options, admin)
+
+
+async def _list(options: argparse.Namespace, admin: Admin) -> int:
+    found = {
+        OPEN: await _some(admin.transactions.open(), options.limit + 1),
+        EXPIRED: await _some(admin.transactions.expired(), options.limit + 1),
+    }
+    cut = any(len(halves) > options.limit for halves in found.values())
+    words = f"{options.limit} are shown, there are more: -n shows more" if cut else ""
+    if options.json:
+        shown = {
+            state: [_document(half) for half in halves[: options.limit]] for state, halves in found.items()
+        }
+        print(json.dumps(shown | ({"cut": words} if cut else {}), ensure_ascii=False))
+        return 0
+    print(FORM % HEADINGS)
+    for state, halves in found.items():
+        for half in halves[: options.limit]:
+            print(_row(state, half))
+    if cut:
+        print(cut_line(words))
+    return 0
+
+
+async def _some(halves: AsyncIterator[MessageExt], most: int) -> list[MessageExt]:
+    found: list[MessageExt] = []
+    async for half in halves:
+        found.append(half)
+        if len(found) == most:
+            break
+    return found
+
+
+def _row(state: str, half: MessageExt) -> str:
+    cells = (state, half.message_id, moment(half.born_timestamp), asked(half), group_of(half), topic_of(half))
+    return printable(FORM % (*cells, beginning(half))).rstrip()
+
+
+def _document(half: MessageExt) -> dict[str, object]:
+    return document(half) | {
+        "realTopic": topic_of(half),
+        "producerGroup": group_of(half),
+        "asked": asked(half),
+    }
+
+
+async def _resume(options: argparse.Namespace, admin: Admin) -> int:
+    """Those that have ended, or are open, are told and left."""
+    wanted, failed = set(options.id), 0
+    async for half in admin.transactions.expired():
+        ids = {half.message_id, half.offset_message_id}
+        if not options.all and not wanted & ids:
+            continue
+        wanted -= ids
+        try:
+            await admin.transactions.resume(half)
+            print(f"{half.message_id} resumed")
+        except Refused as refused:
+            failed += not options.all
+            print(f"{half.message_id} not resumed: {refused.remark}")
+    for message_id in sorted(wanted):
+        print(f"{message_id} not resumed: no such expired transaction")
+    return FAILED if failed or wanted else 0

@@ -1,0 +1,118 @@
+"""Transactions that nobody has ended: half messages that are open, and those that have expired.
+
+Read from the brokers' own topics, so it works with Apache's brokers too. An expired one stays where it is
+until its file is deleted; resumed, its producers are asked again.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.messages import Messages
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.routes import Routes
+from turbopump.client.subscription import Subscription
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import QueryNotFound, TopicNotFound
+from turbopump.protocol.headers.offsets import OffsetResponse, QueryConsumerOffsetRequest
+from turbopump.protocol.headers.send import ResumeCheckHalfMessageRequest
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+
+GROUP = "CID_RMQ_SYS_TRANS"
+"""Under this name brokers keep how far all transactions have ended."""
+
+
+@dataclass
+class Transactions:
+    """Half messages that nobody has ended.
+
+    Example:
+
+        async for half in admin.transactions.open():
+            print(half.message_id, topic_of(half), group_of(half))
+        async for half in admin.transactions.expired():
+            await admin.transactions.resume(half)
+    """
+
+    asking: Asking
+    messages: Messages
+    routes: Routes
+
+    async def open(self) -> AsyncIterator[MessageExt]:
+        """Those that wait for their end, broker by broker, oldest first."""
+        for queue in await self._queues(HALF_TOPIC):
+            ops = MessageQueue(OP_HALF_TOPIC, queue.broker, queue.id)
+            begin = await self._progress(queue)
+            ended = {
+                number
+                async for op in self._all(ops, await self._progress(ops))
+                for number in _numbers(op.record.body)
+            }
+            async for half in self._all(queue, begin):
+                if half.offset not in ended:
+                    yield half
+
+    async def expired(self) -> AsyncIterator[MessageExt]:
+        """Those that producers were asked about as often as is allowed, broker by broker, oldest first. Some
+        may have ended, or have been resumed, since then.
+        """
+        for queue in await self._queues(CHECK_MAX_TIME_TOPIC):
+            async for half in self._all(queue, 0):
+                yield half
+
+    async def resume(self, half: MessageExt) -> None:
+        """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
+        header = ResumeCheckHalfMessageRequest(msgId=half.offset_message_id, topic=half.record.topic)
+        address = await self._address(half.queue)
+        await self.asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+
+    async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        try:
+            return (await self.routes.refresh(topic)).subscribe
+        except TopicNotFound:  # no broker has had one yet
+            return ()
+
+    async def _all(self, queue: MessageQueue, begin: int) -> AsyncIterator[MessageExt]:
+        puller = self.messages.puller
+        begin, end = max(begin, await puller.min_offset(queue)), await puller.max_offset(queue)
+        async for result in self.messages.pulls(queue, begin, end):
+            for message in result.messages(queue, Subscription(queue.topic)):
+                yield message
+
+    async def _progress(self, queue: MessageQueue) -> int:
+        header = QueryConsumerOffsetRequest(GROUP, queue.topic, queue.id, bname=queue.broker)
+        try:
+            answer = await self.asking.ask(
+                await self._address(queue), RequestCode.QUERY_CONSUMER_OFFSET, header
+            )
+        except QueryNotFound:
+            return 0
+        return OffsetResponse.from_ext(answer.ext).offset
+
+    async def _address(self, queue: MessageQueue) -> str:
+        address = (await self.routes.find(HALF_TOPIC)).master(queue.broker)
+        if address is None:
+            raise NotFound(f"broker {queue.broker} has no master")
+        return address
+
+
+def topic_of(half: MessageExt) -> str:
+    """Where the message will be seen when it is committed."""
+    return half.properties.get(properties.REAL_TOPIC, "")
+
+
+def group_of(half: MessageExt) -> str:
+    """Whose producers are asked."""
+    return half.properties.get(properties.PRODUCER_GROUP, "")
+
+
+def asked(half: MessageExt) -> int:
+    """How often they were."""
+    times = half.properties.get(properties.TRANSACTION_CHECK_TIMES, "")
+    return int(times) if times.isdecimal() else 0
+
+
+def _numbers(body: bytes) -> list[int]:
+    """Of half messages that have ended: one, or several with commas as 5.x writes them."""
+    return [int(part) for part in body.split(b",") if part.isdigit()]

@@ -1,0 +1,111 @@
+"""The transactions of the blocking producer, by hand: the local work runs in the thread of the caller.
+
+A connection of a database may be bound to its thread, so the work must not move to another one. Storing the
+half message and its end wait, as everything here does.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from turbopump.client.blocking.face import Face
+from turbopump.client.message import Message, SendResult
+from turbopump.client.producer import Producer
+from turbopump.client.transaction import Decision, TransactionResult, as_decision
+from turbopump.client.transaction import Transaction as AsyncTransaction
+
+
+class Transacting(Face[Producer]):
+    """What a producer has for transactions."""
+
+    def transaction(self, message: Message, *, check_after: int | None = None) -> "Transaction":
+        """A message that consumers see when the block ends well, and never when it raises an exception:
+
+            with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")):
+                pay("A-1")
+
+        The transaction's own `commit`, `rollback` and `unknown` say it earlier, and `receipt` where the half
+        message is. When the process dies in the block, brokers ask producers of the group how it ended: the
+        function given as `Producer(…, check=…)` looks it up and returns a Decision.
+
+        `check_after`: seconds before the broker asks, when the work takes longer than its
+        `transactionTimeOut` (6 s). A message with a delay level cannot be sent so.
+        """
+        return Transaction(self, self._call(lambda core: core.transaction(message, check_after=check_after)))
+
+    def send_in_transaction(
+        self,
+        message: Message,
+        execute: Callable[[Message], Decision | None],
+        *,
+        check_after: int | None = None,
+    ) -> TransactionResult:
+        """Stores the half message, calls `execute(message)` in this thread, which does the local work, and
+        ends the transaction as it says: a Decision. None, and an exception, are UNKNOWN: the broker will ask
+        `check`.
+        """
+        transaction = self.transaction(message, check_after=check_after)
+        receipt = transaction.begin()
+        failure: Exception | None = None
+        try:
+            decision = as_decision(execute(message))
+        except Exception as error:
+            decision, failure = Decision.UNKNOWN, error
+        transaction.end(decision)
+        return TransactionResult(receipt, decision, failure)
+
+
+class Transaction:
+    """A message under way, and its end. Made by `producer.transaction(message)`."""
+
+    def __init__(self, producer: Transacting, core: AsyncTransaction) -> None:
+        self._producer = producer
+        self._core = core
+
+    @property
+    def message(self) -> Message:
+        return self._core.message
+
+    @property
+    def receipt(self) -> SendResult:
+        """Of the half message."""
+        return self._core.receipt
+
+    @property
+    def decision(self) -> Decision | None:
+        """What was said about it; None: nothing yet."""
+        return self._core.decision
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the broker has answered that it knows the decision. If not, it will ask."""
+        return self._core.is_confirmed
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer._run(lambda _: self._core.__aexit__(kind, error, trace))
+
+    def begin(self) -> SendResult:
+        """Stores the half message. Raises what `send` raises, and NotPrepared."""
+        return self._producer._run(lambda _: self._core.begin())
+
+    def commit(self) -> None:
+        """Consumers see the message from now on. Raises Refused when it was rolled back before."""
+        self.end(Decision.COMMIT)
+
+    def rollback(self) -> None:
+        """Nobody will ever see it. Raises Refused when it was committed before."""
+        self.end(Decision.ROLLBACK)
+
+    def unknown(self) -> None:
+        """Leaves it open: the broker will ask."""
+        self.end(Decision.UNKNOWN)
+
+    def end(self, decision: Decision) -> None:
+        """One of these."""
+        self._producer._run(lambda _: self._core.end(decision))

@@ -1,0 +1,443 @@
+"""Transactions through crashes: a store, the parts of a broker that concern them, producers, misfortune.
+
+Every append is noted, by whomever. After a crash the log is a beginning of what was noted, and what it lost
+is struck out, with the answers that rested on it. Then the promises, of every transaction:
+
+    no message is seen before its commit
+    of the messages that the log has, there is one for each transaction that was committed: not two, and in
+    the end not none, unless the log lost the half message before it was synced
+    none of one that was rolled back, and no answer contradicts another one
+    a transaction that nobody ended is ended by the check, or has expired and can be found
+
+Producers may end a transaction late, twice, in both ways, by the places of any of its records.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from turbopump.broker import transaction_checks, transaction_start
+from turbopump.broker.config import Identity, OffsetRules, TopicRules
+from turbopump.broker.halves import CheckRules
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.schedule import Schedule
+from turbopump.broker.topics import Topic, Topics
+from turbopump.broker.transaction import Transactions
+from turbopump.broker.transaction_checks import Checks
+from turbopump.broker.transaction_end import TransactionRequests
+from turbopump.broker.transaction_forms import prepare
+from turbopump.broker.transaction_start import reopen
+from turbopump.protocol import properties as props
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.send import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from turbopump.protocol.ids import offset_id
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Answer, Request
+from turbopump.store.config import StoreConfig
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Appended, Draft, Store
+from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+GROUP, TOPIC, FILE = "PG", "T", "consumerOffset.json"
+COMMIT, ROLLBACK = 8, 12
+ACTION_S = 60.0
+ROUND_S = 5.0
+RULES = CheckRules(timeout_ms=3_000, most=4, lifetime_ms=10**9, interval_s=ROUND_S)
+
+log = logging.getLogger(__name__)
+
+
+def run(seed: int) -> None:
+    """Raises AssertionError when a promise was broken."""
+    run_virtual(World(seed).run())
+
+
+@dataclass(slots=True)
+class Noted:
+    """One record: a half message, a committed message, or an expired one."""
+
+    name: bytes
+    topic: str
+    begin: int
+    end: int
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class Story:
+    """A transaction as its producer knows it."""
+
+    truth: int
+    """How the local work ended: what a check says."""
+    answered: set[int] = field(default_factory=set)
+    """The decisions that the broker said yes to, and has not lost."""
+    answers: list[tuple[int, int]] = field(default_factory=list)
+    """They, and where the log ended then."""
+    tried: set[int] = field(default_factory=set)
+    """The decisions that may count although no answer came, or the log has lost what the answer rested on."""
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        transaction_checks.SLICE, transaction_start.SLICE, transaction_start.READ_BACK = self.chance.choice(
+            [(1, 2, 3), (64, 1024, 8192)]
+        )
+        transaction_checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
+        self.config = self._any_config()
+        self.lives = self.chance.randint(2, 5)
+        self.serial = 0
+        self.noted: list[Noted] = []  # in the order of the log
+        self.stories: dict[bytes, Story] = {}
+        self.synced = 0
+        self.silence = 0.3
+        self.is_staffed = True
+        self.answers: list[asyncio.Task[None]] = []
+        self.surprises: list[BaseException] = []
+
+    async def run(self) -> None:
+        asyncio.get_running_loop().set_exception_handler(self._note_surprise)
+        self.clock = VirtualClock()
+        self.disk = SimulatedDisk(self.chance, self.clock)
+        log.info("%s", self.config)
+        for _ in range(self.lives):
+            await self._live()
+            await asyncio.sleep(self.chance.choice([0, 0, 5]))
+        await self._last_life()
+        log.info("%d transactions", len(self.stories))
+        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+
+    # --- lives ---
+
+    async def _live(self) -> None:
+        is_calm = self.chance.random() < 0.4
+        await self._open()
+        self.silence = self.chance.choice([0.0, 0.5, 1.0])
+        actions = [self.send] * 4 + [self.wait] * 3 + [self.decide] * 6 + [self.staff]
+        actions += [self.fill, self.delete_files, self.resume]
+        if not is_calm:
+            actions += self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
+            if self.chance.random() < 0.4:
+                self.disk.cut_power_after(self.chance.randint(0, 800))
+        for _ in range(self.chance.choice([1, 20, 60])):
+            await self._do(self.chance.choice(actions))
+            if self.disk.is_off:
+                break
+        if self.disk.is_off or self.chance.random() < 0.6:
+            await self._crash()
+        else:
+            await self._stop()
+
+    async def _do(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """What waits for the disk when the power fails, waits in vain."""
+        task = asyncio.create_task(action())
+        await asyncio.wait({task}, timeout=ACTION_S)
+        if not task.done():
+            assert self.disk.is_off, f"{action.__name__} does not come to an end"
+            task.cancel()
+        with contextlib.suppress(PowerCut, asyncio.CancelledError):
+            await task
+
+    async def _last_life(self) -> None:
+        """No misfortune, and producers who know: everything ends."""
+        await self._open()
+        self.silence, self.is_staffed = 0.0, True
+        await asyncio.sleep(8 * ROUND_S)
+        self._check_ended()
+        assert not self.transactions.halves, "something is still open"
+        await self._stop()
+        for answer in self.answers:
+            if not answer.cancelled() and (error := answer.exception()) is not None:
+                raise error
+
+    async def _open(self) -> None:
+        self.disk.cut_power_after(None)
+        self.workers = SimulatedWorkers(self.disk)
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
+        self._strike_out(store.max_offset)
+        plain_append = store.append
+
+        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+            appended = plain_append(drafts, together)
+            self._note(drafts, appended)
+            return appended
+
+        store.append = append  # type: ignore[method-assign]
+        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics.update(Topic(TOPIC, 4, 4), {})
+        self.files = ConfigFiles(self.config.config_dir, self.disk)
+        self.offsets = Offsets(OffsetRules(), self.clock)
+        self.files.load(FILE, lambda data: self.offsets.load(data) >= 0)
+        self.offsets.mend(store, self.clock.now_ms())
+        store._dispatcher.loop = asyncio.get_running_loop()
+        store.flusher.start()
+        store._tasks = set(store._upkeep.start())
+        if not self.noted:
+            store.append([Draft(store.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
+        self.transactions = Transactions(
+            store, topics, self.offsets, Schedule(store), store.append, lambda: RULES, self.clock
+        )
+        await reopen(store, self.transactions)
+        self.requests = TransactionRequests(self.transactions, store, lambda: RULES, self.clock)
+        self.checks = Checks(self.transactions, store, _Deciders(self), lambda: RULES, self.clock)
+        store.retention.guards.append(self.checks.rescue)
+        self.tasks = [asyncio.create_task(work) for work in (self.checks.run(), self._keep())]
+        log.info("opened: %d..%d, %d open", store.min_offset, store.max_offset, len(self.transactions.halves))
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(self.chance.choice([0.5, 2]))
+            await self._save()
+
+    async def _save(self) -> None:
+        with contextlib.suppress(OSError):
+            await self.transactions.save_progress()
+            await self.workers.run(self.files.save, FILE, self.offsets.dump())
+
+    async def _crash(self) -> None:
+        survival = self.chance.choice(list(Survival))
+        log.info("crash: %s, %d, synced %d", survival.name, self.store.max_offset, self.store.flushed_offset)
+        self.synced = max(self.synced, self.store.flushed_offset)
+        self.disk = self.disk.crash(survival)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _stop(self) -> None:
+        self.disk._syncs_to_fail.clear()
+        self.workers.stall(0)
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        await asyncio.sleep(8)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        with contextlib.suppress(PowerCut):
+            await self._save()
+            await self.store.close()
+        if self.disk.is_off:
+            await self._crash()
+            return
+        log.info("closed at %d", self.store.max_offset)
+        self.synced = max(self.synced, self.store.max_offset)
+
+    # --- what may happen ---
+
+    async def send(self) -> None:
+        for _ in range(self.chance.choice([1, 1, 3, 10])):
+            self.serial += 1
+            name = b"%d" % self.serial
+            pairs = {props.TRANSACTION_PREPARED: "true", props.PRODUCER_GROUP: GROUP}
+            pairs |= {props.UNIQUE_KEY: f"ID{self.serial}"}
+            if self.chance.random() < 0.1:
+                pairs[props.CHECK_IMMUNITY_TIME_IN_SECONDS] = "20"
+            prepare(pairs, TOPIC, self.chance.randrange(4), pairs[props.UNIQUE_KEY])
+            body = name + b" " + bytes(self.chance.choice([0, 100, 1000]))
+            queue = self.store.queue(HALF_TOPIC, 0)
+            packed, now_ms = props.pack(pairs).encode(), self.clock.now_ms()
+            draft = Draft(queue, body, packed, 0, 0, now_ms, bytes(8), unique_key=pairs[props.UNIQUE_KEY])
+            with contextlib.suppress(Refused):
+                [appended] = self.store.append([draft])
+                self.stories[name] = Story(self.chance.choice([COMMIT, COMMIT, ROLLBACK]))
+                self.transactions.prepared(draft, appended)
+
+    async def decide(self) -> None:
+        """A producer ends a transaction, mostly as it ended, by the places of any of its records."""
+        known = [one for one in self.noted[-100:] if one.topic == HALF_TOPIC]
+        known = [one for one in known if one.begin >= self.store.min_offset]
+        for _ in range(self.chance.choice([1, 1, 5])):
+            if known:
+                one = self.chance.choice(known)
+                truth = self.stories[one.name].truth
+                decision = truth if self.chance.random() < 0.7 else COMMIT + ROLLBACK - truth
+                if not self.stories[one.name].answered and self.chance.random() < 0.5:
+                    self.stories[one.name].truth = decision  # the work had not ended before
+                await self.end(one.name, (one.begin, one.queue_offset), decision)
+
+    async def end(self, name: bytes, place: tuple[int, int], decision: int, checked: bool = True) -> None:
+        header = EndTransactionRequest(
+            GROUP, place[1], place[0], decision, "ID", fromTransactionCheck=checked
+        )
+        self.stories[name].tried.add(decision)
+        line = _Line()
+        request = Request(Command(37), header, cast(Connection, line))
+        try:
+            answer = self.requests.end(request)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            if answer is None:
+                answer = await line.answer
+        except Refused as refused:
+            self._heard(name, decision, refused)
+            return
+        if isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+            story = self.stories.get(name)
+            if story is not None:
+                story.answered.add(decision)
+                story.answers.append((decision, self.store.max_offset))
+                assert len(story.answered) == 1, f"{name!r} was committed and rolled back"
+
+    async def answer(self, name: bytes, place: tuple[int, int]) -> None:
+        """A producer that is asked says how it ended."""
+        with contextlib.suppress(PowerCut):
+            await self.end(name, place, self.stories[name].truth)
+
+    def _heard(self, name: bytes, decision: int, refused: Refused) -> None:
+        """What is refused because of another decision must have been decided so."""
+        if refused.code == ResponseCode.ILLEGAL_OPERATION:
+            story = self.stories[name]
+            assert decision not in story.answered, f"{name!r}: {refused.remark}"
+
+    async def resume(self) -> None:
+        """An operator brings expired ones back."""
+        for one in [one for one in self.noted if one.topic == CHECK_MAX_TIME_TOPIC][-3:]:
+            if one.begin >= self.store.min_offset:
+                header = ResumeCheckHalfMessageRequest(msgId=offset_id(bytes(8), one.begin))
+                request = Request(Command(323), header, cast(Connection, _Line()))
+                with contextlib.suppress(Refused):
+                    answer = await self.requests.resume(request)
+                    assert isinstance(answer, Answer)
+
+    async def staff(self) -> None:
+        """Producers come and go."""
+        self.is_staffed = not self.is_staffed
+
+    async def fill(self) -> None:
+        queue = self.store.queue("Plain", 0)
+        draft = Draft(queue, bytes(2000), b"", 0, 0, self.clock.now_ms(), bytes(8))
+        with contextlib.suppress(Refused):
+            self.store.append([draft] * self.chance.choice([1, 5]))
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.chance.choice([0, 0.01, 0.3, 3, 12]))
+
+    async def delete_files(self) -> None:
+        self.disk.used_ratio = 0.88
+        try:
+            with contextlib.suppress(OSError):
+                await self.store.retention.round()
+        finally:
+            self.disk.used_ratio = 0.5
+        log.info("deleted: the log begins at %d", self.store.min_offset)
+
+    async def fail_a_sync(self) -> None:
+        part = self.chance.choice(["", "commitlog", "commitlog", "consumequeue", "config"])
+        self.disk.fail_sync(self.chance.randint(0, 3), part)
+
+    async def stall(self) -> None:
+        self.workers.stall(self.chance.choice([0.5, 3]))
+
+    async def fill_disk(self) -> None:
+        self.disk.capacity = self.disk._used() + self.chance.choice([0, 1000, 100_000])
+        await asyncio.sleep(self.chance.choice([0, 1]))
+        self.disk.capacity = 1 << 40
+
+    # --- noting ---
+
+    def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
+        for draft, (begin, offset, size) in zip(drafts, appended, strict=True):
+            topic = draft.queue.topic
+            if topic not in ("Plain", OP_HALF_TOPIC):
+                name = draft.body.partition(b" ")[0]
+                self.noted.append(Noted(name, topic, begin, begin + size, offset))
+                if topic == TOPIC:
+                    committed = [one for one in self.noted if one.topic == TOPIC and one.name == name]
+                    assert len(committed) == 1, f"{name!r} was committed {len(committed)} times"
+
+    def _strike_out(self, log_end: int) -> None:
+        """What the crash took, and the answers that rested on it. A transaction that was taken before it was
+        synced is no more.
+        """
+        lost = [one for one in self.noted if one.end > log_end]
+        assert all(one.begin >= self.synced for one in lost), "a synced record is lost"
+        del self.noted[len(self.noted) - len(lost) :]
+        left = {one.name for one in self.noted}
+        self.stories = {name: story for name, story in self.stories.items() if name in left}
+        for story in self.stories.values():
+            story.answers = [answer for answer in story.answers if answer[1] <= log_end]
+            story.answered = {decision for decision, _ in story.answers}
+
+    # --- checking ---
+
+    def _check_ended(self) -> None:
+        committed = {one.name for one in self.noted if one.topic == TOPIC}
+        expired = {one.name for one in self.noted if one.topic == CHECK_MAX_TIME_TOPIC}
+        for name, story in self.stories.items():
+            if story.answered:
+                was_committed = COMMIT in story.answered
+                assert (name in committed) == was_committed, f"{name!r}: {story}"
+            elif name not in expired and name not in committed:
+                assert ROLLBACK in {story.truth, *story.tried}, f"{name!r} has no end: {story}"
+            elif name in committed:
+                assert COMMIT in {story.truth, *story.tried}, f"{name!r} was never committed: {story}"
+
+    def _any_config(self) -> StoreConfig:
+        chance = self.chance
+        return StoreConfig(
+            root_dir="/store",
+            commit_log_file_size=chance.choice([10_000, 32_768]),
+            consume_queue_file_size=chance.choice([100, 400, 2_000]),
+            index_enabled=chance.random() < 0.5,
+            index_slots=20,
+            index_items=60,
+            flush_disk_type=chance.choice(["SYNC_FLUSH", "ASYNC_FLUSH", "ASYNC_FLUSH"]),
+            transient_pool=chance.random() < 0.2,
+            flush_least_pages=chance.choice([0, 4]),
+            checkpoint_interval_ms=chance.choice([500, 2_000, 10_000]),
+            open_log_files=chance.choice([2, 64]),
+            open_queue_files=chance.choice([2, 512]),
+        )
+
+    def _note_surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        exception = context.get("exception")
+        if not isinstance(exception, PowerCut):
+            self.surprises.append(exception or RuntimeError(context["message"]))
+
+
+class _Deciders:
+    """Producers who are asked: they may be away, and may not answer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def can_ask(self, half: Record) -> bool:
+        return self._world.is_staffed
+
+    def ask(self, half: Record) -> None:
+        world = self._world
+        if world.chance.random() >= world.silence:
+            name = half.body.partition(b" ")[0]
+            place = half.physical_offset, half.queue_offset
+            asyncio.get_running_loop().create_task(
+                _quietly(world.end(name, place, world.stories[name].truth))
+            )
+
+
+async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+    with contextlib.suppress(PowerCut):
+        await work
+
+
+class _Line:
+    """As much of a connection as an answer needs."""
+
+    def __init__(self) -> None:
+        self.answer: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+
+    def begin(self, size: int) -> None: ...
+    def end(self, size: int) -> None: ...
+
+    def reply(self, request: Command, response: Command) -> None:
+        if not self.answer.done():
+            self.answer.set_result(response)

@@ -1,0 +1,93 @@
+"""`turbopump transactions` against a cluster in memory."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from turbopump import Decision, Message
+from turbopump.cli import transactions
+from turbopump.cli.failures import Failure
+from turbopump.client.admin import Admin
+from turbopump.testing import AsyncCluster
+from turbopump.testing.loop import run_virtual
+
+Capture = pytest.CaptureFixture[str]
+
+
+async def run(admin: Admin, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    transactions.add_arguments(parser)
+    return await transactions.carry_out(parser.parse_args(words), admin)
+
+
+answer: list[Decision] = []
+"""Of the producer, when it is asked; it does not know when this is empty."""
+
+
+def with_transactions(scene: Callable[[AsyncCluster, Admin], Awaitable[None]]) -> None:
+    """One expired transaction, one that has ended, one that is open."""
+
+    async def main() -> None:
+        answer.clear()
+        settings = {"transactionCheckMax": "1", "transactionCheckInterval": "10000"}
+        async with AsyncCluster(clock="virtual", settings=settings) as cluster, cluster.admin() as admin:
+            await cluster.create_topic("orders")
+            async with cluster.producer(
+                "shop", check=lambda message: answer[0] if answer else None
+            ) as producer:
+                await producer.transaction(Message("orders", b"old")).begin()
+                await asyncio.sleep(60)
+                async with producer.transaction(Message("orders", b"ended")):
+                    pass
+                await producer.transaction(Message("orders", b"new")).begin()
+                await scene(cluster, admin)
+
+    run_virtual(main())
+
+
+def test_open_and_expired_transactions_are_listed(capsys: Capture) -> None:
+    async def scene(cluster: AsyncCluster, admin: Admin) -> None:
+        assert await run(admin, "list") == 0
+        _, *rows = capsys.readouterr().out.splitlines()
+        assert [(row.split()[0], row.split()[-1]) for row in rows] == [("open", "new"), ("expired", "old")]
+        assert all(" shop " in row and " orders " in row for row in rows)
+        assert await run(admin, "list", "--json", "-n", "1") == 0
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["expired"][0]["asked"], shown["open"][0]["realTopic"]) == (1, "orders")
+        assert "cut" not in shown
+
+    with_transactions(scene)
+
+
+def test_an_expired_transaction_is_resumed_and_then_ends(capsys: Capture) -> None:
+    async def scene(cluster: AsyncCluster, admin: Admin) -> None:
+        (expired,) = [half async for half in admin.transactions.expired()]
+        assert await run(admin, "resume", "--id", expired.message_id) == 0
+        assert capsys.readouterr().out == f"{expired.message_id} resumed\n"
+        assert [half.body async for half in admin.transactions.open()] == [b"new", b"old"]
+        assert await run(admin, "resume", "--id", expired.message_id) == 1
+        assert "not resumed: the transaction is open" in capsys.readouterr().out
+        assert await run(admin, "resume", "--all") == 0
+        answer.append(Decision.COMMIT)
+        await asyncio.sleep(60)
+        assert sorted(message.body for message in await cluster.messages("orders")) == [
+            b"ended",
+            b"new",
+            b"old",
+        ]
+
+    with_transactions(scene)
+
+
+def test_what_is_not_there_or_not_named_is_a_failure(capsys: Capture) -> None:
+    async def scene(cluster: AsyncCluster, admin: Admin) -> None:
+        assert await run(admin, "resume", "--id", "none") == 1
+        assert capsys.readouterr().out == "none not resumed: no such expired transaction\n"
+        for words in ([], ["--id", "x", "--all"]):
+            with pytest.raises(Failure, match="which ones"):
+                await run(admin, "resume", *words)
+
+    with_transactions(scene)
