@@ -23,7 +23,7 @@ from turbopump.client.push.engine import Engine, Plan
 from turbopump.client.push.handlers import Handler
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
-from turbopump.client.subscription import ALL, SQL92, TAG, Subscription, checked_sql
+from turbopump.client.subscription import ALL, Subscription, choice
 from turbopump.client.telemetry import consume_hooks
 from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
@@ -107,6 +107,7 @@ class Consumer:
         tags: str = ALL,
         *,
         sql: str | None = None,
+        module: str | None = None,
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
@@ -118,10 +119,11 @@ class Consumer:
         ... def store(orders: list[Order]): ...
 
         `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
-        that have it switched on. With `batch` the handler gets a list of at most so many messages. `ordered`
-        delivers each queue's messages one after the other, in order: a failure holds up the queue and is
-        tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
-        file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
+        that have it switched on; `module` names a filter module of a Turbopump broker. With `batch` the
+        handler gets a list of at most so many messages. `ordered` delivers each queue's messages one after
+        the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
+        to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
+        or not, and broadcasting or not, for all its topics.
 
         An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
         anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
@@ -138,6 +140,7 @@ class Consumer:
                 handler,
                 tags,
                 sql=sql,
+                module=module,
                 ordered=ordered,
                 batch=batch,
                 broadcast=broadcast,
@@ -154,6 +157,7 @@ class Consumer:
         tags: str = ALL,
         *,
         sql: str | None = None,
+        module: str | None = None,
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
@@ -166,7 +170,7 @@ class Consumer:
             raise NotRunning("this consumer is closed; make a new one")
         if not auto_commit and not ordered:
             raise InvalidArgument("auto_commit=False is for ordered handlers: others commit each message")
-        subscription = self._subscription(topic, tags, sql)
+        subscription = self._subscription(topic, tags, sql, module)
         wish = _Wish(
             subscription,
             Handler(handler, self._batch(batch), auto_commit),
@@ -323,14 +327,12 @@ class Consumer:
     def _broadcasts_all(self) -> bool:
         return self.settings.message_model is MessageModel.BROADCASTING
 
-    def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
+    def _subscription(self, topic: str, tags: str, sql: str | None, module: str | None) -> Subscription:
         if not isinstance(topic, str):
             raise InvalidArgument(f"a topic is a name, not {topic!r}; write @consumer.on('topic')")
         rules.check_topic(topic)
-        wire = wrap(self.settings.namespace, topic)
-        if sql is None:
-            return Subscription(wire, tags or ALL, kind=TAG)
-        return Subscription(wire, checked_sql(tags, sql), kind=SQL92)
+        expression, kind = choice(tags, sql, module)
+        return Subscription(wrap(self.settings.namespace, topic), expression, kind=kind)
 
     def _batch(self, batch: int | None) -> int | None:
         if batch is None:

@@ -29,7 +29,7 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
-from turbopump.client.subscription import ALL, SQL92, Subscription, checked_sql
+from turbopump.client.subscription import ALL, Subscription, choice
 from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
@@ -176,24 +176,32 @@ class PullConsumer:
 
     # What to read
 
-    async def subscribe(self, topic: str, tags: str = ALL, *, sql: str | None = None) -> None:
+    async def subscribe(
+        self, topic: str, tags: str = ALL, *, sql: str | None = None, module: str | None = None
+    ) -> None:
         """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
 
-        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. Before the
-        start or after it; then it returns when the brokers know and our queues are being read. Raises
-        InvalidArgument after `assign`: a consumer does one or the other.
+        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. `module`
+        names a filter module of a Turbopump broker. Before the start or after it; then it returns when the
+        brokers know and our queues are being read. Raises InvalidArgument after `assign`: a consumer does one
+        or the other.
 
             await consumer.subscribe("OrderTopic", "paid || refunded")
             await consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
         """
-        await self._member.subscribe(self._subscription(topic, tags, sql))
+        await self._member.subscribe(self._subscription(topic, tags, sql, module))
 
     async def unsubscribe(self, topic: str) -> None:
         """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
         await self._member.unsubscribe(self._names.topic(topic))
 
     async def assign(
-        self, queues: Iterable[MessageQueue], tags: str = ALL, *, sql: str | None = None
+        self,
+        queues: Iterable[MessageQueue],
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        module: str | None = None,
     ) -> None:
         """Reads exactly these queues from now on, whatever other members of the group do.
 
@@ -206,7 +214,7 @@ class PullConsumer:
         wanted = tuple(sorted({self._names.on_wire(queue) for queue in queues}))
         if not wanted:
             raise InvalidArgument("assign needs at least one queue; `unsubscribe(topic)` reads no more")
-        topics = {queue.topic: self._subscription(queue.topic, tags, sql) for queue in wanted}
+        topics = {queue.topic: self._subscription(queue.topic, tags, sql, module) for queue in wanted}
         await self._member.assign(wanted, topics)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
@@ -217,12 +225,12 @@ class PullConsumer:
     def _names(self) -> QueueNames:
         return self._member.names
 
-    def _subscription(self, topic: str, tags: str, sql: str | None) -> Subscription:
+    def _subscription(
+        self, topic: str, tags: str, sql: str | None = None, module: str | None = None
+    ) -> Subscription:
         rules.check_topic(topic)
-        topic, now_ms = self._names.topic(topic), self._world.clock.now_ms()
-        if sql is None:
-            return Subscription(topic, tags, now_ms)
-        return Subscription(topic, checked_sql(tags, sql), now_ms, SQL92)
+        expression, kind = choice(tags, sql, module)
+        return Subscription(self._names.topic(topic), expression, self._world.clock.now_ms(), kind)
 
     # Reading
 
@@ -387,6 +395,7 @@ class PullConsumer:
         wait: float = 0.0,
         *,
         sql: str | None = None,
+        module: str | None = None,
     ) -> Pulled:
         """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
@@ -404,7 +413,7 @@ class PullConsumer:
         patience_s = settings.consumer_pull_timeout
         if wait > 0:
             patience_s = wait + settings.consumer_timeout_when_suspend - settings.broker_suspend_max_time
-        subscription = self._subscription(queue.topic, expression, sql)
+        subscription = self._subscription(queue.topic, expression, sql, module)
         result = await self._member.puller.pull(
             self._names.on_wire(queue),
             offset,

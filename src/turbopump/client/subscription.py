@@ -1,7 +1,9 @@
-"""What a group wants of a topic: an expression over tags, as brokers and other members must see it, or one in
-SQL92 over properties, by which the broker chooses. That it can be read is known here already.
+"""What a group wants of a topic: an expression over tags, as brokers and other members must see it, one in
+SQL92 over properties, or the name of a filter module, by which the broker chooses. That an expression can be
+read is known here already.
 """
 
+import re
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import InvalidArgument
@@ -13,19 +15,30 @@ ALL = "*"
 OR = "||"
 TAG = "TAG"
 SQL92 = "SQL92"
+WASM = "WASM"
+
+MODULE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
-def checked_sql(tags: str, sql: str) -> str:
-    """The expression; InvalidArgument says what is wrong with it, and where."""
-    if tags != ALL:
-        raise InvalidArgument("give tags or sql, not both: SQL can test the property TAGS")
+def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
+    """Expression and kind of what is wanted; InvalidArgument says what is wrong with it, and where."""
+    if sum((tags not in ("", ALL), sql is not None, module is not None)) > 1:
+        raise InvalidArgument("give one of tags, sql and module: SQL can test the property TAGS")
+    if module is not None:
+        if not MODULE_NAME.fullmatch(module):
+            raise InvalidArgument(
+                f"a module is named by letters, digits, _ and -, at most 64: not {module!r}"
+            )
+        return module, WASM
+    if sql is None:
+        return tags or ALL, TAG
     if not sql.strip():
         raise InvalidArgument("sql must not be empty; for all messages leave it out")
     try:
         compile_sql(sql)
     except BadExpression as bad:
         raise InvalidArgument(f"sql: {bad}") from None
-    return sql
+    return sql, SQL92
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +49,7 @@ class Subscription:
     """Milliseconds; higher when something changed. A broker that has not heard of it yet refuses pulls."""
     kind: str = TAG
     tags: tuple[str, ...] = field(init=False)
-    """Empty: everything, or what the broker chooses by SQL."""
+    """Empty: everything, or what the broker chooses otherwise."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tags", self._split() if self.kind == TAG else ())

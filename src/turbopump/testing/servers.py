@@ -5,8 +5,10 @@ also when it was killed: then it finds what a killed process leaves.
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from turbopump.broker.config import BrokerConfig, FilterRules, Listening, NameServers, change
 from turbopump.broker.server import Broker
@@ -61,7 +63,9 @@ class Servers:
         )
         self.name_servers = f"{HOST}:{await self._name_server.start()}"
         for number in range(self._count):
-            broker = EmbeddedBroker(self._config_of(number), world, MemoryDisk(world.clock))
+            disk = MemoryDisk(world.clock)
+            _take_along(self._config.filters.module_dir, disk)
+            broker = EmbeddedBroker(self._config_of(number), world, disk)
             await broker.start()
             self.brokers.append(broker)
 
@@ -80,6 +84,15 @@ class Servers:
             listening=Listening(bind_address=HOST, port=0, advertised_address=HOST),
             name_servers=NameServers((self.name_servers,)),
         )
+
+
+def _take_along(directory: str, disk: MemoryDisk) -> None:
+    """The user's filter modules lie on a real disk."""
+    if directory and os.path.isdir(directory):
+        disk.make_dirs(directory)
+        for file in os.scandir(directory):
+            if file.is_file():
+                disk.write(file.path, Path(file.path).read_bytes())
 
 
 @dataclass

@@ -91,6 +91,7 @@ class Consumer(Running[AsyncConsumer]):
         tags: str = ALL,
         *,
         sql: str | None = None,
+        module: str | None = None,
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
@@ -102,10 +103,11 @@ class Consumer(Running[AsyncConsumer]):
         ... def store(orders: list[Order]): ...
 
         `tags` are separated by `||`, `*` is all; `sql` is an expression over properties instead, for brokers
-        that have it switched on. With `batch` the handler gets a list of at most so many messages. `ordered`
-        delivers each queue's messages one after the other, in order: a failure holds up the queue and is
-        tried again. `broadcast` gives each message to every member of the group, once, and keeps offsets in a
-        file of this machine. A consumer is ordered or not, and broadcasting or not, for all its topics.
+        that have it switched on; `module` names a filter module of a Turbopump broker. With `batch` the
+        handler gets a list of at most so many messages. `ordered` delivers each queue's messages one after
+        the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
+        to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
+        or not, and broadcasting or not, for all its topics.
 
         An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
         anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
@@ -122,6 +124,7 @@ class Consumer(Running[AsyncConsumer]):
                     topic,
                     tags,
                     sql=sql,
+                    module=module,
                     ordered=ordered,
                     batch=batch,
                     broadcast=broadcast,
@@ -134,6 +137,7 @@ class Consumer(Running[AsyncConsumer]):
                     topic,
                     tags,
                     sql=sql,
+                    module=module,
                     ordered=ordered,
                     batch=batch,
                     broadcast=broadcast,
@@ -151,6 +155,7 @@ class Consumer(Running[AsyncConsumer]):
         tags: str = ALL,
         *,
         sql: str | None = None,
+        module: str | None = None,
         ordered: bool = False,
         batch: int | None = None,
         broadcast: bool = False,
@@ -165,6 +170,7 @@ class Consumer(Running[AsyncConsumer]):
                 handler,
                 tags,
                 sql=sql,
+                module=module,
                 ordered=ordered,
                 batch=batch,
                 broadcast=broadcast,
@@ -178,6 +184,7 @@ class Consumer(Running[AsyncConsumer]):
                 handler,
                 tags,
                 sql=sql,
+                module=module,
                 ordered=ordered,
                 batch=batch,
                 broadcast=broadcast,

@@ -116,25 +116,35 @@ class PullConsumer(Reading[AsyncPullConsumer]):
     def is_running(self) -> bool:
         return self._call(lambda core: core.is_running)
 
-    def subscribe(self, topic: str, tags: str = ALL, *, sql: str | None = None) -> None:
+    def subscribe(
+        self, topic: str, tags: str = ALL, *, sql: str | None = None, module: str | None = None
+    ) -> None:
         """Reads this topic too, as a member of the group; one that is subscribed already gets other tags.
 
-        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. Before the
-        start or after it; then it returns when the brokers know and our queues are being read. Raises
-        InvalidArgument after `assign`: a consumer does one or the other.
+        `sql` instead of tags chooses by properties, where brokers know SQL92; others refuse it. `module`
+        names a filter module of a Turbopump broker. Before the start or after it; then it returns when the
+        brokers know and our queues are being read. Raises InvalidArgument after `assign`: a consumer does one
+        or the other.
 
             consumer.subscribe("OrderTopic", "paid || refunded")
             consumer.subscribe("OrderTopic", sql="price > 10 AND region = 'EU'")
         """
-        self._run(lambda core: core.subscribe(topic, tags, sql=sql))
-        self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags, sql=sql))
+        self._run(lambda core: core.subscribe(topic, tags, sql=sql, module=module))
+        self._note(("subscribe", topic), lambda core: core.subscribe(topic, tags, sql=sql, module=module))
 
     def unsubscribe(self, topic: str) -> None:
         """Reads the topic no more; messages of it that are held and were not given out are forgotten."""
         self._run(lambda core: core.unsubscribe(topic))
         self._note(("unsubscribe", topic), lambda core: core.unsubscribe(topic))
 
-    def assign(self, queues: Iterable[MessageQueue], tags: str = ALL, *, sql: str | None = None) -> None:
+    def assign(
+        self,
+        queues: Iterable[MessageQueue],
+        tags: str = ALL,
+        *,
+        sql: str | None = None,
+        module: str | None = None,
+    ) -> None:
         """Reads exactly these queues from now on, whatever other members of the group do.
 
         Queues that were assigned before and still are go on where they were. Each new one begins where the
@@ -143,7 +153,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
 
             consumer.assign(consumer.queues("OrderTopic"))
         """
-        self._run(lambda core: core.assign(queues, tags, sql=sql))
+        self._run(lambda core: core.assign(queues, tags, sql=sql, module=module))
 
     def assignment(self) -> tuple[MessageQueue, ...]:
         """The queues that this consumer reads now, in order."""
@@ -236,6 +246,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         wait: float = 0.0,
         *,
         sql: str | None = None,
+        module: str | None = None,
     ) -> Pulled:
         """One pull: at most `n` messages (`pull_batch_size`) of the queue from that offset on.
 
@@ -246,7 +257,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
             result = consumer.pull(queue, offset, 32, "paid", wait=20)
             for message in result.messages: ...
         """
-        return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql))
+        return self._run(lambda core: core.pull(queue, offset, n, expression, wait, sql=sql, module=module))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that is still there."""
