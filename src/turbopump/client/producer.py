@@ -25,10 +25,11 @@ from turbopump.client.hooks import SendHook
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from turbopump.client.options import ProducerOptions
+from turbopump.client.picking import pick_for
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.requests import marks_of_request, reply_to
 from turbopump.client.routes import QueueChoice
-from turbopump.client.selectors import Selector, by_hash
+from turbopump.client.selectors import Selector
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
 from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
@@ -180,6 +181,7 @@ class Producer:
             self._tracing = Tracing(instance, settings, self.group, "PRODUCE")
             await self._tracing.start()
             hooks = (*hooks, SendTrace(self._tracing))
+            self._answers.told = self._tracing.transaction_checked
         self._sender = Sender(
             calls=instance.client,
             routes=instance.routes,
@@ -336,7 +338,7 @@ class Producer:
         self._rules.check_batch(batch)
         if not batch:
             return []
-        pick = self._pick(batch[0], by, queue, None)
+        pick = pick_for(self._names, batch[0], by, queue, None)
         self._meet(batch[0].topic)
         deadline = self._world.clock.monotonic() + self._seconds(timeout)
         results: list[SendResult] = []
@@ -458,7 +460,12 @@ class Producer:
     async def _end(self, message: Message, receipt: SendResult, decision: Decision) -> bool:
         """False: the broker does not know, and will ask."""
         sender, topic = self._running(), self._names.topic(message.topic)
-        return await tell(sender, topic, receipt, decision, self._settings.send_msg_timeout)
+        is_known = await tell(sender, topic, receipt, decision, self._settings.send_msg_timeout)
+        if self._tracing is not None:
+            route = sender.routes.known(topic)
+            address = route.master(receipt.queue.broker) if route is not None else None
+            self._tracing.transaction_ended(message, receipt.message_id, address or "", decision)
+        return is_known
 
     def _prepared(
         self,
@@ -473,7 +480,7 @@ class Producer:
         self._rules.check(message)
         pick = None
         if by is not None or queue is not None or select is not None:
-            pick = self._pick(message, by, queue, select)
+            pick = pick_for(self._names, message, by, queue, select)
         letter = sender.letter(message, marks)
         if letter.envelope.topic not in self._presence.used:
             self._meet(message.topic)
@@ -505,7 +512,7 @@ class Producer:
         select: Selector | None,
     ) -> SendResult:
         assert self._gathering is not None
-        pick = self._pick(message, by, queue, select)
+        pick = pick_for(self._names, message, by, queue, select)
         topic = self._names.topic(message.topic)
         if topic not in self._presence.used:
             self._meet(message.topic)
@@ -541,30 +548,6 @@ class Producer:
         if timeout > LOOKS_LIKE_MS:
             raise InvalidArgument(f"timeout is in seconds: {timeout} looks like ms; write {timeout / 1000}")
         return timeout
-
-    def _pick(
-        self, message: Message, by: object, queue: MessageQueue | None, select: Selector | None
-    ) -> Pick | None:
-        if (by is not None) + (queue is not None) + (select is not None) > 1:
-            raise InvalidArgument("by=, queue= and select= each choose the queue: give one of them")
-        if queue is not None:
-            rules.check_queue(queue, message)
-            wire_queue = self._names.on_wire(queue)
-            return lambda queues: wire_queue
-        selector = by_hash(by) if by is not None else select
-        if selector is None:
-            return None
-
-        def pick(queues: Sequence[MessageQueue]) -> MessageQueue:
-            chosen = selector(self._names.all_shown(tuple(queues)), message)
-            if not isinstance(chosen, MessageQueue):
-                raise InvalidArgument(
-                    f"select= returned {chosen!r}: it must return one of the queues it gets"
-                )
-            rules.check_queue(chosen, message)
-            return self._names.on_wire(chosen)
-
-        return pick
 
     def _meet(self, topic: str) -> None:
         """A topic that is new to us: its brokers shall hear of us soon."""

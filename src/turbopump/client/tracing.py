@@ -25,9 +25,10 @@ from turbopump.client.routes import QueueChoice
 from turbopump.client.sender import Sender
 from turbopump.client.settings import AccessChannel, ClientSettings, ProducerSettings
 from turbopump.client.trace import Kind, Outcome, Trace
-from turbopump.client.transaction import Question
+from turbopump.client.transaction import Decision, Question
 from turbopump.protocol import names, properties
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.send import CheckTransactionStateRequest
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,13 @@ KINDS = {
     MessageKind.DELAY: Kind.DELAY,
     MessageKind.TRANSACTION: Kind.HALF,
 }
+
+STATES = {
+    Decision.COMMIT: "COMMIT_MESSAGE",
+    Decision.ROLLBACK: "ROLLBACK_MESSAGE",
+    Decision.UNKNOWN: "UNKNOW",
+}
+"""In Apache's words, one of them with a letter missing."""
 
 _numbers = itertools.count()
 
@@ -135,14 +143,16 @@ class Tracing:
 
     def transaction_ended(
         self,
-        message: Message,
+        message: Message | MessageExt,
         message_id: str,
         broker_address: str,
-        transaction_id: str,
-        state: str,
+        decision: Decision,
+        transaction_id: str | None = None,
         from_check: bool = False,
     ) -> None:
-        """For who ends transactions: `state` is COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
+        """Its own producer says how it ends; the id of the transaction is that of its message."""
+        if not self.traces(message.topic):
+            return
         record = Trace(
             trace.END,
             message_id,
@@ -153,11 +163,20 @@ class Tracing:
             region=NO_REGION,
             tags=message.tags or None,
             store_host=broker_address,
-            transaction_id=transaction_id,
-            state=state,
+            kind=Kind.COMMIT,
+            transaction_id=transaction_id or message_id,
+            state=STATES[decision],
             from_check=from_check,
         )
         self.add([record])
+
+    def transaction_checked(
+        self, message: MessageExt, asked: CheckTransactionStateRequest, address: str, decision: Decision
+    ) -> None:
+        """A broker had to ask how it ends."""
+        self.transaction_ended(
+            message, message.message_id, address, decision, asked.transactionId, from_check=True
+        )
 
     # Sending
 

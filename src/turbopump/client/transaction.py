@@ -233,6 +233,8 @@ class Answers:
     held: int
     namespace: str = ""
     decompresses: bool = True
+    told: Callable[[MessageExt, CheckTransactionStateRequest, str, Decision], None] | None = None
+    """Who wants to hear what was answered, and to which address."""
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _turns: asyncio.Semaphore | None = None
 
@@ -265,6 +267,9 @@ class Answers:
         if not question.connection.is_closing:
             request = answer_request(self.group, question.asked, half, decision)
             question.connection.send_oneway(request)
+            if self.told is not None:
+                host, port = question.connection.peer[:2]
+                self.told(message, question.asked, f"{host}:{port}", decision)
 
     async def close(self) -> None:
         """Those that are being answered are left to other producers of the group."""

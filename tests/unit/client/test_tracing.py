@@ -17,7 +17,8 @@ from turbopump.client.consuming import RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
 from turbopump.client.settings import AccessChannel
 from turbopump.client.trace import AFTER, BEFORE, END, PUB, Kind, Outcome, Trace, decode
-from turbopump.client.tracing import Tracing, parcels
+from turbopump.client.tracing import parcels
+from turbopump.client.transaction import Decision
 from turbopump.protocol.names import TRACE_TOPIC
 
 OFFERING = replace(CONFIG, topics=replace(CONFIG.topics, trace_topic=True))
@@ -290,14 +291,32 @@ def test_records_of_one_topic_and_region_travel_together_and_split_by_size(
     assert [len(parcel.keys) for parcel in parcels(records[:1] * 2 + records[2:3], False)] == [2, 2]
 
 
-def test_the_end_of_a_transaction_can_be_told() -> None:
+def test_the_end_of_a_transaction_leaves_a_record() -> None:
     async def play(town: Town) -> None:
-        async with producing(town, enable_trace=True) as one:
-            assert isinstance(one._tracing, Tracing)
-            one._tracing.transaction_ended(ORDER, "ID1", "127.0.0.1:10911", "TX", "COMMIT_MESSAGE")
-        (found,) = await traces(town)
-        assert (found.type, found.message_id, found.transaction_id) == (END, "ID1", "TX")
-        assert (found.state, found.from_check, found.keys) == ("COMMIT_MESSAGE", False, "A-1 A-2")
+        async with producing(town, enable_trace=True) as one, one.transaction(ORDER) as transaction:
+            pass
+        half, end = sorted(await traces(town), key=lambda record: record.type, reverse=True)
+        assert (half.type, half.kind, half.message_id) == (PUB, Kind.HALF, transaction.receipt.message_id)
+        assert (end.type, end.message_id, end.transaction_id) == (END, half.message_id, half.message_id)
+        assert (end.state, end.from_check, end.keys) == ("COMMIT_MESSAGE", False, "A-1 A-2")
+        assert (end.store_host, end.group, end.topic) == ("127.0.0.1:10911", "makers", "orders")
+
+    scene(play)
+
+
+def test_a_transaction_that_a_broker_had_to_ask_about_leaves_a_record_that_says_so() -> None:
+    async def play(town: Town) -> None:
+        given: dict[str, Any] = {"check": lambda message: Decision.ROLLBACK, "enable_trace": True}
+        async with producing(town, **given) as one:
+            transaction = one.transaction(ORDER, check_after=1)
+            await transaction.begin()
+            for _ in range(200):  # the check is a `def` and runs in a thread
+                await town.clock.sleep(1)
+                if len(await traces(town)) > 1:
+                    break
+        (end,) = [record for record in await traces(town) if record.type == END]
+        assert (end.message_id, end.state) == (transaction.receipt.message_id, "ROLLBACK_MESSAGE")
+        assert (end.from_check, end.store_host, end.tags) == (True, "127.0.0.1:10911", "paid")
 
     scene(play)
 
