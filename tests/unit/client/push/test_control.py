@@ -75,7 +75,7 @@ def test_what_cannot_be_is_refused_with_what_could() -> None:
         consumer.subscribe("", print)
     with pytest.raises(InvalidArgument, match="a topic is a name"):
         consumer.subscribe(print, print)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="not both"):
+    with pytest.raises(InvalidArgument, match="give one of tags, sql and module"):
         consumer.subscribe("t", print, "a", sql="b = 1")
     with pytest.raises(InvalidArgument, match="sql must not be empty"):
         consumer.subscribe("t", print, sql=" ")
