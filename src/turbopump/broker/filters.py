@@ -294,6 +294,9 @@ class Filters:
             for one in topic.groupFilterData.values()
             if one.expressionType == SQL92 and one.consumerGroup and one.topic
         ]
+        # One that was forgotten has no bits in what came since: it must not come back.
+        limit = self._clock.now_ms() - self._rules.keep_ms
+        found = [one for one in found if not one.bornTime <= one.deadTime <= limit]
         if not all(self._is_valid(one.bloomFilterData) for one in found):
             log.info("%s was written with another Bloom filter: it is not used", FILE)
             return 0

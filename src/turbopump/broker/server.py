@@ -87,7 +87,6 @@ log = logging.getLogger(__name__)
 
 FAST_PORT_STEP = -2
 REGISTERED_WITHIN_S = 3.0
-FILTER_PAUSE_S = 10.0  # between two writes of consumerFilter.json: heartbeats fill it again
 
 PROMISES = {
     Durability.BUFFER: "the message is in this process's memory; it is lost when the process dies",
@@ -171,7 +170,7 @@ class Broker:
         pause_s = config.offsets.flush_interval_ms / 1000
         offsets_file = self._persisted("consumerOffset.json", tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
-        filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack, FILTER_PAUSE_S)
+        filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack)
         tables.filters.on_change = filters_file.changed
         if config.filters.bit_maps:
             store.queues.bit_map = tables.filters.bit_map

@@ -99,7 +99,7 @@ MADE_WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"write def handle\(message\)",
     ),
     "batch of none": (lambda: consumer_of("t", batch=0), "between 1 and 1024"),
-    "tags and sql": (lambda: consumer_of("t", tags="a", sql="n > 1"), "not both"),
+    "tags and sql": (lambda: consumer_of("t", tags="a", sql="n > 1"), "give one of tags, sql and module"),
     "ordered and not": (lambda: _two_kinds(), "make two consumers"),
     "timeout in milliseconds": (
         lambda: Producer("g", name_servers=NOWHERE, send_msg_timeout=3000.0),

@@ -188,6 +188,17 @@ def test_who_left_is_forgotten_after_a_day() -> None:
         bench.matches(ONE, group="H")
 
 
+def test_who_was_long_gone_does_not_come_back_with_the_file() -> None:
+    bench, later = Bench(), Bench()
+    bench.filters.register("G", [wants("a = 1")])
+    bench.filters.unregister("G")
+    data = bench.filters.dump()
+    later.clock.ms = NOW + DAY
+    assert later.filters.load(data) == 0
+    later.clock.ms = NOW + DAY - 1
+    assert later.filters.load(data) == 1
+
+
 def test_there_is_room_for_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filters, "MAX_FILTERS", 2)
     bench = Bench()
