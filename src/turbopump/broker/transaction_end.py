@@ -17,13 +17,13 @@ from turbopump.broker.transaction import Transactions
 from turbopump.broker.transaction_start import records
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode, ResponseCode
-from turbopump.protocol.command import Command, reply
+from turbopump.protocol.command import NOT_SET, Command, reply
 from turbopump.protocol.errors import IllegalOperation, SystemFailure
 from turbopump.protocol.headers.send import EndTransactionRequest, ResumeCheckHalfMessageRequest
 from turbopump.protocol.ids import parse_offset_id
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 from turbopump.protocol.record import Record
-from turbopump.protocol.sysflag import COMMIT, ROLLBACK
+from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
 from turbopump.remoting.router import Answer, Request, Result, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.store import Durability, Store
@@ -51,9 +51,12 @@ class TransactionRequests:
         }
 
     def end(self, request: Request[EndTransactionRequest]) -> Result | Awaitable[Result]:
-        decision = DECISIONS.get(request.header.commitOrRollback)
-        if decision is None:
+        said = request.header.commitOrRollback
+        if said == NOT_TRANSACTIONAL:
             return None  # unknown: no answer, as in Apache; the producer will be asked
+        decision = DECISIONS.get(said)
+        if decision is None:
+            raise SystemFailure(f"commitOrRollback field wrong: {said}")
         if self._store.committed_offset <= request.header.commitLogOffset < self._store.max_offset:
             return self._end_when_readable(request, decision)
         return self._end(request, decision)
@@ -108,19 +111,23 @@ class TransactionRequests:
             current = newer
         at, _, size = self._transactions.settle(current, half, decision)
         if request.command.is_oneway or not self._store.syncs_each:
-            return reply(request.command)
-        self._answer_when_safe(request, at + size)
+            return _done(request.command, decision)
+        self._answer_when_safe(request, at + size, decision)
         return None
 
-    def _answer_when_safe(self, request: Request[EndTransactionRequest], end: int) -> None:
+    def _answer_when_safe(
+        self, request: Request[EndTransactionRequest], end: int, decision: Decision
+    ) -> None:
         size = len(request.command.body)
         request.connection.begin(size)
 
         def answer(durability: Durability) -> None:
-            is_safe = durability is Durability.DISK
-            code = ResponseCode.SUCCESS if is_safe else ResponseCode.FLUSH_DISK_TIMEOUT
+            command = request.command
             try:
-                request.answer(reply(request.command, code))
+                if durability is Durability.DISK:
+                    request.answer(_done(command, decision))
+                else:
+                    request.answer(reply(command, ResponseCode.FLUSH_DISK_TIMEOUT))
             finally:
                 request.connection.end(size)
 
@@ -190,7 +197,7 @@ class TransactionRequests:
             if decided is not None:
                 raise IllegalOperation(f"the transaction has ended before, by {decided.value}")
         self._transactions.resume(expired)
-        return Answer(remark=f"Put message back to {HALF_TOPIC} success")
+        return Answer()
 
 
 def _final(ops: list[Record]) -> Decision | None:
@@ -201,4 +208,8 @@ def _final(ops: list[Record]) -> Decision | None:
 def _again(request: Command, known: Decision, asked: Decision) -> Command:
     if known is not asked:
         raise IllegalOperation(f"the transaction has ended before, by {known.value}")
-    return reply(request)
+    return _done(request, asked)
+
+
+def _done(request: Command, decision: Decision) -> Command:
+    return reply(request, remark=NOT_SET if decision is Decision.ROLLBACK else None)
