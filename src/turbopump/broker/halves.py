@@ -16,9 +16,11 @@ from enum import Enum
 
 import msgspec
 
-__all__ = ["CheckRules", "Decision", "Half", "Halves", "Step", "immunity_ms", "step"]
+__all__ = ["NEVER_MS", "CheckRules", "Decision", "Half", "Halves", "Step", "immunity_ms", "step"]
 
 MAX_DIGITS = 9  # of seconds: 31 years
+NEVER_MS = 1 << 62
+"""When a half message is due about which nobody is asked: a ledger decides, however long it takes."""
 
 
 class Decision(Enum):
@@ -113,7 +115,7 @@ class Halves:
 
 def step(asked: int, born_ms: int, due_ms: int, is_far_behind: bool, now_ms: int, rules: CheckRules) -> Step:
     """`asked`: how often. The moment at which its time is up is not yet too late, but the next round is."""
-    if now_ms - born_ms > rules.lifetime_ms:
+    if now_ms - born_ms > rules.lifetime_ms and due_ms != NEVER_MS:
         return Step.EXPIRE
     if now_ms > due_ms:
         return Step.EXPIRE if asked >= rules.most else Step.ASK

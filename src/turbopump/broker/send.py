@@ -209,6 +209,11 @@ class Sending:
         draft.delay_ms = delay_ms
         return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false")
 
+    def target(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
+        """The topic, if messages may be sent to this queue of it; it is not created."""
+        header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
+        return self._target(header, peer)
+
     def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
         """The topic to write to, by Apache's checks in their order."""
         rules = self._rules

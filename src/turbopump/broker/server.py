@@ -34,6 +34,12 @@ from turbopump.broker.filters import Filters
 from turbopump.broker.flow import FlowControl
 from turbopump.broker.groups import Groups
 from turbopump.broker.halves import CheckRules
+from turbopump.broker.ledger import Ledger
+from turbopump.broker.ledger_home import Homes
+from turbopump.broker.ledger_log import LedgerLog
+from turbopump.broker.ledger_requests import LedgerRequests
+from turbopump.broker.ledger_send import LedgerSending
+from turbopump.broker.ledger_settle import Settling
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
 from turbopump.broker.metrics.collectors import (
@@ -186,7 +192,8 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        transactions = await self._transactions(store, tables, schedule, sending, stack)
+        transactions, ending = await self._transactions(store, tables, schedule, sending, stack)
+        ledger = await self._ledger(store, transactions, sending, receipts, client, stack)
         tools = self._tools(
             store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays, servers
         )
@@ -194,7 +201,8 @@ class Broker:
             sending,
             retries,
             delays,
-            transactions,
+            ending,
+            *ledger,
             clients,
             Queries(store, tables.topics),
             *tools,
@@ -377,7 +385,7 @@ class Broker:
         schedule: Schedule,
         sending: Sending,
         stack: contextlib.AsyncExitStack,
-    ) -> TransactionRequests:
+    ) -> tuple[Transactions, TransactionRequests]:
         """Those that are open are known before anybody is served."""
         append, clock = sending.append_unanswered, self._clock
 
@@ -393,7 +401,34 @@ class Broker:
         store.retention.guards.append(checks.rescue)
         self._keep_running(checks.run(), stack)
         self._keep_running(checks.keep(), stack)
-        return TransactionRequests(transactions, store, rules, clock)
+        return transactions, TransactionRequests(transactions, store, rules, clock)
+
+    async def _ledger(
+        self,
+        store: Store,
+        transactions: Transactions,
+        sending: Sending,
+        receipts: Receipts,
+        client: Client,
+        stack: contextlib.AsyncExitStack,
+    ) -> list["_Part"]:
+        """Decisions about many messages at once. All books are known before anybody is served."""
+        name, clock = self.config.identity.broker_name, self._clock
+        ledger = Ledger(name)
+        written = LedgerLog(ledger, store, sending.append_unanswered, clock)
+        await written.reopen()
+        store.retention.guards.append(written.rescue)
+        homes = Homes(ledger, name, client, self.config.name_servers.addresses, clock)
+
+        def interval_s() -> float:
+            return check_rules(self.config).interval_s
+
+        settling = Settling(transactions, store, homes, interval_s, clock)
+        self._keep_running(settling.run(), stack)
+        return [
+            LedgerRequests(ledger, written, settling, store),
+            LedgerSending(ledger, name, transactions, sending, receipts, store, clock),
+        ]
 
     def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
         return Replies(

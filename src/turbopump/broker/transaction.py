@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from turbopump.broker import transaction_forms as forms
-from turbopump.broker.halves import CheckRules, Decision, Half, Halves, immunity_ms
+from turbopump.broker.halves import NEVER_MS, CheckRules, Decision, Half, Halves, immunity_ms
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.schedule import Schedule, delay_level, destination
+from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
 from turbopump.broker.topics import Topics
 from turbopump.protocol import properties
 from turbopump.protocol.errors import SystemFailure
@@ -46,6 +47,7 @@ class Transactions:
         clock: Clock,
     ) -> None:
         self.halves = Halves()
+        self.stamps = StampedHalves()
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -69,8 +71,19 @@ class Transactions:
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         self.halves.add(Half(offset, at, self._due_ms(draft.born_timestamp, wish), offset))
 
+    def stamped(self, stamp: Stamp, appended: Sequence[Appended]) -> None:
+        """Half messages of a ledger were appended."""
+        for at, offset, _ in appended:
+            self.halves.add(Half(offset, at, NEVER_MS, offset))
+            self.stamps.add(stamp, offset)
+
     def found(self, record: Record) -> Half:
         """A half record that was open when the broker started."""
+        stamp = stamp_of(record.properties)
+        if stamp is not None:
+            root = forms.root(record)
+            self.stamps.add(stamp, root)
+            return Half(record.queue_offset, record.physical_offset, NEVER_MS, root)
         wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
         return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record))
@@ -96,6 +109,17 @@ class Transactions:
         if drafts[0].delay_ms >= 0:
             self._schedule.on_postponed(drafts[0].queue)
         return appended[-1]
+
+    def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
+        """The same for many that are open, in one append. None of them is to be delayed."""
+        drafts: list[Draft] = []
+        for record, half, decision in ended:
+            if decision is Decision.COMMIT:
+                drafts.append(self._committed(record))
+            drafts.append(self._op(half.offset, half.root, decision))
+        self._append(drafts)
+        for _, half, _ in ended:
+            self.halves.close(half)
 
     def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
         """It goes on waiting at the end of the queue, and its producers were asked so often."""

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from turbopump.broker import transaction_forms as forms
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.halves import CheckRules, Half, Step, step
+from turbopump.broker.halves import NEVER_MS, CheckRules, Half, Step, step
 from turbopump.broker.members import Members
 from turbopump.broker.transaction import Transactions
 from turbopump.protocol import properties, record
@@ -112,13 +112,15 @@ class Checks:
     def _look_at(self, half: Half) -> None:
         if not self._halves.is_open(half) or half.at >= self._store.committed_offset:
             return
+        is_far = self._store.max_offset - half.at > FAR_BEHIND
+        if half.due_ms == NEVER_MS and not is_far:
+            return  # a ledger decides: not even read, there may be a million
         found = self._store.look_up(half.at)
         if found is None:
             self._say(f"The half message {half.offset} cannot be read: passed over")
             self._transactions.expire(half, None)
             return
         asked = forms.asked(found)
-        is_far = self._store.max_offset - half.at > FAR_BEHIND
         what = step(asked, found.born_timestamp, half.due_ms, is_far, self._clock.now_ms(), self._rules())
         if what is Step.ASK and not self._deciders.can_ask(found):
             what = Step.MOVE if is_far else Step.WAIT

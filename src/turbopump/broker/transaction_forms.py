@@ -16,6 +16,7 @@ import re
 from typing import Final
 
 from turbopump.broker.halves import Decision
+from turbopump.broker.stamped import STAMP
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
@@ -29,7 +30,7 @@ DECISION: Final = "TURBOPUMP_DECISION"
 DONE_TAG: Final = "d"
 DONE_CODE: Final = java_hash(DONE_TAG)
 ADDED_LATER: Final = 256  # bytes of properties that a renewed copy has more than the half message
-FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSACTION_CHECK_TIMES)
+FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSACTION_CHECK_TIMES, *STAMP)
 """What only a broker may say of a half message."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -101,7 +102,7 @@ def committed(record: Record, pairs: dict[str, str], queue: ConsumeQueue) -> Dra
 def real_pairs(record: Record) -> dict[str, str]:
     """The properties of the message, less what was needed while it waited."""
     pairs = record.property_map()
-    for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID):
+    for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP):
         pairs.pop(name, None)
     return pairs
 

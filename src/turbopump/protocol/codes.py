@@ -192,6 +192,12 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
+    # Ours alone: the ledger of decisions. Apache's brokers do not support them, and say so.
+    LEDGER_OPEN = 9701
+    LEDGER_SEND = 9702
+    LEDGER_READ = 9703
+    LEDGER_DECIDE = 9704
+    LEDGER_END = 9705
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052
@@ -277,6 +283,7 @@ class ResponseCode(IntEnum):
     LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 2018
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+    LEDGER_FENCED = 9701  # ours alone
     RPC_UNKNOWN = -1000
     RPC_ADDR_IS_NULL = -1002
     RPC_SEND_TO_CHANNEL_FAILED = -1004

@@ -171,6 +171,12 @@ class PolicyNotFound(KnownRefusal):
     CODE = ResponseCode.POLICY_NOT_EXIST
 
 
+class Fenced(KnownRefusal):
+    """A newer run has taken over: this one must end, and nothing of it counts any more."""
+
+    CODE = ResponseCode.LEDGER_FENCED
+
+
 REFUSALS: dict[int, type[Refused]] = {int(kind.CODE): kind for kind in KnownRefusal.__subclasses__()}
 """Code to class. A code without a row of its own is a plain `Refused`."""
 

@@ -1,7 +1,7 @@
 """Code to header type, for whoever has to read any request: tools that print traffic, tests, fuzzing."""
 
 from turbopump.protocol.codes import RequestCode as Code
-from turbopump.protocol.headers import admin, client, namesrv, offsets, pull, query, send, topics
+from turbopump.protocol.headers import admin, client, ledger, namesrv, offsets, pull, query, send, topics
 from turbopump.protocol.headers.base import Header
 
 REQUESTS: dict[int, type[Header]] = {
@@ -16,6 +16,11 @@ REQUESTS: dict[int, type[Header]] = {
     Code.CHECK_TRANSACTION_STATE: send.CheckTransactionStateRequest,
     Code.RECALL_MESSAGE: send.RecallMessageRequest,
     Code.RESUME_CHECK_HALF_MESSAGE: send.ResumeCheckHalfMessageRequest,
+    Code.LEDGER_OPEN: ledger.LedgerOpenRequest,
+    Code.LEDGER_SEND: ledger.LedgerSendRequest,
+    Code.LEDGER_READ: ledger.LedgerReadRequest,
+    Code.LEDGER_DECIDE: ledger.LedgerDecideRequest,
+    Code.LEDGER_END: ledger.LedgerEndRequest,
     Code.PULL_MESSAGE: pull.PullMessageRequest,
     Code.LITE_PULL_MESSAGE: pull.PullMessageRequest,
     Code.POP_MESSAGE: pull.PopMessageRequest,
@@ -93,6 +98,8 @@ RESPONSES: dict[int, type[Header]] = {
     Code.SEND_REPLY_MESSAGE: send.SendMessageResponse,
     Code.SEND_REPLY_MESSAGE_V2: send.SendMessageResponse,
     Code.RECALL_MESSAGE: send.RecallMessageResponse,
+    Code.LEDGER_SEND: ledger.LedgerSendResponse,
+    Code.LEDGER_END: ledger.LedgerEndResponse,
     Code.PULL_MESSAGE: pull.PullMessageResponse,
     Code.LITE_PULL_MESSAGE: pull.PullMessageResponse,
     Code.POP_MESSAGE: pull.PopMessageResponse,

@@ -1,0 +1,82 @@
+"""What writers ask of the ledger: to open a run (9701), read a book (9703), decide (9704), end (9705).
+
+In: requests. Out: answers that hold after any crash: nothing is told before it is on disk. Half messages come
+in by `ledger_send.py`, and end in `ledger_settle.py`.
+"""
+
+from msgspec.structs import replace
+
+from turbopump.broker.ledger import Ledger, entry_of, owed
+from turbopump.broker.ledger_log import LedgerLog
+from turbopump.broker.ledger_settle import Settling
+from turbopump.protocol import ledger as wire
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import FlushDiskTimeout, InvalidParameter, QueryNotFound
+from turbopump.protocol.headers.ledger import (
+    LedgerDecideRequest,
+    LedgerEndRequest,
+    LedgerEndResponse,
+    LedgerOpenRequest,
+    LedgerReadRequest,
+)
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.store import Durability, Store
+
+MOST_READ = 64  # batches in one question
+
+
+class LedgerRequests:
+    def __init__(self, ledger: Ledger, log: LedgerLog, settling: Settling, store: Store) -> None:
+        self._ledger = ledger
+        self._log = log
+        self._settling = settling
+        self._store = store
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.LEDGER_OPEN: Route(LedgerOpenRequest, self.open),
+            RequestCode.LEDGER_READ: Route(LedgerReadRequest, self.read),
+            RequestCode.LEDGER_DECIDE: Route(LedgerDecideRequest, self.decide),
+            RequestCode.LEDGER_END: Route(LedgerEndRequest, self.end),
+        }
+
+    async def open(self, request: Request[LedgerOpenRequest]) -> Answer:
+        header = request.header
+        change = self._ledger.open(header.id, header.run, header.home)
+        if change is not None:
+            self._log.write(change)
+            self._settling.soon(header.id)
+        await self._log.safe(header.id)
+        return Answer()
+
+    async def read(self, request: Request[LedgerReadRequest]) -> Answer:
+        id, batches = request.header.id, wire.read_batches(request.body)
+        if len(batches) > MOST_READ:
+            raise InvalidParameter(f"{len(batches)} batches are asked for, {MOST_READ} is the most")
+        if id not in self._ledger.books:
+            raise QueryNotFound(f"transactional id {id} is not known here")
+        await self._log.safe(id)
+        book = self._ledger.books[id]
+        asked = {batch: entry for batch in batches if (entry := entry_of(book, batch)) is not None}
+        return Answer(body=wire.encode(replace(book, decided=asked, owed=owed(book))))
+
+    async def decide(self, request: Request[LedgerDecideRequest]) -> Answer:
+        header = request.header
+        change = self._ledger.decide(header.id, header.batch, header.run, wire.read_entry(request.body))
+        if change is not None:
+            self._log.write(change)
+            self._settling.soon(header.id)
+        await self._log.safe(header.id)
+        entry = entry_of(self._ledger.books[header.id], header.batch)
+        assert entry is not None
+        return Answer(body=wire.encode(entry))
+
+    async def end(self, request: Request[LedgerEndRequest]) -> Answer:
+        header = request.header
+        counts = await self._settling.settle(header.id, header.batch)
+        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
+        left = self._settling.left(header.id, header.batch)
+        if header.settled and not left:
+            self._ledger.settled(header.id, header.batch)
+        return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))

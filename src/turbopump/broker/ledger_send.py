@@ -1,0 +1,144 @@
+"""Half messages of a ledger, many in one frame (9702): checked as sends are, stored all or none.
+
+In: a request that names id, batch, run, token and home, with messages in the format of a batch. Out: records
+in the topic of half messages, each with the stamp, and an answer that says how safe they are. A frame that
+is sent again is stored again: so a writer whose frame was not answered gives its token up.
+"""
+
+from turbopump.broker.ledger import Ledger, check_names, entry_of
+from turbopump.broker.receipt import NAMES, Receipts
+from turbopump.broker.send import NOT_PLAIN, Sending, refuse_in_batch
+from turbopump.broker.stamped import GROUP, STAMP, Stamp
+from turbopump.broker.topics import Topic
+from turbopump.broker.transaction import Transactions
+from turbopump.broker.transaction_forms import ADDED_LATER, FORGED, number
+from turbopump.protocol import batch, properties
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import FlowControl, IllegalOperation, InvalidParameter, MessageIllegal
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.ledger import LedgerSendRequest, LedgerSendResponse
+from turbopump.protocol.names import HALF_TOPIC
+from turbopump.protocol.sysflag import MULTI_TAGS
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Draft, Store
+
+MOST_IN_FRAME = 4096  # messages: about 40 ms
+MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
+LARGEST_STAMP = 2048  # bytes of properties
+REFUSED = (NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP}) - {properties.DELAY}
+"""Names that only a broker gives; delays have a refusal of their own."""
+
+Place = tuple[Topic, int]
+
+
+class LedgerSending:
+    def __init__(
+        self,
+        ledger: Ledger,
+        broker_name: str,
+        transactions: Transactions,
+        sending: Sending,
+        receipts: Receipts,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._name = broker_name
+        self._transactions = transactions
+        self._sending = sending
+        self._receipts = receipts
+        self._store = store
+        self._clock = clock
+
+    def routes(self) -> Routes:
+        return {RequestCode.LEDGER_SEND: Route(LedgerSendRequest, self.send)}
+
+    async def send(self, request: Request[LedgerSendRequest]) -> Answer:
+        header = request.header
+        stamp = Stamp(header.id, header.batch, header.run, header.token, header.home)
+        self._check(stamp)
+        drafts = self._drafts(stamp, request)
+        appended = self._sending.append_unanswered(drafts)
+        self._transactions.stamped(stamp, appended)
+        durability = self._store.durability
+        if self._store.syncs_each:
+            at, _, size = appended[-1]
+            durability = await self._store.wait_durable(at + size)
+        told = LedgerSendResponse(len(drafts), NAMES.get(durability, durability.value))
+        return Answer(told, code=self._receipts.code(durability, waits=True))
+
+    def _check(self, stamp: Stamp) -> None:
+        """At home it is known whether anybody will want them."""
+        check_names(stamp.id, stamp.run, stamp.token, stamp.home)
+        if stamp.batch < 0:
+            raise InvalidParameter(f"batch {stamp.batch}: the first one is 0")
+        if stamp.home == self._name:
+            book = self._ledger.book(stamp.id)
+            self._ledger.check_run(book, stamp.id, stamp.run)
+            if entry_of(book, stamp.batch) is not None:
+                raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
+        if self._transactions.stamps.count(stamp.id) >= MOST_OPEN:
+            raise FlowControl(f"{MOST_OPEN} half messages of {stamp.id} are open: end some batches first")
+
+    def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> list[Draft]:
+        messages = batch.split(request.body)
+        if not 0 < len(messages) <= MOST_IN_FRAME:
+            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
+        pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
+        added = properties.pack(pairs).encode() + self._sending.added
+        if len(added) > LARGEST_STAMP:
+            raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
+        queue = self._store.queue(HALF_TOPIC, 0)
+        places: dict[tuple[str, str], Place] = {}
+        return [self._draft(queue, one, added, places, request) for one in messages]
+
+    def _draft(
+        self,
+        queue: ConsumeQueue,
+        message: tuple[int, bytes, bytes],
+        added: bytes,
+        places: dict[tuple[str, str], Place],
+        request: Request[LedgerSendRequest],
+    ) -> Draft:
+        flag, body, packed = message
+        pairs = properties.parse(packed)
+        self._check_message(body, pairs)
+        named = pairs.get(properties.REAL_TOPIC, ""), pairs.get(properties.REAL_QUEUE_ID, "")
+        place = places.get(named)
+        if place is None:
+            place = places[named] = self._place(*named, request.connection.peer)
+        end = b"" if packed.endswith(b"\x02") else b"\x02"
+        stored = packed + end + added
+        if len(stored) > properties.MAX_BYTES - ADDED_LATER:
+            most = properties.MAX_BYTES - ADDED_LATER
+            raise MessageIllegal(f"a half message has {len(stored)} bytes of properties, more than {most}")
+        tag = pairs.get(properties.TAGS)
+        return Draft(
+            queue=queue,
+            body=body,
+            properties=stored,
+            flag=flag,
+            sys_flag=MULTI_TAGS if place[0].filter_type == "MULTI_TAG" else 0,
+            born_timestamp=self._clock.now_ms(),
+            born_host=request.connection.peer_host,
+            tags_code=java_hash(tag) if tag else 0,
+            unique_key=pairs[properties.UNIQUE_KEY],
+            keys=pairs.get(properties.KEYS, ""),
+        )
+
+    def _check_message(self, body: bytes, pairs: dict[str, str]) -> None:
+        refuse_in_batch(pairs)
+        if not body:
+            raise MessageIllegal("the message body is empty")
+        if not REFUSED.isdisjoint(pairs):
+            raise MessageIllegal(f"a half message carries {', '.join(sorted(REFUSED & pairs.keys()))}")
+        if properties.UNIQUE_KEY not in pairs:
+            raise MessageIllegal("a half message has no unique key")
+
+    def _place(self, topic: str, queue_id: str, peer: tuple[str, int]) -> Place:
+        place = number(queue_id)
+        if place is None:
+            raise InvalidParameter(f"a half message names no queue of its topic {topic!r}: {queue_id[:40]!r}")
+        return self._sending.target(topic, place, peer), place

@@ -1,0 +1,166 @@
+"""Half messages of a ledger end as their batch was decided, whether or not anybody asks for it.
+
+In: the stamped half messages that are open, and the books. Out: messages committed and rolled back, many in
+one append. It happens when a writer asks (9705), after each decision and each new run, at a start, and with
+every round of checks. What is not decided, or cannot be learned now, waits: nothing here ever gives up.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from turbopump.broker.halves import Decision, Half
+from turbopump.broker.ledger import verdict
+from turbopump.broker.stamped import Written
+from turbopump.broker.transaction import Transactions
+from turbopump.protocol.errors import MessageIllegal, Refused, SystemFailure
+from turbopump.protocol.ledger import Book
+from turbopump.protocol.record import Record
+from turbopump.remoting.limits import Seldom
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Store
+
+log = logging.getLogger(__name__)
+
+FIRST_S = 1.0  # after the start
+SLICE = 128  # half messages in one turn and one append: about 4 ms
+ASKED_AT_ONCE = 8  # batches in one question to a home
+TROUBLE_S, TROUBLE_LINES = 60.0, 5
+
+Ended = tuple[Record, Half, Decision]
+
+
+class Books(Protocol):
+    async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
+        """None: it cannot be had now."""
+
+
+@dataclass(slots=True)
+class Counts:
+    committed: int = 0
+    rolled_back: int = 0
+
+
+class Settling:
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: Store,
+        books: Books,
+        interval_s: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._stamps = transactions.stamps
+        self._store = store
+        self._books = books
+        self._interval_s = interval_s
+        self._clock = clock
+        self._asked: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._trouble = Seldom(log, TROUBLE_S, logging.ERROR, TROUBLE_LINES)
+
+    def soon(self, id: str) -> None:
+        """There is news in its book."""
+        self._asked[id] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        await self._clock.sleep(FIRST_S)
+        due = 0.0
+        while True:
+            if self._clock.monotonic() >= due:
+                ids, due = self._stamps.ids(), self._clock.monotonic() + self._interval_s()
+            else:
+                ids = list(self._asked)
+            self._asked.clear()
+            self._wake.clear()
+            for id in ids:
+                await self._settle_quietly(id)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due - self._clock.monotonic())):
+                    await self._wake.wait()
+
+    async def _settle_quietly(self, id: str) -> None:
+        try:
+            await self.settle(id)
+        except Refused as refused:
+            self._say(f"Half messages of {id} cannot be ended, will try again: {refused.remark}")
+        except Exception as error:  # a fault of ours: other ids must not wait behind it
+            self._say(f"Half messages of {id} cannot be ended, will try again", error)
+
+    async def settle(self, id: str, last: int | None = None) -> Counts:
+        """All that is decided of the id, up to batch `last`. Raises Refused when nothing can be written."""
+        counts = Counts()
+        batches = self._stamps.batches(id, last)
+        for begin in range(0, len(batches), ASKED_AT_ONCE):
+            some = batches[begin : begin + ASKED_AT_ONCE]
+            written = [one for batch in some for one in self._stamps.of(id, batch)]
+            for home in sorted({one.stamp.home for one in written}):
+                book = await self._books.book(id, home, some)
+                for one in written:
+                    decision = verdict(book, one.stamp) if one.stamp.home == home else None
+                    if decision is not None:
+                        await self._end(one, decision, counts)
+        return counts
+
+    def left(self, id: str, last: int) -> int:
+        """How many are open up to this batch."""
+        batches = self._stamps.batches(id, last)
+        return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
+
+    async def _end(self, written: Written, decision: Decision, counts: Counts) -> None:
+        """In the order in which they were sent, also where some were written anew since."""
+        left = iter(sorted(written.roots))
+        while roots := list(islice(left, SLICE)):
+            await self._warm(roots)
+            ended = self._read(written, roots, decision)
+            done = self._settle(ended)
+            for _, half, _ in done:
+                self._stamps.discard(written, half.root)
+            if decision is Decision.COMMIT:
+                counts.committed += len(done)
+            else:
+                counts.rolled_back += len(done)
+            await asyncio.sleep(0)
+
+    def _read(self, written: Written, roots: list[int], decision: Decision) -> list[Ended]:
+        found: list[Ended] = []
+        for root in roots:
+            half = self._transactions.halves.find(root)
+            if half is None:
+                self._stamps.discard(written, root)
+                continue
+            record = self._store.look_up(half.at)
+            if record is not None:  # else it is not committed yet, or a round of checks will complain
+                found.append((record, half, decision))
+        return found
+
+    def _settle(self, ended: list[Ended]) -> list[Ended]:
+        """Those that have ended. One that cannot be stored does not keep the others."""
+        try:
+            if ended:
+                self._transactions.settle_all(ended)
+            return ended
+        except (MessageIllegal, SystemFailure) as refused:
+            if len(ended) == 1:
+                self._say(f"The half message {ended[0][1].offset} cannot be ended: {refused.remark}")
+                return []
+        return [done for one in ended for done in self._settle([one])]
+
+    async def _warm(self, roots: list[int]) -> None:
+        """Nobody has to wait for the disk when they are read."""
+        halves = filter(None, map(self._transactions.halves.find, roots))
+        entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
+        places = self._store.missing([entry[:2] for entry in entries if entry is not None])
+        if places:
+            with contextlib.suppress(OSError):  # who reads them next will see it
+                await self._store.fetch(places)
+
+    def _say(self, words: str, error: BaseException | None = None) -> None:
+        self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)

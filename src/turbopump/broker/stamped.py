@@ -1,0 +1,104 @@
+"""Half messages that a ledger decides about: what is stamped on each, and which of them are open.
+
+In: half messages as they are stored or found at a start. Out: the open ones of an id, by batch and token. The
+stamp is in the properties of the half record alone; the message that consumers get does not have it. Whether
+a half message is still open is known to `halves.py`: here may be some that have ended meanwhile.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from turbopump.protocol import properties
+
+ID: Final = "TURBOPUMP_TXN"
+BATCH: Final = "TURBOPUMP_TXN_BATCH"
+RUN: Final = "TURBOPUMP_TXN_RUN"
+TOKEN: Final = "TURBOPUMP_TXN_TOKEN"
+HOME: Final = "TURBOPUMP_TXN_HOME"
+STAMP: Final = (ID, BATCH, RUN, TOKEN, HOME)
+GROUP: Final = "TURBOPUMP_LEDGER"
+"""The producer group of stamped half messages: nobody belongs to it."""
+
+MAX_DIGITS = 18  # of a batch's number
+_MARK = ID.encode() + properties.NAME_END.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    id: str
+    batch: int
+    run: str
+    token: str
+    home: str  # the broker that keeps the book
+
+    def pairs(self) -> dict[str, str]:
+        return dict(zip(STAMP, (self.id, str(self.batch), self.run, self.token, self.home), strict=True))
+
+
+def stamp_of(packed: bytes) -> Stamp | None:
+    """None: producers decide about it."""
+    if _MARK not in packed:
+        return None
+    pairs = properties.parse(packed)
+    if not all(name in pairs for name in STAMP):
+        return None
+    id, batch, run, token, home = (pairs[name] for name in STAMP)
+    if not batch.isdecimal() or len(batch) > MAX_DIGITS:
+        return None
+    return Stamp(id, int(batch), run, token, home)
+
+
+@dataclass(slots=True)
+class Written:
+    """The half messages of one attempt, by root."""
+
+    stamp: Stamp
+    roots: dict[int, None] = field(default_factory=dict)
+
+
+class StampedHalves:
+    def __init__(self) -> None:
+        self._ids: dict[str, dict[int, dict[str, Written]]] = {}  # id -> batch -> token
+        self._counts: dict[str, int] = {}
+
+    def add(self, stamp: Stamp, root: int) -> None:
+        tokens = self._ids.setdefault(stamp.id, {}).setdefault(stamp.batch, {})
+        written = tokens.get(stamp.token)
+        if written is None:
+            written = tokens[stamp.token] = Written(stamp)
+        if root not in written.roots:
+            written.roots[root] = None
+            self._counts[stamp.id] = self._counts.get(stamp.id, 0) + 1
+
+    def discard(self, written: Written, root: int) -> None:
+        """It has ended."""
+        if root not in written.roots:
+            return
+        del written.roots[root]
+        stamp = written.stamp
+        self._counts[stamp.id] -= 1
+        if not written.roots:
+            self._forget(stamp)
+
+    def _forget(self, stamp: Stamp) -> None:
+        batches = self._ids[stamp.id]
+        del batches[stamp.batch][stamp.token]
+        if not batches[stamp.batch]:
+            del batches[stamp.batch]
+        if not batches:
+            del self._ids[stamp.id], self._counts[stamp.id]
+
+    def ids(self) -> list[str]:
+        return list(self._ids)
+
+    def count(self, id: str) -> int:
+        return self._counts.get(id, 0)
+
+    def batches(self, id: str, last: int | None = None) -> list[int]:
+        """Lowest first, up to `last`."""
+        return sorted(batch for batch in self._ids.get(id, {}) if last is None or batch <= last)
+
+    def of(self, id: str, batch: int) -> Iterator[Written]:
+        """All attempts at a batch; they may be discarded meanwhile."""
+        yield from list(self._ids.get(id, {}).get(batch, {}).values())

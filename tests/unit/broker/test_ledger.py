@@ -1,0 +1,215 @@
+"""The books of decisions, without disk and network."""
+
+import msgspec
+import pytest
+
+from turbopump.broker import ledger as books
+from turbopump.broker.halves import NEVER_MS, CheckRules, Decision, Step, step
+from turbopump.broker.ledger import (
+    KEPT_SETTLED,
+    LARGEST_ENTRY,
+    PAST_RUNS,
+    Ledger,
+    entry_of,
+    owed,
+    read_change,
+    verdict,
+)
+from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
+from turbopump.protocol import properties
+from turbopump.protocol.errors import BrokenBody, Fenced, IllegalOperation, InvalidParameter, SystemBusy
+from turbopump.protocol.ledger import Entry
+
+HOME = "broker-a"
+
+
+def opened(*runs: str) -> Ledger:
+    ledger = Ledger(HOME)
+    for run in runs or ("r1",):
+        open_(ledger, run)
+    return ledger
+
+
+def open_(ledger: Ledger, run: str) -> None:
+    change = ledger.open("id", run, HOME)
+    if change is not None:
+        ledger.apply(change)
+
+
+def decide(ledger: Ledger, batch: int, *tokens: str, run: str = "r1", brokers: tuple[str, ...] = ()) -> Entry:
+    change = ledger.decide("id", batch, run, Entry(tokens, brokers))
+    if change is not None:
+        ledger.apply(change)
+    entry = entry_of(ledger.books["id"], batch)
+    assert entry is not None
+    return entry
+
+
+def judged(ledger: Ledger, batch: int, token: str, run: str = "r1") -> Decision | None:
+    return verdict(ledger.books.get("id"), Stamp("id", batch, run, token, HOME))
+
+
+def test_the_first_decision_about_a_batch_counts() -> None:
+    ledger = opened()
+    assert decide(ledger, 0, "b", "a", "b").tokens == ("a", "b")
+    assert decide(ledger, 0, "c").tokens == ("a", "b")
+
+
+def test_winners_are_committed_losers_rolled_back_and_the_rest_waits() -> None:
+    ledger = opened()
+    assert judged(ledger, 0, "a") is None
+    decide(ledger, 0, "a")
+    assert judged(ledger, 0, "a") is Decision.COMMIT
+    assert judged(ledger, 0, "b") is Decision.ROLLBACK
+    assert judged(ledger, 1, "c") is None
+
+
+def test_a_later_decision_ends_earlier_batches() -> None:
+    ledger = opened()
+    decide(ledger, 5, "a")
+    assert judged(ledger, 4, "x") is Decision.ROLLBACK
+    assert decide(ledger, 4, "x").tokens == ()
+
+
+def test_a_new_run_fences_off_those_before_it() -> None:
+    ledger = opened("r1", "r2")
+    assert judged(ledger, 0, "a", run="r1") is Decision.ROLLBACK
+    assert judged(ledger, 0, "a", run="r2") is None
+    with pytest.raises(Fenced):
+        decide(ledger, 0, "a", run="r1")
+    with pytest.raises(Fenced):
+        ledger.open("id", "r1", HOME)
+    assert ledger.open("id", "r2", HOME) is None
+
+
+def test_a_fenced_run_is_told_what_was_decided() -> None:
+    ledger = opened()
+    decide(ledger, 0, "a")
+    open_(ledger, "r2")
+    assert decide(ledger, 0, "b", run="r1").tokens == ("a",)
+
+
+def test_what_a_fenced_run_decided_still_counts() -> None:
+    ledger = opened()
+    decide(ledger, 0, "a")
+    open_(ledger, "r2")
+    assert judged(ledger, 0, "a", run="r1") is Decision.COMMIT
+
+
+def test_a_run_that_is_not_known_waits_until_its_batch_is_decided() -> None:
+    ledger = opened()
+    assert judged(ledger, 0, "a", run="never seen") is None
+    decide(ledger, 0, "b")
+    assert judged(ledger, 0, "a", run="never seen") is Decision.ROLLBACK
+
+
+def test_an_id_that_is_not_known_waits() -> None:
+    assert judged(Ledger(HOME), 0, "a") is None
+
+
+def test_a_broker_that_is_not_home_notes_where_home_is() -> None:
+    ledger = Ledger("broker-b")
+    open_(ledger, "r1")
+    assert ledger.open("id", "r2", HOME) is None
+    assert ledger.books["id"].home == HOME
+    with pytest.raises(IllegalOperation, match="the home of id is broker broker-a"):
+        ledger.decide("id", 0, "r1", Entry(("a",)))
+    with pytest.raises(IllegalOperation, match="the home of id is broker broker-a"):
+        ledger.open("id", "r2", "broker-b")
+
+
+def test_winners_are_kept_until_their_batch_is_settled_everywhere() -> None:
+    ledger = opened()
+    for batch in range(3 * KEPT_SETTLED):
+        decide(ledger, batch, f"t{batch}", brokers=(HOME, "broker-b"))
+    book = ledger.books["id"]
+    assert len(book.decided) == 3 * KEPT_SETTLED
+    assert owed(book) == [HOME, "broker-b"]
+    ledger.settled("id", 2 * KEPT_SETTLED - 1)
+    assert sorted(book.decided) == list(range(KEPT_SETTLED, 3 * KEPT_SETTLED))
+    ledger.settled("id", 10**9)
+    assert book.settled == 3 * KEPT_SETTLED - 1
+    assert owed(book) == []
+    assert judged(ledger, 0, "t0") is Decision.ROLLBACK  # nobody: all that had won was committed long ago
+
+
+def test_a_decision_is_refused_while_too_many_are_not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MOST_UNSETTLED", 2)
+    ledger = opened()
+    decide(ledger, 0, "a", brokers=("broker-b",))
+    decide(ledger, 1, "b", brokers=("broker-b",))
+    with pytest.raises(IllegalOperation, match="not settled yet at broker-b"):
+        decide(ledger, 2, "c")
+    ledger.settled("id", 0)
+    decide(ledger, 2, "c")
+
+
+def test_what_is_remembered_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(*(f"r{number}" for number in range(PAST_RUNS + 10)))
+    assert len(ledger.books["id"].past) == PAST_RUNS
+    last = ledger.books["id"].run
+    with pytest.raises(InvalidParameter):
+        ledger.decide("id", 0, last, Entry(tuple(f"{n:0255}" for n in range(LARGEST_ENTRY // 255 + 1))))
+    monkeypatch.setattr(books, "MOST_BOOKS", 1)
+    with pytest.raises(SystemBusy):
+        ledger.open("another", "r", HOME)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\x01b", "a\nb"])
+def test_names_are_short_printable_text(name: str) -> None:
+    with pytest.raises(InvalidParameter):
+        Ledger(HOME).open(name, "r", HOME)
+    with pytest.raises(InvalidParameter):
+        decide(opened(), 0, name)
+
+
+def test_a_book_comes_back_from_its_changes_and_from_its_snapshot() -> None:
+    ledger = opened("r0", "r1")
+    decide(ledger, 0, "a", brokers=(HOME,))
+    ledger.settled("id", 0)
+    decide(ledger, 3, "b", brokers=(HOME, "broker-b"))
+    again = Ledger(HOME)
+    for change in ledger.snapshot("id"):
+        again.apply(read_change(msgspec.json.encode(change)))
+    assert again.books == ledger.books
+    again.apply(ledger.snapshot("id")[0])  # a crash between: half a snapshot over all that was there
+    assert again.books == ledger.books
+
+
+def test_a_record_that_cannot_be_read_is_broken() -> None:
+    for body in (b"", b"[]", b'{"type":"else"}', b'{"type":"opened","id":1}', b"\xff"):
+        with pytest.raises(BrokenBody):
+            read_change(body)
+
+
+# stamps
+
+
+def test_a_stamp_comes_back_from_the_properties() -> None:
+    stamp = Stamp("my id", 7, "r", "t", HOME)
+    packed = properties.pack({"TAGS": "A"} | stamp.pairs()).encode()
+    assert stamp_of(packed) == stamp
+    assert stamp_of(b"TAGS\x01A\x02") is None
+    assert stamp_of(packed.replace(b"BATCH\x017", b"BATCH\x01x")) is None
+    assert stamp_of(packed.replace(b"TXN_RUN", b"TXN_FUN")) is None
+
+
+def test_open_half_messages_are_found_by_batch_and_forgotten_when_they_end() -> None:
+    stamps = StampedHalves()
+    for root, (batch, token) in enumerate([(0, "a"), (1, "b"), (1, "b"), (2, "c"), (1, "d")]):
+        stamps.add(Stamp("id", batch, "r", token, HOME), root)
+    stamps.add(Stamp("id", 1, "r", "b", HOME), 1)  # seen again
+    assert (stamps.ids(), stamps.count("id"), stamps.batches("id", 1)) == (["id"], 5, [0, 1])
+    assert [list(one.roots) for one in stamps.of("id", 1)] == [[1, 2], [4]]
+    for batch in stamps.batches("id"):
+        for written in stamps.of("id", batch):
+            for root in list(written.roots):
+                stamps.discard(written, root)
+                stamps.discard(written, root)
+    assert (stamps.ids(), stamps.count("id"), stamps.batches("id")) == ([], 0, [])
+
+
+def test_what_a_ledger_decides_about_never_expires_and_nobody_is_asked() -> None:
+    rules = CheckRules(timeout_ms=1, most=1, lifetime_ms=1)
+    assert step(99, 0, NEVER_MS, False, 10**15, rules) is Step.WAIT
+    assert step(99, 0, NEVER_MS, True, 10**15, rules) is Step.MOVE
