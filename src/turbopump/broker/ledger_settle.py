@@ -26,7 +26,6 @@ from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
-FIRST_S = 1.0  # after the start
 SLICE = 128  # half messages in one turn and one append: about 4 ms
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
@@ -71,20 +70,24 @@ class Settling:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        await self._clock.sleep(FIRST_S)
-        due = 0.0
         while True:
-            if self._clock.monotonic() >= due:
-                ids, due = self._stamps.ids(), self._clock.monotonic() + self._interval_s()
-            else:
-                ids = list(self._asked)
-            self._asked.clear()
-            self._wake.clear()
-            for id in ids:
-                await self._settle_quietly(id)
+            due = self._clock.monotonic() + self._interval_s()
+            await self._settle_each(self._stamps.ids())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due - self._clock.monotonic())):
-                    await self._wake.wait()
+                    await self._settle_asked()
+
+    async def _settle_asked(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            asked = list(self._asked)
+            self._asked.clear()
+            await self._settle_each(asked)
+
+    async def _settle_each(self, ids: list[str]) -> None:
+        for id in ids:
+            await self._settle_quietly(id)
 
     async def _settle_quietly(self, id: str) -> None:
         try:

@@ -124,9 +124,9 @@ class Ledger:
         homes = {home for home in known if home} | ({self.home} if self.home else set())
         if len(homes) > 1:
             raise InvalidArgument(f"{self.id} has several homes: {', '.join(sorted(homes))}; give another id")
-        home = homes.pop() if homes else min(masters)
+        home = homes.pop() if homes else min(masters, default="")
         if home not in masters:
-            raise Unreachable(home, ConnectionError(f"it is the home of {self.id}, and not registered"))
+            raise Unreachable(f"broker {home}", ConnectionError(f"the home of {self.id} is not registered"))
         header = LedgerOpenRequest(id=self.id, run=run, home=home)
 
         async def note(broker: str) -> None:
@@ -243,10 +243,11 @@ class Ledger:
         return list(await asyncio.gather(*map(ask, brokers)))
 
     async def _masters(self) -> list[str]:
-        """Names of all brokers of the cluster."""
+        """Names of all brokers of the cluster that are registered now."""
         layout = await self.admin.clusters.layout()
         self.cluster = self.cluster or _only(layout)
-        found = {one.name: one.address for one in layout.of_cluster(self.cluster) if one.id == MASTER}
+        there = (one for one in layout.brokers if one.cluster == self.cluster and one.id == MASTER)
+        found = {one.name: one.address for one in there}
         self._addresses |= found
         return sorted(found)
 

@@ -1,6 +1,8 @@
 """The ledger at a broker: what is stored, what is answered, and what comes of half messages by themselves."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -210,6 +212,18 @@ def test_a_stamp_cannot_be_forged_by_a_producer() -> None:
 # restarts, crashes, retention
 
 
+@contextlib.contextmanager
+def nothing_settles() -> Iterator[None]:
+    """Nothing ends by itself meanwhile."""
+
+    async def no_time(settling: Settling, id: str) -> None:
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Settling, "_settle_quietly", no_time)
+        yield
+
+
 @pytest.mark.parametrize("end_of_life", [None, Survival.KEPT, Survival.LOST])
 def test_what_was_decided_is_carried_out_after_a_restart(end_of_life: Survival | None) -> None:
     async def decided(desk: Desk) -> Survival | None:
@@ -217,7 +231,9 @@ def test_what_was_decided_is_carried_out_after_a_restart(end_of_life: Survival |
         await write(desk, 0, "a", ROWS)
         await write(desk, 0, "b", ROWS)
         await write(desk, 1, "c", ROWS)
-        assert (await decide(desk, 0, "a")).code == OK
+        with nothing_settles():
+            assert (await decide(desk, 0, "a")).code == OK
+            await asyncio.sleep(1)
         return end_of_life
 
     async def later(desk: Desk) -> None:
@@ -255,7 +271,6 @@ def small(desk_config: BrokerConfig = CONFIG) -> dict[str, Any]:
 
 def test_driver_killed_after_the_decision_then_a_day_retention_and_restarts() -> None:
     """One day passes, retention runs, the broker is restarted, the driver is restarted: each row once."""
-    never = lambda settling, id: None  # noqa: E731 - nothing ends by itself before the broker is restarted
 
     async def killed(desk: Desk) -> Survival:
         await begun(desk)
@@ -265,9 +280,7 @@ def test_driver_killed_after_the_decision_then_a_day_retention_and_restarts() ->
         await write(desk, 1, "won", ROWS)
         await write(desk, 1, "lost", ROWS)
         await write(desk, 2, "undecided", ROWS)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Settling, "soon", never)
-            patch.setattr(Settling, "_settle_quietly", no_time)
+        with nothing_settles():
             await decide(desk, 1, "won")
             ends = desk.store.max_offset
             await fill(desk, 8)
@@ -275,9 +288,6 @@ def test_driver_killed_after_the_decision_then_a_day_retention_and_restarts() ->
             assert desk.store.min_offset > ends
         assert await seen(desk) == []  # and the first row went with its file, a day after it was seen
         return Survival.KEPT
-
-    async def no_time(settling: Settling, id: str) -> None:
-        pass
 
     async def restarted(desk: Desk) -> None:
         await asyncio.sleep(5)
