@@ -13,6 +13,7 @@ WORLDS = {
     "delays": "tests.simulation.delays",
     "groups": "tests.simulation.groups",
     "transactions": "tests.simulation.transactions",
+    "ledger": "tests.simulation.ledger",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

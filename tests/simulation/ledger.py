@@ -1,0 +1,177 @@
+"""The ledger through kills: two brokers, drivers that are replaced and do not know it, writers that fail.
+
+A driver writes batches of rows by several attempts, decides for one, and ends it or not. It may be replaced
+by a newer run at any moment, and goes on as a zombie. Brokers are killed, stopped and started; whole days
+pass, with retention. In the end, when all are up and time has passed, of every batch that was decided:
+
+    each row of the attempt that won is seen once, at whichever broker
+    no row of another attempt is ever seen, and none of a batch that was not decided
+    every answer that said who won said the same
+"""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from turbopump.client.errors import ClientError
+from turbopump.client.ledger import Ledger, Written
+from turbopump.client.message import Message
+from turbopump.protocol.errors import Refused
+from turbopump.testing.cluster import AsyncCluster
+from turbopump.testing.loop import VirtualLoop, run_virtual
+
+TOPIC, ID = "T", "query"
+DAY_S = 86_400
+ROUNDS_S = 100  # three rounds of checks
+SETTINGS = {"mappedFileSizeCommitLog": "65536", "maxMessageSize": "16384", "fileReservedTime": "12"}
+FILLER = b"x" * 8_000
+
+log = logging.getLogger(__name__)
+
+
+def run(seed: int) -> None:
+    async def main() -> None:
+        chance = random.Random(seed)
+        async with AsyncCluster(2, clock="virtual", settings=SETTINGS, seed=seed) as cluster:
+            await cluster.create_topic(TOPIC, queues=2)
+            await cluster.create_topic("Filler", queues=1)
+            await World(cluster, chance).live()
+
+    run_virtual(main())
+
+
+@dataclass
+class Driver:
+    ledger: Ledger
+    batch: int
+    attempts: list[Written] = field(default_factory=list)
+
+
+class World:
+    def __init__(self, cluster: AsyncCluster, chance: random.Random) -> None:
+        self.cluster = cluster
+        self.chance = chance
+        self.drivers: list[Driver] = []  # the last one is the newest; others are zombies
+        self.wrote: dict[str, tuple[int, Counter[bytes]]] = {}  # token -> batch and rows
+        self.winners: dict[int, frozenset[str]] = {}  # as answers said
+        self.seen: dict[tuple[str, int, int], bytes] = {}
+        self.runs = 0
+
+    async def live(self) -> None:
+        await self.replace_driver()
+        actions: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self.write, 10),
+            (self.decide, 6),
+            (self.end, 4),
+            (self.replace_driver, 2),
+            (self.kill_or_start, 4),
+            (self.wait, 3),
+            (self.a_day_passes, 1),
+        ]
+        choices = [action for action, weight in actions for _ in range(weight)]
+        for _ in range(self.chance.randrange(20, 60)):
+            try:
+                await self.chance.choice(choices)()
+            except (OSError, Refused, ClientError) as error:
+                log.info("%s", error)
+        await self.settle_and_judge()
+
+    # what may happen
+
+    def driver(self) -> Driver:
+        return self.drivers[-1] if self.chance.random() < 0.8 else self.chance.choice(self.drivers)
+
+    async def replace_driver(self) -> None:
+        self.runs += 1
+        ledger = Ledger(ID, **self.cluster.settings_of_clients())
+        self.cluster._keep(ledger)
+        await ledger.open(f"r{self.runs}")
+        batch = 0
+        while await ledger.decided(batch):
+            batch += 1
+        self.drivers.append(Driver(ledger, batch))
+
+    async def write(self) -> None:
+        driver = self.driver()
+        writer = driver.ledger.writer(driver.batch)
+        number = len(self.wrote)
+        rows = [b"%d/%d/%d" % (driver.batch, number, row) for row in range(self.chance.choice((1, 7, 150)))]
+        self.wrote[writer.token] = driver.batch, Counter(rows)
+        half = self.chance.randrange(len(rows)) if self.chance.random() < 0.3 else len(rows)
+        await writer.send([Message(TOPIC, row) for row in rows[:half]])
+        if half == len(rows):  # else the attempt failed in the middle
+            driver.attempts.append(writer.written)
+
+    async def decide(self) -> None:
+        driver = self.driver()
+        chosen = self.chance.choice(driver.attempts) if driver.attempts else None
+        if chosen is None:
+            return
+        for _ in range(self.chance.choice((1, 1, 2))):
+            won = await driver.ledger.decide(driver.batch, [chosen])
+            assert self.winners.setdefault(driver.batch, won) == won, "two answers differ"
+            chosen = self.chance.choice(driver.attempts)
+        driver.batch += 1
+        driver.attempts.clear()
+
+    async def end(self) -> None:
+        driver = self.driver()
+        await driver.ledger.end(max(0, driver.batch - self.chance.choice((0, 1, 1, 2))))
+
+    async def kill_or_start(self) -> None:
+        broker = self.chance.choice(self.cluster.brokers)
+        action = self.chance.choice((self.cluster.kill_broker, self.cluster.stop_broker))
+        if self.chance.random() < 0.5:
+            self.look()
+            await action(broker)
+        if self.chance.random() < 0.7:
+            await self.cluster.start_broker(broker)
+
+    async def wait(self) -> None:
+        await asyncio.sleep(self.chance.choice((0.1, 5, 40)))
+
+    async def a_day_passes(self) -> None:
+        """With enough written for files to go."""
+        async with self.cluster.producer(f"filler-{self.chance.random()}") as producer:
+            for _ in range(40):
+                await producer.send(Message("Filler", FILLER))
+        self.look()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(DAY_S)
+        await asyncio.sleep(1)
+        for broker in self.cluster._servers.brokers:
+            store = broker._store
+            if store is not None:
+                store.retention.ask()
+                self.look()
+                while await store.retention.round():
+                    self.look()
+
+    # what must be true
+
+    def look(self) -> None:
+        """What consumers could see by now, also if its file goes later."""
+        for broker in self.cluster._servers.brokers:
+            for message in broker.messages(TOPIC):
+                place = broker.name, message.queue.id, message.record.queue_offset
+                assert self.seen.setdefault(place, message.body) == message.body
+
+    async def settle_and_judge(self) -> None:
+        for broker in self.cluster.brokers:
+            await self.cluster.start_broker(broker)
+        await asyncio.sleep(ROUNDS_S)
+        self.look()
+        book = await self.drivers[-1].ledger._book(list(range(60)))
+        for batch, won in self.winners.items():
+            assert frozenset(book.decided[batch].tokens) == won, f"batch {batch} changed"
+        expected: Counter[bytes] = Counter()
+        for batch, entry in book.decided.items():
+            for token in entry.tokens:
+                assert self.wrote[token][0] == batch
+                expected += self.wrote[token][1]
+        found = Counter(self.seen.values())
+        assert found == expected, f"missing {expected - found}, too many {found - expected}"
