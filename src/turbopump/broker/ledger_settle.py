@@ -26,6 +26,7 @@ from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
+GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
 SLICE = 128  # half messages in one turn and one append: about 4 ms
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
@@ -80,6 +81,7 @@ class Settling:
     async def _settle_asked(self) -> None:
         while True:
             await self._wake.wait()
+            await self._clock.sleep(GRACE_S)
             self._wake.clear()
             asked = list(self._asked)
             self._asked.clear()

@@ -111,11 +111,11 @@ class Transactions:
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
-        """The same for many that are open, in one append. None of them is to be delayed."""
+        """The same for many that a ledger has decided about, in one append."""
         drafts: list[Draft] = []
         for record, half, decision in ended:
             if decision is Decision.COMMIT:
-                drafts.append(self._committed(record))
+                drafts.append(forms.committed_of_ledger(record, self._store.queue(*self._place(record))))
             drafts.append(self._op(half.offset, half.root, decision))
         self._append(drafts)
         for _, half, _ in ended:
@@ -171,10 +171,7 @@ class Transactions:
         return forms.op(self.op_queue, offset, root, decision, now_ms, host)
 
     def _committed(self, record: Record) -> Draft:
-        place = self.target(record)
-        if place is None:
-            raise SystemFailure("the half message does not say where it belongs")
-        topic, queue_id = place
+        topic, queue_id = self._place(record)
         pairs = forms.real_pairs(record)
         level = delay_level(pairs)
         if level > 0:
@@ -184,6 +181,12 @@ class Transactions:
         draft = forms.committed(record, pairs, queue)
         draft.delay_ms = delay_ms
         return draft
+
+    def _place(self, record: Record) -> tuple[str, int]:
+        place = self.target(record)
+        if place is None:
+            raise SystemFailure("the half message does not say where it belongs")
+        return place
 
     def target(self, record: Record) -> tuple[str, int] | None:
         """Topic and queue of the message; None when it names none that can be."""

@@ -22,6 +22,7 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import COMMIT, TRANSACTION_MASK, with_transaction_type
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.dispatch import find
 from turbopump.store.store import Draft
 
 DECISION: Final = "TURBOPUMP_DECISION"
@@ -34,6 +35,16 @@ FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSA
 """What only a broker may say of a half message."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_WAITING = frozenset(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
+_TAGS, _UNIQUE_KEY, _KEYS = (
+    name.encode() + b"\x01" for name in (properties.TAGS, properties.UNIQUE_KEY, properties.KEYS)
+)
+_OP_PROPERTIES = {
+    decision.value: properties.pack(
+        {properties.TAGS: DONE_TAG, properties.WAIT: "true", DECISION: decision.value}
+    ).encode()
+    for decision in Decision
+}
 
 
 def is_half(pairs: dict[str, str], level: int, reconsume_times: int) -> bool:
@@ -113,6 +124,28 @@ def is_commit_of(half: Record, message: Record) -> bool:
     return is_committed and message.born_timestamp == half.born_timestamp
 
 
+def committed_of_ledger(record: Record, queue: ConsumeQueue) -> Draft:
+    """The same for one of many that a ledger decided about; it is never delayed."""
+    packed = b"\x02".join(
+        [pair for pair in record.properties.split(b"\x02") if pair.partition(b"\x01")[0] not in _WAITING]
+    )
+    tag = find(packed, _TAGS)
+    return Draft(
+        queue=queue,
+        body=record.body,
+        properties=packed,
+        flag=record.flag,
+        sys_flag=with_transaction_type(record.sys_flag, COMMIT),
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        tags_code=java_hash(tag.decode("utf-8", "replace")) if tag else 0,
+        unique_key=find(packed, _UNIQUE_KEY).decode("utf-8", "replace"),
+        keys=find(packed, _KEYS).decode("utf-8", "replace"),
+        prepared_transaction_offset=record.physical_offset,
+        store_host=record.store_host,
+    )
+
+
 def in_check(record: Record, topic: str, queue_id: int) -> Record:
     """As a producer is shown it: with its real topic and queue, and the places of the half record."""
     return Record(
@@ -161,14 +194,14 @@ def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: in
 
 def op(queue: ConsumeQueue, half: int, root: int, decision: Decision, now_ms: int, host: bytes) -> Draft:
     """`half`: the place in its queue of the record that is open no more."""
-    pairs = {properties.TAGS: DONE_TAG, properties.WAIT: "true", DECISION: decision.value}
-    key = ""
+    packed, key = _OP_PROPERTIES[decision.value], ""
     if decision is not Decision.RENEWED:
-        key = pairs[properties.KEYS] = op_key(root)
+        key = op_key(root)
+        packed += _KEYS + key.encode() + b"\x02"
     return Draft(
         queue=queue,
         body=b"%d" % half,
-        properties=properties.pack(pairs).encode(),
+        properties=packed,
         flag=0,
         sys_flag=0,
         born_timestamp=now_ms,
