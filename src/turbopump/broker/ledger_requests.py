@@ -23,6 +23,7 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Durability, Store
 
 MOST_READ = 64  # batches in one question
+MOST_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerRequests:
@@ -72,8 +73,9 @@ class LedgerRequests:
         return Answer(body=wire.encode(entry))
 
     async def end(self, request: Request[LedgerEndRequest]) -> Answer:
+        """As much as is done in good time: who finds that some are left asks again."""
         header = request.header
-        counts = await self._settling.settle(header.id, header.batch)
+        counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
         if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
             raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
         left = self._settling.left(header.id, header.batch)

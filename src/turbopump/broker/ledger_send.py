@@ -26,6 +26,7 @@ from turbopump.store.store import Draft, Store
 
 MOST_IN_FRAME = 4096  # messages: about 40 ms
 MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
+MOST_IN_ALL = 4_000_000
 LARGEST_STAMP = 2048  # bytes of properties
 REFUSED = (NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP}) - {properties.DELAY}
 """Names that only a broker gives; delays have a refusal of their own."""
@@ -79,8 +80,10 @@ class LedgerSending:
             self._ledger.check_run(book, stamp.id, stamp.run)
             if entry_of(book, stamp.batch) is not None:
                 raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
-        if self._transactions.stamps.count(stamp.id) >= MOST_OPEN:
-            raise FlowControl(f"{MOST_OPEN} half messages of {stamp.id} are open: end some batches first")
+        stamps = self._transactions.stamps
+        if stamps.count(stamp.id) >= MOST_OPEN or stamps.total >= MOST_IN_ALL:
+            words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
+            raise FlowControl(f"{words}: some have to end first")
 
     def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> list[Draft]:
         messages = batch.split(request.body)

@@ -8,6 +8,7 @@ every round of checks. What is not decided, or cannot be learned now, waits: not
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -43,6 +44,10 @@ class Books(Protocol):
 class Counts:
     committed: int = 0
     rolled_back: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.committed + self.rolled_back
 
 
 class Settling:
@@ -99,8 +104,10 @@ class Settling:
         except Exception as error:  # a fault of ours: other ids must not wait behind it
             self._say(f"Half messages of {id} cannot be ended, will try again", error)
 
-    async def settle(self, id: str, last: int | None = None) -> Counts:
-        """All that is decided of the id, up to batch `last`. Raises Refused when nothing can be written."""
+    async def settle(self, id: str, last: int | None = None, most: int = sys.maxsize) -> Counts:
+        """What is decided of the id, up to batch `last`; when it is more than `most`, not all of it. Raises
+        Refused when nothing can be written.
+        """
         counts = Counts()
         batches = self._stamps.batches(id, last)
         for begin in range(0, len(batches), ASKED_AT_ONCE):
@@ -110,8 +117,8 @@ class Settling:
                 book = await self._books.book(id, home, some)
                 for one in written:
                     decision = verdict(book, one.stamp) if one.stamp.home == home else None
-                    if decision is not None:
-                        await self._end(one, decision, counts)
+                    if decision is not None and counts.total < most:
+                        await self._end(one, decision, counts, most)
         return counts
 
     def left(self, id: str, last: int) -> int:
@@ -119,10 +126,10 @@ class Settling:
         batches = self._stamps.batches(id, last)
         return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
 
-    async def _end(self, written: Written, decision: Decision, counts: Counts) -> None:
+    async def _end(self, written: Written, decision: Decision, counts: Counts, most: int) -> None:
         """In the order in which they were sent, also where some were written anew since."""
         left = iter(sorted(written.roots))
-        while roots := list(islice(left, SLICE)):
+        while counts.total < most and (roots := list(islice(left, SLICE))):
             await self._warm(roots)
             ended = self._read(written, roots, decision)
             done = self._settle(ended)

@@ -61,6 +61,7 @@ class StampedHalves:
     def __init__(self) -> None:
         self._ids: dict[str, dict[int, dict[str, Written]]] = {}  # id -> batch -> token
         self._counts: dict[str, int] = {}
+        self.total = 0
 
     def add(self, stamp: Stamp, root: int) -> None:
         tokens = self._ids.setdefault(stamp.id, {}).setdefault(stamp.batch, {})
@@ -70,6 +71,7 @@ class StampedHalves:
         if root not in written.roots:
             written.roots[root] = None
             self._counts[stamp.id] = self._counts.get(stamp.id, 0) + 1
+            self.total += 1
 
     def discard(self, written: Written, root: int) -> None:
         """It has ended."""
@@ -78,6 +80,7 @@ class StampedHalves:
         del written.roots[root]
         stamp = written.stamp
         self._counts[stamp.id] -= 1
+        self.total -= 1
         if not written.roots:
             self._forget(stamp)
 

@@ -193,6 +193,18 @@ class Ledger:
             return None
 
     async def _ended(self, broker: str, header: LedgerEndRequest) -> LedgerEndResponse:
+        """A broker ends a part of many at each call. What is left when nothing ended any more is not decided,
+        or cannot be ended now.
+        """
+        committed = rolled_back = 0
+        while True:
+            answer = await self._end_some(broker, header)
+            committed += answer.committed
+            rolled_back += answer.rolledBack
+            if not answer.left or not answer.committed + answer.rolledBack:
+                return LedgerEndResponse(committed, rolled_back, answer.left)
+
+    async def _end_some(self, broker: str, header: LedgerEndRequest) -> LedgerEndResponse:
         address = await self.address(broker)
         try:
             answer = await self.admin.asking.ask(address, RequestCode.LEDGER_END, header)

@@ -175,8 +175,9 @@ def test_a_frame_is_stored_whole_or_refused(changes: dict[str, Any], code: int) 
     with_broker(scenario)
 
 
-def test_an_id_has_a_bound_of_open_half_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_send, "MOST_OPEN", 5)
+@pytest.mark.parametrize("bound", ["MOST_OPEN", "MOST_IN_ALL"])
+def test_open_half_messages_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_send, bound, 5)
 
     async def scenario(desk: Desk) -> None:
         await begun(desk)

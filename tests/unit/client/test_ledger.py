@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from turbopump.broker import ledger_requests
 from turbopump.client import ledger as ledgers
 from turbopump.client.admin.asking import Unreachable
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.ledger import Fenced, Ledger, LedgerNotSupported, SpoiledWriter, cut
+from turbopump.client.ledger import Ended, Fenced, Ledger, LedgerNotSupported, SpoiledWriter, cut
 from turbopump.client.message import Message
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused, RequestNotSupported, TopicNotFound
@@ -87,6 +88,20 @@ def test_rows_of_one_key_keep_their_queue_and_their_order() -> None:
             for places in found.values():
                 assert len({queue for queue, _, _ in places}) == 1
                 assert [number for _, _, number in sorted(places)] == sorted(n for _, _, n in places)
+
+    with_cluster(scenario)
+
+
+def test_many_rows_end_in_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_requests, "MOST_ENDED", 100)
+
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with ledger(cluster) as one:
+            await one.open("r1")
+            await wrote(one, 0, 1000)
+            await one.decide(0, [await wrote(one, 0, 1000)])
+            assert await one.end(0) == Ended(1000, 1000, ())
+            assert sum((await seen(cluster)).values()) == 1000
 
     with_cluster(scenario)
 
