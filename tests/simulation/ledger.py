@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from turbopump.client.errors import ClientError
 from turbopump.client.ledger import Ledger, Written
 from turbopump.client.message import Message
 from turbopump.protocol.errors import Refused
@@ -69,13 +68,13 @@ class World:
             (self.replace_driver, 2),
             (self.kill_or_start, 4),
             (self.wait, 3),
-            (self.a_day_passes, 1),
+            (self.a_day_passes, 3),
         ]
         choices = [action for action, weight in actions for _ in range(weight)]
-        for _ in range(self.chance.randrange(20, 60)):
+        for _ in range(self.chance.randrange(20, 80)):
             try:
                 await self.chance.choice(choices)()
-            except (OSError, Refused, ClientError) as error:
+            except (OSError, Refused) as error:
                 log.info("%s", error)
         await self.settle_and_judge()
 
@@ -114,7 +113,7 @@ class World:
             won = await driver.ledger.decide(driver.batch, [chosen])
             assert self.winners.setdefault(driver.batch, won) == won, "two answers differ"
             chosen = self.chance.choice(driver.attempts)
-        driver.batch += 1
+        driver.batch += self.chance.choice((1, 1, 1, 2))
         driver.attempts.clear()
 
     async def end(self) -> None:
@@ -135,7 +134,7 @@ class World:
 
     async def a_day_passes(self) -> None:
         """With enough written for files to go."""
-        async with self.cluster.producer(f"filler-{self.chance.random()}") as producer:
+        async with self.cluster.producer("filler") as producer:
             for _ in range(40):
                 await producer.send(Message("Filler", FILLER))
         self.look()

@@ -277,8 +277,10 @@ class Ledger:
 
 
 def _only(layout: Layout) -> str:
-    if len(layout.clusters) != 1:
-        raise InvalidArgument(f"there are several clusters or none, {layout.clusters}: give cluster=")
+    if not layout.clusters:
+        raise Unreachable("the cluster", ConnectionError("no broker is registered"))
+    if len(layout.clusters) > 1:
+        raise InvalidArgument(f"there are several clusters, {', '.join(layout.clusters)}: give cluster=")
     return layout.clusters[0]
 
 
