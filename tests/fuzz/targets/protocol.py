@@ -8,6 +8,7 @@ import msgspec
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 
+from turbopump.broker.ledger import Decided, Opened, read_change
 from turbopump.protocol import (
     batch,
     bodies,
@@ -16,6 +17,7 @@ from turbopump.protocol import (
     dialect,
     hashing,
     ids,
+    ledger,
     names,
     properties,
     record,
@@ -113,6 +115,13 @@ def property_string(data: bytes) -> None:
 
 def batches(data: bytes) -> None:
     assert len(batch.join(batch.split(data))) == len(data)
+
+
+def ledger_body(data: bytes) -> None:
+    """The first byte picks the kind of body."""
+    read = (ledger.read_entry, ledger.read_book, ledger.read_batches, read_change)[data[0] % 4 if data else 0]
+    found = read(data[1:])
+    assert read(msgspec.json.encode(found)) == found
 
 
 def json_dialect(data: bytes) -> None:
@@ -242,6 +251,14 @@ def _batches() -> Iterator[bytes]:
     yield batch.join([(0, b"a", b"A\x01b\x02"), (1, b"", b"")])
 
 
+def _ledger_bodies() -> Iterator[bytes]:
+    entry = ledger.Entry(("a", "b"), ("broker-a",))
+    book = ledger.Book("broker-a", "r2", ["r1"], 7, 6, {7: entry}, ["broker-a"])
+    changes = [Opened("id", "r", "broker-a"), Decided("id", 7, entry, 6)]
+    rows = [(0, entry), (1, book), (2, [1, 2]), *((3, change) for change in changes)]
+    yield from (bytes((kind,)) + msgspec.json.encode(value) for kind, value in rows)
+
+
 def _json_bodies() -> list[bytes]:
     rows = (
         (command.body, asked or 0) for _, _, command, asked in _commands() if command.body[:1] in (b"{", b"[")
@@ -289,6 +306,7 @@ TARGETS = {
     "record": Target(records, _record_bytes, (BrokenRecord, BrokenBody)),
     "properties": Target(property_string, _property_strings, (), PROPERTY_WORDS),
     "batch": Target(batches, _batches, (BrokenBody,)),
+    "ledger": Target(ledger_body, _ledger_bodies, (BrokenBody,), JSON_WORDS),
     "dialect": Target(json_dialect, _json_bodies, (BrokenBody,), JSON_WORDS),
     "body": Target(body, _bodies, (BrokenBody,), JSON_WORDS),
     "registration": Target(registration, _registrations, (BrokenBody,), JSON_WORDS),

@@ -283,6 +283,16 @@ def test_brokers_without_a_ledger_are_named_with_advice(monkeypatch: pytest.Monk
     with_cluster(scenario)
 
 
+def test_a_cluster_without_brokers_is_out_of_reach() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        await cluster.stop_broker(0)
+        async with ledger(cluster) as one:
+            with pytest.raises(Unreachable, match="no broker is registered"):
+                await one.open("r1")
+
+    with_cluster(scenario, 1)
+
+
 def test_frames_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledgers, "FRAME_MESSAGES", 3)
     monkeypatch.setattr(ledgers, "FRAME_BYTES", 10)
