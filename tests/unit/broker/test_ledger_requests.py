@@ -225,7 +225,7 @@ def nothing_settles() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("end_of_life", [None, Survival.KEPT, Survival.LOST])
+@pytest.mark.parametrize("end_of_life", [None, *Survival])
 def test_what_was_decided_is_carried_out_after_a_restart(end_of_life: Survival | None) -> None:
     async def decided(desk: Desk) -> Survival | None:
         await begun(desk)
