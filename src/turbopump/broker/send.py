@@ -206,6 +206,8 @@ class Sending:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
         if is_half(pairs, level, header.reconsumeTimes or 0):
             self._refuse_half()
+            if level <= 0:
+                self._timing.check(pairs)
             prepare_half(pairs, topic.name, target, unique_key)
             queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
         elif level > 0:

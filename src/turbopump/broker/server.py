@@ -196,7 +196,7 @@ class Broker:
         sending, receipts = self._sending(store, tables, schedule, timing)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        transactions, ending = await self._transactions(store, tables, schedule, sending, stack)
+        transactions, ending = await self._transactions(store, tables, schedule, timing, sending, stack)
         ledger = await self._ledger(store, transactions, sending, receipts, client, stack)
         timers = self._timers(store, tables, timing, sending, files, stack)
         tools = self._tools(
@@ -406,6 +406,7 @@ class Broker:
         store: Store,
         tables: "_Tables",
         schedule: Schedule,
+        timing: Timing,
         sending: Sending,
         stack: contextlib.AsyncExitStack,
     ) -> tuple[Transactions, TransactionRequests]:
@@ -415,7 +416,9 @@ class Broker:
         def rules() -> CheckRules:
             return check_rules(self.config)
 
-        transactions = Transactions(store, tables.topics, tables.offsets, schedule, append, rules, clock)
+        transactions = Transactions(
+            store, tables.topics, tables.offsets, schedule, append, rules, clock, timing
+        )
         await reopen(store, transactions)
         sending.on_half = transactions.prepared
         stack.push_async_callback(transactions.save_progress)

@@ -48,6 +48,10 @@ class Timing:
         self.on_postponed: Callable[[], None] = lambda: None
         """Called after a message was appended to the queue of those that wait."""
 
+    def check(self, pairs: dict[str, str]) -> None:
+        """Raises Refused when what a message asks for cannot be. For one that waits for its commit first."""
+        timer_forms.due_ms(pairs, self._clock.now_ms(), self._rules())
+
     def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
         """Changes the properties to those of a message that waits; None: it does not, and they stay. Raises
         Refused when what it asks for cannot be.
