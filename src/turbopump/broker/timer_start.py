@@ -20,6 +20,7 @@ from turbopump.store.timer_log import DEAD, RECALL, UNIT_SIZE, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot
 
 READ_BACK = 4096  # records of the log in one turn: 3 ms
+MOST_AHEAD_MS = 2 * 86_400_000
 SCANNED = 4096  # units in one turn: 5 ms
 
 
@@ -34,6 +35,8 @@ class Start:
         now_ms: int,
         precision_ms: int,
     ) -> None:
+        if check is not None and check.read_ms > now_ms + MOST_AHEAD_MS:
+            check = None  # it cannot be true, wherever the clock was set
         self._store = store
         self._queue = queue
         self._log = timer_log
@@ -127,5 +130,5 @@ class Start:
         after_units = self._last_offset + 1
         if self._queue is None or self._store.recovered_end is not None:
             return after_units
-        reached = self._queue.entry(min(check.queue_offset, self._queue.max_offset) - 1)
+        reached = self._queue.entry(min(check.queue_offset, self._queue.first_at_or_after(self._log_end)) - 1)
         return after_units if reached is None else max(after_units, reached[0] + 1)

@@ -32,6 +32,7 @@ EXACT_AT, EXACT = 44, struct.Struct(">q")
 DEFAULT, ROLL, RECALL = 1, 2, 4
 DEAD = DEFAULT | RECALL
 NONE = -1  # no unit before it
+LONGEST_SLOT_MS = 1_000
 
 REWRITTEN = 1 << 20
 BLOCK = 1 << 16  # read at once
@@ -51,6 +52,17 @@ class Unit(NamedTuple):
     @property
     def slot_ms(self) -> int:
         return self.written_ms + self.slot_after_ms
+
+    @property
+    def is_sound(self) -> bool:
+        """No checksum guards it; but most damage is seen."""
+        return (
+            0 < self.magic < 2 * RECALL
+            and self.written_ms > 0
+            and self.slot_after_ms >= 0
+            and self.offset >= 0 < self.size
+            and (self.rolls or 0 <= self.exact_ms <= self.slot_ms + LONGEST_SLOT_MS)
+        )
 
     @property
     def rolls(self) -> bool:
@@ -204,7 +216,7 @@ class TimerLog:
             usable = len(block) - len(block) % UNIT_SIZE
             for size, *rest in UNIT.iter_unpack(block[:usable]):
                 unit = Unit(*rest)
-                if size != UNIT_SIZE or not 0 < unit.magic < 8 or unit.previous >= at:
+                if size != UNIT_SIZE or unit.previous >= at or not unit.is_sound:
                     if unit.magic == BLANK_MAGIC and size == start + self.file_size - at:
                         at = start + self.file_size
                         break
