@@ -64,6 +64,7 @@ simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses 
 	@$(PY) -m tests.simulation --world delays --seeds $$(($(SEEDS) / 4)) $(ARGS)
 	@$(PY) -m tests.simulation --world transactions --seeds $$(($(SEEDS) / 4)) $(ARGS)
 	@$(PY) -m tests.simulation --world ledger --seeds $$(($(SEEDS) / 20)) $(ARGS)
+	@$(PY) -m tests.simulation --world timers --seeds $$(($(SEEDS) / 10)) $(ARGS)
 	@$(PY) -m tests.simulation --world groups --seeds $$(($(SEEDS) / 20)) $(ARGS)
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to

@@ -46,6 +46,12 @@ PRINTED = {
         later:   pay, or the order is cancelled
         at least a second later: True
     """,
+    "timers": """
+        taken back: True
+        at a moment: not before its time: True
+        in a second and a half: not before its time: True
+        nothing else came: True
+    """,
     "request_reply": """
         coffee: 4.20
         tea: 3.50

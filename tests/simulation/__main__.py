@@ -14,6 +14,7 @@ WORLDS = {
     "groups": "tests.simulation.groups",
     "transactions": "tests.simulation.transactions",
     "ledger": "tests.simulation.ledger",
+    "timers": "tests.simulation.timers",
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 

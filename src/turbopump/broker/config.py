@@ -98,6 +98,23 @@ class TransactionRules:
 
 
 @dataclass(frozen=True, slots=True)
+class TimerRules:
+    enabled: bool = _why(True, "take messages that are to be delivered at any time of their own")
+    precision_ms: int = _why(
+        1_000, "length of a slot of the wheel; messages are delivered by the millisecond"
+    )
+    max_delay_s: int = _why(315_360_000, "how far ahead a message may be due: ten years; Apache's is 3 days")
+    roll_window_slots: int = _why(
+        172_800, "what is due later is put into the wheel again when so many passed"
+    )
+    log_file_size: int = _why(
+        104_857_600, "bytes of a file of the timer log; files that are there keep theirs"
+    )
+    flush_interval_ms: int = _why(1_000, "how often it is written to disk which timers are done")
+    recall: bool = _why(True, "let producers recall messages that wait")
+
+
+@dataclass(frozen=True, slots=True)
 class Polling:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
@@ -171,6 +188,7 @@ class BrokerConfig:
     offsets: OffsetRules = field(default_factory=OffsetRules)
     delays: DelayRules = field(default_factory=DelayRules)
     transactions: TransactionRules = field(default_factory=TransactionRules)
+    timers: TimerRules = field(default_factory=TimerRules)
     polling: Polling = field(default_factory=Polling)
     filters: FilterRules = field(default_factory=FilterRules)
     sending: Sending = field(default_factory=Sending)

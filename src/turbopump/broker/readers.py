@@ -128,3 +128,12 @@ MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")
 COUNT = integer(1, 2**31 - 1)
 INTERVAL = integer(1, 2**31 - 1, "milliseconds")
 PERCENT = integer(1, 100, "percent")
+
+
+def _precision(text: str) -> int:
+    """The nearest below of those that there are, as Apache takes it; 100 at least."""
+    asked = INTERVAL.read(text)
+    return max([known for known in (100, 200, 500, 1000) if known <= asked], default=100)
+
+
+PRECISION = Reader("100, 200, 500 or 1000 milliseconds", _precision)

@@ -106,6 +106,11 @@ def delivered(record: Record, queue: ConsumeQueue) -> Draft:
         packed = properties.without(packed.decode("utf-8", "surrogateescape"), DELIVER_AT).encode(
             "utf-8", "surrogateescape"
         )
+    return copy_of(record, queue, packed)
+
+
+def copy_of(record: Record, queue: ConsumeQueue, packed: bytes) -> Draft:
+    """The message with these properties, in this queue."""
     return _copy(record, queue, packed, _tags_code(find(packed, _TAGS)))
 
 

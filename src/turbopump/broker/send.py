@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
 from turbopump.broker.schedule import TIMERS, Schedule, delay_level
+from turbopump.broker.timing import ROOM as TIMER_ROOM
+from turbopump.broker.timing import Timing
 from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.broker.transaction_forms import ADDED_LATER, is_half
@@ -69,6 +71,7 @@ class Prepared:
     queue_id: int
     unique_key: str | None
     waits: bool  # for flush and replica, before it is answered
+    recall_handle: str | None = None  # of a message that waits for a time of its own
 
 
 class Sending:
@@ -84,6 +87,7 @@ class Sending:
         next_unique_key: Callable[[], str],
         traffic: Traffic,
         schedule: Schedule,
+        timing: Timing,
         writable: Callable[[], bool] = lambda: True,
         in_order: Callable[[str], bool] = lambda group: False,
     ) -> None:
@@ -100,6 +104,7 @@ class Sending:
         self.traffic = traffic
         self._writable = writable
         self._schedule = schedule
+        self._timing = timing
         self._in_order = in_order
         self.added = _added_properties(rules)
         self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
@@ -124,6 +129,8 @@ class Sending:
             self._schedule.on_postponed(prepared.drafts[0].queue)
         if prepared.drafts[0].queue.topic == HALF_TOPIC:
             self.on_half(prepared.drafts[0], appended[0])
+        if prepared.recall_handle is not None:
+            self._timing.on_postponed()
         if not prepared.waits or not self._store.syncs_each:
             return self._answer(request, prepared, appended, self._store.durability)
 
@@ -199,15 +206,26 @@ class Sending:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
         if is_half(pairs, level, header.reconsumeTimes or 0):
             self._refuse_half()
+            if level <= 0:
+                self._timing.check(pairs)
             prepare_half(pairs, topic.name, target, unique_key)
             queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
         elif level > 0:
             queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
         else:
             queue, delay_ms = self._store.queue(topic.name, target), -1
-        draft = self._draft(header, queue, body, self._stored(pairs), pairs, topic, request)
+        goes_there = queue.topic == topic.name  # what waits for something else has no time of its own
+        timed = self._timing.postpone(pairs, topic.name, target) if goes_there else None
+        stored = self._stored(pairs)
+        if timed is not None:
+            if len(stored) > properties.MAX_BYTES - TIMER_ROOM:
+                remark = f"the message has {len(stored)} bytes of properties, too many for a timed message"
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            queue, stored = timed.queue, stored + timed.exact
+        draft = self._draft(header, queue, body, stored, pairs, topic, request)
         draft.delay_ms = delay_ms
-        return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false")
+        handle = timed.handle if timed is not None else None
+        return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
 
     def target(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
         """The topic, if messages may be sent to this queue of it; it is not created."""
@@ -338,6 +356,8 @@ class Sending:
     ) -> Command:
         code = self._receipts.code(durability, prepared.waits)
         ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
+        if prepared.recall_handle is not None:
+            ext["recallHandle"] = prepared.recall_handle
         return reply(request.command, code, None, ext)
 
 
@@ -345,9 +365,6 @@ def refuse_unsupported(pairs: dict[str, str], level: int = 0) -> None:
     """Kinds of message on which this broker cannot keep its word yet are never stored as plain ones."""
     if properties.INNER_NUM in pairs:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch carries INNER_NUM")
-    if level <= 0 and any(name in pairs for name in TIMERS):
-        remark = "accurate timer message is not enabled, timerWheelEnable is false"
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def refuse_in_batch(pairs: dict[str, str]) -> None:
@@ -356,6 +373,9 @@ def refuse_in_batch(pairs: dict[str, str]) -> None:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     if is_half(pairs, 0, 0):
         remark = "a message of a batch cannot be the half message of a transaction; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if any(name in pairs for name in TIMERS):
+        remark = "a message of a batch cannot have a time of its own; send it alone"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     refuse_unsupported(pairs)
 

@@ -66,6 +66,9 @@ from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
 from turbopump.broker.statistics import Statistics
+from turbopump.broker.timers import FILE as TIMER_FILE
+from turbopump.broker.timers import Timers
+from turbopump.broker.timing import Recalls, Timing
 from turbopump.broker.topics import READ, WRITE, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.broker.transaction import Transactions
@@ -189,13 +192,25 @@ class Broker:
         pulling = self._pulling(store, tables, fence)
         stack.push_async_callback(pulling.abandon)
         schedule = Schedule(store)
-        sending, receipts = self._sending(store, tables, schedule)
+        timing = self._timing(store)
+        sending, receipts = self._sending(store, tables, schedule, timing)
         retries = self._retries(store, tables, schedule, sending)
         delays = self._delays(store, tables, schedule, sending, files, stack)
-        transactions, ending = await self._transactions(store, tables, schedule, sending, stack)
+        transactions, ending = await self._transactions(store, tables, schedule, timing, sending, stack)
         ledger = await self._ledger(store, transactions, sending, receipts, client, stack)
+        timers = self._timers(store, tables, timing, sending, files, stack)
         tools = self._tools(
-            store, tables, clients, pulling, registration, topics_file, groups_file, fence, delays, servers
+            store,
+            tables,
+            clients,
+            pulling,
+            registration,
+            topics_file,
+            groups_file,
+            fence,
+            delays,
+            timers,
+            servers,
         )
         parts: list[_Part] = [
             sending,
@@ -203,8 +218,10 @@ class Broker:
             delays,
             ending,
             *ledger,
+            timers,
             clients,
             Queries(store, tables.topics),
+            self._recalls(store, tables, timing, sending),
             *tools,
         ]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
@@ -241,6 +258,9 @@ class Broker:
         self._keep_running(clients.watch(), stack)
         self._keep_running(delays.run(), stack)
         self._keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
+        if config.timers.enabled:
+            self._keep_running(timers.run(), stack)
+            self._keep_running(timers.keep(config.timers.flush_interval_ms / 1000), stack)
         self._keep_running(tables.traffic.watch(), stack)
         self._keep_running(tables.statistics.watch(), stack)
         if observed is not None:
@@ -316,7 +336,9 @@ class Broker:
             broker_ip=_split(self.address)[0],
         )
 
-    def _sending(self, store: Store, tables: "_Tables", schedule: Schedule) -> tuple[Sending, Receipts]:
+    def _sending(
+        self, store: Store, tables: "_Tables", schedule: Schedule, timing: Timing
+    ) -> tuple[Sending, Receipts]:
         config = self.config
         ip, _ = unpack_host(store.store_host)
         lacks_slave = config.identity.role == "SYNC_MASTER"
@@ -342,6 +364,7 @@ class Broker:
             ids.next,
             tables.traffic,
             schedule,
+            timing,
             writable=lambda: self._may(WRITE),
             in_order=lambda group: tables.locks.holds_any(group, self._clock.monotonic()),
         )
@@ -383,6 +406,7 @@ class Broker:
         store: Store,
         tables: "_Tables",
         schedule: Schedule,
+        timing: Timing,
         sending: Sending,
         stack: contextlib.AsyncExitStack,
     ) -> tuple[Transactions, TransactionRequests]:
@@ -392,7 +416,9 @@ class Broker:
         def rules() -> CheckRules:
             return check_rules(self.config)
 
-        transactions = Transactions(store, tables.topics, tables.offsets, schedule, append, rules, clock)
+        transactions = Transactions(
+            store, tables.topics, tables.offsets, schedule, append, rules, clock, timing
+        )
         await reopen(store, transactions)
         sending.on_half = transactions.prepared
         stack.push_async_callback(transactions.save_progress)
@@ -429,6 +455,44 @@ class Broker:
             LedgerRequests(ledger, written, settling, store),
             LedgerSending(ledger, name, transactions, sending, receipts, store, clock),
         ]
+
+    def _timing(self, store: Store) -> Timing:
+        name, rules = self.config.identity.broker_name, self.config.timers
+        return Timing(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
+
+    def _timers(
+        self,
+        store: Store,
+        tables: "_Tables",
+        timing: Timing,
+        sending: Sending,
+        files: ConfigFiles,
+        stack: contextlib.AsyncExitStack,
+    ) -> Timers:
+        append, rules = sending.append_unanswered, self.config.timers
+        timers = Timers(
+            store, tables.topics, append, files.save, self._workers, self._clock, self._disk, rules
+        )
+        _load(files, TIMER_FILE, timers.load)
+        timers.open()
+        if rules.enabled:
+            stack.push_async_callback(timers.close)
+            timing.on_postponed = timers.postponed
+            store.retention.guards.append(timers.rescue)
+        return timers
+
+    def _recalls(self, store: Store, tables: "_Tables", timing: Timing, sending: Sending) -> Recalls:
+        return Recalls(
+            store,
+            tables.topics,
+            timing,
+            sending.append_unanswered,
+            rules=lambda: self.config.timers,
+            writable=lambda: self._may(WRITE),
+            clock=self._clock,
+            broker=self.config.identity.broker_name,
+            region=self.config.sending.region_id,
+        )
 
     def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
         return Replies(
@@ -495,6 +559,7 @@ class Broker:
         groups_file: Persisted,
         fence: Fence,
         delays: Delays,
+        timers: Timers,
         servers: tuple[Server, Server],
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
@@ -543,6 +608,7 @@ class Broker:
                 accept_from_ms,
                 delays.progress,
                 servers,
+                timers.progress,
             ),
             StatisticsRequests(statistics),
             MaintenanceRequests(store, topics, offsets, statistics),

@@ -27,6 +27,7 @@ from turbopump.broker.readers import (
     OPTIONAL_HOST,
     PERCENT,
     PORT,
+    PRECISION,
     TEXT,
     Reader,
     choice,
@@ -97,6 +98,13 @@ _BROKER: dict[str, Setting] = {
     "transactionTimeOut": Setting("transactions.timeout_ms", MILLISECONDS),
     "transactionCheckInterval": Setting("transactions.check_interval_ms", INTERVAL),
     "transactionCheckMax": Setting("transactions.check_most", COUNT),
+    "timerWheelEnable": Setting("timers.enabled", BOOLEAN),
+    "timerPrecisionMs": Setting("timers.precision_ms", PRECISION),
+    "timerMaxDelaySec": Setting("timers.max_delay_s", integer(1, 2**31 - 1, "seconds"), hot=True),
+    "timerRollWindowSlot": Setting("timers.roll_window_slots", integer(2, 1_209_540)),
+    "mappedFileSizeTimerLog": Setting("timers.log_file_size", integer(1024, 2**31 - 1, "bytes")),
+    "timerFlushIntervalMs": Setting("timers.flush_interval_ms", INTERVAL),
+    "recallMessageEnable": Setting("timers.recall", BOOLEAN, hot=True),
     "longPollingEnable": Setting("polling.long_polling", BOOLEAN, hot=True),
     "shortPollingTimeMills": Setting("polling.short_polling_ms", MILLISECONDS, hot=True),
     "litePullMessageEnable": Setting("polling.lite_pull", BOOLEAN, hot=True),
@@ -350,6 +358,8 @@ FIXED: dict[str, Fixed] = {
     "rocksdbCQDoubleWriteEnable": _only("false", "queues in RocksDB"),
     "indexRocksDBEnable": _only("false", "an index in RocksDB"),
     "timerRocksDBEnable": _only("false", "timers in RocksDB"),
+    "timerStopEnqueue": _only("false", "stopping timers; set timerWheelEnable"),
+    "timerStopDequeue": _only("false", "stopping timers; set timerWheelEnable"),
     "transRocksDBEnable": _only("false", "transactions in RocksDB"),
     "readOnlyCommitLogStorePaths": _only("", "several commit log directories"),
     "enabledAppendPropCRC": _only("false", "a checksum over the properties of a record"),
@@ -397,20 +407,6 @@ LATER: dict[str, str] = {
         aclCacheMaxNum aclCacheExpiredSecond aclCacheRefreshSecond statefulAuthenticationCacheMaxNum
         statefulAuthenticationCacheExpiredSecond statefulAuthorizationCacheMaxNum
         statefulAuthorizationCacheExpiredSecond clusterName configName""",
-    ),
-    **_each(
-        "timed messages",
-        """timerWheelEnable timerPrecisionMs timerMaxDelaySec timerRollWindowSlot mappedFileSizeTimerLog
-        timerFlushIntervalMs timerGetMessageThreadNum timerPutMessageThreadNum timerCongestNumEachSlot
-        timerStopEnqueue timerStopDequeue timerSkipUnknownError timerWarmEnable timerCheckMetricsWhen
-        timerColdDataCheckIntervalMs timerEnableCheckMetrics timerEnableRetryUntilSuccess
-        timerInterceptDelayLevel timerMetricSmallThreshold timerProgressLogIntervalMs
-        disappearTimeAfterStart recallMessageEnable allowRecallWhenBrokerNotWriteable
-        appendTopicForTimerDeleteKey timerRecallToTimeWheelEnable timerRecallToTimelineEnable
-        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
-        timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
-        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
-        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs""",
     ),
     **_each(
         "metrics of transactions, and transactions in RocksDB",
@@ -474,6 +470,15 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
     _each(
         "",
         """bitMapLengthConsumeQueueExt
+        timerGetMessageThreadNum timerPutMessageThreadNum timerCongestNumEachSlot timerSkipUnknownError
+        timerWarmEnable timerCheckMetricsWhen timerColdDataCheckIntervalMs timerEnableCheckMetrics
+        timerEnableRetryUntilSuccess timerInterceptDelayLevel timerMetricSmallThreshold
+        timerProgressLogIntervalMs disappearTimeAfterStart allowRecallWhenBrokerNotWriteable
+        appendTopicForTimerDeleteKey timerRecallToTimeWheelEnable timerRecallToTimelineEnable
+        timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity
+        timerRocksDBPrecisionMs timerRocksDBRollIntervalHours timerRocksDBRollMaxTps
+        timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps
+        timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
         sendMessageThreadPoolNums putMessageFutureThreadPoolNums pullMessageThreadPoolNums
         litePullMessageThreadPoolNums ackMessageThreadPoolNums processReplyMessageThreadPoolNums
         queryMessageThreadPoolNums adminBrokerThreadPoolNums clientManageThreadPoolNums

@@ -17,10 +17,11 @@ from turbopump.broker.halves import NEVER_MS, CheckRules, Decision, Half, Halves
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.schedule import Schedule, delay_level, destination
 from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
+from turbopump.broker.timing import Postponed, Timing
 from turbopump.broker.topics import Topics
 from turbopump.protocol import properties
-from turbopump.protocol.errors import SystemFailure
-from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from turbopump.protocol.errors import Refused, SystemFailure
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
@@ -45,6 +46,7 @@ class Transactions:
         append: Append,
         rules: Callable[[], CheckRules],
         clock: Clock,
+        timing: Timing | None = None,
     ) -> None:
         self.halves = Halves()
         self.stamps = StampedHalves()
@@ -55,6 +57,7 @@ class Transactions:
         self._append = append
         self._rules = rules
         self._clock = clock
+        self._timing = timing
         self._decided: dict[int, Decision] = {}  # by root, those of late
 
     @property
@@ -108,6 +111,8 @@ class Transactions:
         self._remember(root, decision)
         if drafts[0].delay_ms >= 0:
             self._schedule.on_postponed(drafts[0].queue)
+        if self._timing is not None and drafts[0].queue.topic == TIMER_TOPIC:
+            self._timing.on_postponed()
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
@@ -178,8 +183,11 @@ class Transactions:
             queue, delay_ms = self._schedule.postpone(pairs, level, topic, queue_id)
         else:
             queue, delay_ms = self._store.queue(topic, queue_id), -1
-        draft = forms.committed(record, pairs, queue)
+        timed = self._timed(pairs, topic, queue_id) if level <= 0 else None
+        draft = forms.committed(record, pairs, queue if timed is None else timed.queue)
         draft.delay_ms = delay_ms
+        if timed is not None:
+            draft.properties += timed.exact
         return draft
 
     def _place(self, record: Record) -> tuple[str, int]:
@@ -187,6 +195,13 @@ class Transactions:
         if place is None:
             raise SystemFailure("the half message does not say where it belongs")
         return place
+
+    def _timed(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """A time of its own counts from the commit on; one that is not allowed any more is none."""
+        try:
+            return None if self._timing is None else self._timing.postpone(pairs, topic, queue_id)
+        except Refused:
+            return None
 
     def target(self, record: Record) -> tuple[str, int] | None:
         """Topic and queue of the message; None when it names none that can be."""

@@ -24,6 +24,7 @@ COMMANDS = {
     "admin": "administer a cluster (also: mqadmin)",
     "dlq": "dead letters of a consumer group: list, resend, export",
     "transactions": "transactions that nobody has ended: list, resume",
+    "timers": "messages that wait for a time of their own: list, recall",
     "quickstart": "the producer and the consumer that RocketMQ users try first",
     "store": "look into a store directory: verify, rebuild, dump",
 }

@@ -1,7 +1,9 @@
 """What a user of the client holds: a message to send or received, its queue, and what the broker answered."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -19,6 +21,7 @@ from turbopump.protocol.record import Record, body_of
 from turbopump.protocol.sysflag import COMPRESSED
 
 T = TypeVar("T")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -42,6 +45,10 @@ class Message(msgspec.Struct, frozen=True):
     """Any number: brokers keep it and no one interprets it."""
     wait_store_ok: bool = True
     """Wait for disk and replicas as the broker is configured; False: an answer as soon as it is in memory."""
+    delay: float | timedelta | None = None
+    """Consumers get it so much later: seconds, or a timedelta. For brokers of 5.x; others do not heed it."""
+    deliver_at: datetime | int | None = None
+    """Consumers get it then: a datetime with a time zone, or ms since 1970. The same holds."""
 
     if TYPE_CHECKING:
 
@@ -55,6 +62,8 @@ class Message(msgspec.Struct, frozen=True):
             delay_level: int = 0,
             flag: int = 0,
             wait_store_ok: bool = True,
+            delay: float | timedelta | None = None,
+            deliver_at: datetime | int | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -86,7 +95,23 @@ class Message(msgspec.Struct, frozen=True):
             own[properties.KEYS] = " ".join(self.keys)
         if self.delay_level:
             own[properties.DELAY] = str(self.delay_level)
+        if self.delay is not None:
+            own[properties.TIMER_DELAY_MS] = str(_milliseconds(self.delay))
+        if self.deliver_at is not None:
+            own[properties.TIMER_DELIVER_MS] = str(_moment_ms(self.deliver_at))
         return own
+
+
+def _milliseconds(delay: float | timedelta) -> int:
+    """Rounded up: nothing comes early."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return math.ceil(round(1000 * seconds, 3))
+
+
+def _moment_ms(moment: datetime | int) -> int:
+    if not isinstance(moment, datetime):
+        return moment
+    return -((EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -251,3 +276,5 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     offset: int
     durability: str | None = None
     replicas: int | None = None
+    recall_handle: str | None = None
+    """Of a message with a time: by this it can be recalled before, with `producer.recall`."""

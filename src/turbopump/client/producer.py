@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self, Unpack
 
-from turbopump.client import batches, discovery, rules
+from turbopump.client import batches, discovery, recalls, rules
 from turbopump.client.detector import Detector
 from turbopump.client.errors import (
     InvalidArgument,
@@ -424,6 +424,19 @@ class Producer:
         message, marks = reply_to(to, body)
         self._rules.check(message)
         return await self._deliver(sender, sender.letter(message, marks), self._seconds(timeout), None)
+
+    async def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
+        """Takes back a message that waits for its time: nobody will get it. Returns its id.
+
+            receipt = await producer.send(Message("OrderTopic", b"remind", delay=3600))
+            await producer.recall("OrderTopic", receipt.recall_handle)
+
+        Raises Refused when it is too late, or when the broker does not allow recalls (recallMessageEnable).
+        A broker does not know whether such a message still waits: what was recalled twice is no error.
+        """
+        sender = self._running()
+        rules.check_topic(topic)
+        return await recalls.recall(sender, self._names.topic(topic), handle, self._seconds(timeout))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Those one can send to, in the order that selectors see. Raises TopicUnknown for a topic that does

@@ -5,6 +5,7 @@ Each complaint is an InvalidArgument that says what would be right.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, MessageQueue
@@ -13,6 +14,7 @@ from turbopump.protocol.errors import InvalidParameter
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 I32_END = 1 << 31
+LONGEST_DELAY_S = 1 << 50
 PATH_SEPARATOR = "/"
 MANY_PROPERTY_CHARACTERS = properties.MAX_BYTES // 4  # fewer cannot be too many bytes
 
@@ -131,12 +133,15 @@ class Rules:
             _check_properties(message.properties)
         if message.delay_level or message.flag:
             _check_numbers(message)
+        if message.delay is not None or message.deliver_at is not None:
+            _check_time(message)
 
     def check_batch(self, messages: Sequence[Message]) -> None:
         """Those that go together must be of one kind."""
         for message in messages:
             self.check(message)
-            if message.delay_level or not TIMERS.isdisjoint(message.properties):
+            has_time = message.delay is not None or message.deliver_at is not None
+            if message.delay_level or has_time or not TIMERS.isdisjoint(message.properties):
                 raise InvalidArgument("a batch cannot hold delayed messages: send those one by one")
         if len({message.topic for message in messages}) > 1:
             raise InvalidArgument("the messages of a batch must have one topic: make a batch for each")
@@ -228,3 +233,28 @@ def _check_numbers(message: Message) -> None:
         )
     if not -I32_END <= message.flag < I32_END or message.delay_level >= I32_END:
         raise InvalidArgument(f"flag={message.flag}, delay_level={message.delay_level}: numbers of 32 bits")
+
+
+def _check_time(message: Message) -> None:
+    """That it is one time, and which."""
+    delay, deliver_at = message.delay, message.deliver_at
+    wishes = [message.delay_level != 0, delay is not None, deliver_at is not None]
+    if sum(wishes) > 1 or not TIMERS.isdisjoint(message.properties):
+        raise InvalidArgument("delay_level=, delay= and deliver_at= each say when: give one of them")
+    if delay is not None and (
+        isinstance(delay, bool) or not isinstance(delay, int | float | timedelta) or not _is_finite(delay)
+    ):
+        raise InvalidArgument(f"delay={delay!r}: seconds, or a timedelta")
+    if deliver_at is not None and (
+        isinstance(deliver_at, bool) or not isinstance(deliver_at, int | datetime)
+    ):
+        raise InvalidArgument(f"deliver_at={deliver_at!r}: a datetime, or whole milliseconds since 1970")
+    if isinstance(deliver_at, datetime) and deliver_at.tzinfo is None:
+        raise InvalidArgument(
+            f"deliver_at={deliver_at!r} has no time zone: write datetime(…, tzinfo=UTC), or .astimezone()"
+        )
+
+
+def _is_finite(delay: float | timedelta) -> bool:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return 0 <= seconds < LONGEST_DELAY_S

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
+RESOLUTION_S = 1e-7  # of a float that counts seconds for years: less would never come
 STUCK_S = 5.0  # real seconds: how long a thread may take to bring its result when nothing else can happen
 GRACE_S = 1.0
 SKIPS = 16  # turns of the loop without a look at sockets and other threads, when there is enough to do
@@ -41,6 +42,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._resting: list[asyncio.Future[None]] = []
         self._of_thread = threading.local()
         super().__init__(_JumpingSelector(self))
+        self._clock_resolution = RESOLUTION_S
 
     def time(self) -> float:
         return self._now

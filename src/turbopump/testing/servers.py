@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from turbopump.broker.config import BrokerConfig, FilterRules, Listening, NameServers, change
+from turbopump.broker.config import BrokerConfig, FilterRules, Listening, NameServers, TimerRules, change
 from turbopump.broker.server import Broker
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.world import World
@@ -44,7 +44,8 @@ STORE = StoreConfig(
 
 class Servers:
     def __init__(self, brokers: int, settings: Mapping[str, str], world: World) -> None:
-        config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True))
+        timers = TimerRules(log_file_size=1 << 20)
+        config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True), timers=timers)
         for key, text in settings.items():
             config = change(config, key, text)
         self._config = config

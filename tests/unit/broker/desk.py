@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers
+from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers, TimerRules
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
@@ -32,6 +32,7 @@ CONFIG = BrokerConfig(
     listening=Listening(bind_address="127.0.0.1", port=10911),
     name_servers=NameServers(),
     store=SMALL_STORE,
+    timers=TimerRules(log_file_size=4_096),
 )
 
 

@@ -13,6 +13,7 @@ from turbopump.broker.receipt import Receipts
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
+from turbopump.broker.timing import Timing
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.compiled import Twins
@@ -57,6 +58,7 @@ class Bench:
             lambda: f"GENERATED{next(numbers)}",
             Traffic(clock),
             Schedule(self.store),
+            Timing(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
         self.router = Router(sending.routes())
         self.many = SendMany(self.store, self.topics, sending, receipts, self.router, 4 << 20)

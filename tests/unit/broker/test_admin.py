@@ -198,7 +198,8 @@ async def test_other_changes_are_refused_whole_and_say_why() -> None:
         (b"brokerPermission=4\nlistenPort=1234", 1, "listenPort cannot change while the broker runs"),
         (b"brokerPermission=9", 1, "brokerPermission: '9' is not accepted"),
         (b"aclEnable=true", 1, "aclEnable=true is not supported yet"),
-        (b"timerWheelEnable=true", 1, "timerWheelEnable=true is not supported yet"),
+        (b"timerWheelEnable=false", 1, "timerWheelEnable cannot change while the broker runs"),
+        (b"reviveInterval=5", 1, "reviveInterval=5 is not supported yet"),
         (b"rocketmqHome=/x", 16, "Can not update config in black list."),
         (b"a=\\u12", 1, "four hexadecimal digits"),
     ):

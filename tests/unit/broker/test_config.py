@@ -146,6 +146,8 @@ def test_what_apaches_broker_prints_about_itself_can_be_loaded(version: str) -> 
         "flushConsumeQueueThoroughInterval",
         "registerBrokerTimeoutMills",
         "transactionCheckInterval",
+        "timerMaxDelaySec",
+        "recallMessageEnable",
     }
 
 

@@ -59,6 +59,15 @@ async def send_to_a_new_topic(desk: Desk) -> int:
     return await code_of(desk.send(f"New{next(NUMBERS)}"))
 
 
+async def send_with_a_time(desk: Desk) -> int:
+    return await code_of(desk.send("T", pairs={"TIMER_DELAY_SEC": "100"}))
+
+
+async def recall_nothing(desk: Desk) -> int:
+    ext = {"topic": "T", "recallHandle": "x"}
+    return await code_of(desk.ask(RequestCode.RECALL_MESSAGE, ext))
+
+
 async def pull(desk: Desk) -> int:
     await desk.send("T")
     return await code_of(desk.pull("T", 0))
@@ -246,6 +255,8 @@ SYNC = {"flush_disk_type": "SYNC_FLUSH"}
 CASES: dict[str, Case] = {
     "autoCreateTopicEnable": Case("false", send_to_a_new_topic, 0, 17),
     "brokerPermission": Case("2", pull, 0, 16),
+    "timerMaxDelaySec": Case("50", send_with_a_time, 0, 13),
+    "recallMessageEnable": Case("false", recall_nothing, 17, 16),
     "validateSystemTopicWhenUpdateTopic": Case("false", lambda desk: create(desk, "SELF_TEST_TOPIC"), 29, 0),
     "enableMixedMessageType": Case("true", lambda desk: create(desk, "Mixed", "+message.type=MIXED"), 29, 0),
     "autoCreateSubscriptionGroup": Case("false", pull_by_a_new_group, 0, 26),

@@ -120,7 +120,6 @@ def test_properties_up_to_the_limit() -> None:
 @pytest.mark.parametrize(
     ("pairs", "code"),
     [
-        ({"TIMER_DELAY_SEC": "3"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"INNER_NUM": "5"}, ResponseCode.MESSAGE_ILLEGAL),
     ],
 )

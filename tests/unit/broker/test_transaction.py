@@ -685,6 +685,27 @@ def test_a_delay_level_counts_from_the_commit() -> None:
     with_broker(scenario)
 
 
+def test_a_time_of_its_own_counts_from_the_commit() -> None:
+    async def scenario(desk: Desk) -> None:
+        place = await prepare(desk, pairs={"TIMER_DELAY_SEC": "5"}, queue_id=1)
+        await asyncio.sleep(20)
+        assert (await end(desk, place, COMMIT)).code == OK
+        await asyncio.sleep(4.9)
+        assert await bodies(desk, queue_id=1) == []
+        await asyncio.sleep(0.2)
+        assert await bodies(desk, queue_id=1) == [b"half"]
+
+    with_broker(scenario)
+
+
+def test_a_time_that_cannot_be_is_refused_before_anything_waits_for_its_end() -> None:
+    async def scenario(desk: Desk) -> None:
+        pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "TIMER_DELAY_SEC": "x"}
+        assert (await desk.send("T", pairs=pairs)).code == ResponseCode.MESSAGE_ILLEGAL
+
+    with_broker(scenario)
+
+
 def test_a_broker_may_reject_transactions() -> None:
     async def scenario(desk: Desk) -> None:
         answer = await desk.send("T", pairs={"TRAN_MSG": "true", "PGROUP": "PG"})

@@ -8,6 +8,7 @@ key is ours: `storeTrouble` says why no message is taken, and is there only then
 from collections.abc import Callable, Mapping, Sequence
 
 from turbopump.broker.statistics import Statistics
+from turbopump.broker.timers import TimerProgress
 from turbopump.broker.traffic import BUCKETS, Traffic
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
@@ -24,11 +25,6 @@ NOT_THERE = {
     "EndTransactionThreadPoolQueueCapacity": "0",
     "dispatchMaxBuffer": "0",
     "pageCacheLockTimeMills": "0",
-    "timerCongestNum": "0",
-    "timerDequeueTps": "0.0",
-    "timerEnqueueTps": "0.0",
-    "timerOffsetBehind": "0",
-    "timerReadBehind": "0",
 }
 """Of features and thread pools that this broker does not have; tools fail or print blanks without them."""
 
@@ -44,6 +40,7 @@ class RuntimeRequests:
         accept_from_ms: int = 0,
         delayed: Callable[[], Mapping[int, tuple[int, int]]] = dict,
         servers: Sequence[Server] = (),
+        timed: Callable[[], TimerProgress] = TimerProgress,
     ) -> None:
         """`delayed`: delay level -> the first offset that waits, the end of its queue."""
         self._store = store
@@ -54,6 +51,7 @@ class RuntimeRequests:
         self._accept_from_ms = accept_from_ms
         self._delayed = delayed
         self._servers = servers
+        self._timed = timed
 
     def routes(self) -> Routes:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: Route(None, self.show)}
@@ -68,7 +66,7 @@ class RuntimeRequests:
             table[f"{queue}ThreadPoolQueueSize"] = "0"
             table[f"{queue}ThreadPoolQueueCapacity"] = "0"
             table[f"{queue}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        table |= self._waits()
+        table |= self._waits() | self._timers()
         for level, (first, end) in self._delayed().items():
             table[f"scheduleMessageOffset_{level}"] = f"{first},{end}"
         return dict(sorted(table.items()))
@@ -91,6 +89,16 @@ class RuntimeRequests:
             "sendThreadPoolQueueSize": str(sum(server.waiting for server in self._servers)),
             "sendThreadPoolQueueHeadWaitTimeMills": str(int(longest_s * 1000)),
             "pageCacheLockTimeMills": str(int(self._store.flusher.waits_s * 1000)),
+        }
+
+    def _timers(self) -> dict[str, str]:
+        timed = self._timed()
+        return {
+            "timerReadBehind": str(timed.behind_ms // 1000),
+            "timerOffsetBehind": str(timed.queue_behind),
+            "timerCongestNum": str(timed.waiting),
+            "timerEnqueueTps": str(timed.taken_in_tps),
+            "timerDequeueTps": str(timed.given_out_tps),
         }
 
     def _puts(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from turbopump.client.admin.messages import Messages
 from turbopump.client.admin.name_servers import NameServerSettings
 from turbopump.client.admin.offsets import Offsets
 from turbopump.client.admin.queues import Queues
+from turbopump.client.admin.timers import Timers
 from turbopump.client.admin.topics import Topics
 from turbopump.client.admin.transactions import Transactions
 from turbopump.client.encryption import network_for
@@ -36,8 +37,8 @@ SENDERS = "admin_ext_group"
 class Admin:
     """Looks after a cluster, Apache's or ours: one part per subject.
 
-    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`
-    about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
+    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
+    `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         async with Admin("127.0.0.1:9876") as admin:
             layout = await admin.clusters.layout()
@@ -89,6 +90,7 @@ class Admin:
         self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
         self.queues = Queues(asking, puller)
         self.transactions = Transactions(asking, self.messages, self.routes)
+        self.timers = Timers(self.messages, self.routes, self.clock, self.producer(SENDERS))
 
     def dead_letters(self, group: str) -> DeadLetters:
         """The messages that the group could not consume.

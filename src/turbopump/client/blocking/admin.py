@@ -22,6 +22,8 @@ from turbopump.client.admin.name_servers import NameServerSettings as AsyncNameS
 from turbopump.client.admin.offsets import Offsets as AsyncOffsets
 from turbopump.client.admin.offsets import Rollback
 from turbopump.client.admin.queues import Queues as AsyncQueues
+from turbopump.client.admin.timers import Timer
+from turbopump.client.admin.timers import Timers as AsyncTimers
 from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.admin.transactions import Transactions as AsyncTransactions
 from turbopump.client.blocking.face import Face, Part
@@ -48,6 +50,7 @@ __all__ = [
     "NameServerSettings",
     "Offsets",
     "Queues",
+    "Timers",
     "Topics",
     "Transactions",
 ]
@@ -57,8 +60,8 @@ __all__ = [
 class Admin(Face[AsyncAdmin]):
     """Looks after a cluster, Apache's or ours: one part per subject.
 
-    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`
-    about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
+    `clusters`, `brokers`, `name_servers` are about servers; `topics`, `queues`, `messages`, `transactions`,
+    `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         with Admin("127.0.0.1:9876") as admin:
             layout = admin.clusters.layout()
@@ -91,6 +94,7 @@ class Admin(Face[AsyncAdmin]):
         self.messages = Messages(self, lambda core: core.messages)
         self.queues = Queues(self, lambda core: core.queues)
         self.transactions = Transactions(self, lambda core: core.transactions)
+        self.timers = Timers(self, lambda core: core.timers)
 
     @property
     def settings(self) -> ClientSettings:
@@ -734,6 +738,27 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
     def resume(self, half: MessageExt) -> None:
         """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
         self._run(lambda core: core.resume(half))
+
+
+class Timers(Part[AsyncAdmin, AsyncTimers]):
+    """Messages that wait for a time of their own.
+
+    Example:
+
+        for timer in admin.timers.pending("OrderTopic"):
+            print(timer.message.message_id, timer.due_ms)
+            admin.timers.recall(timer.handle)
+    """
+
+    def pending(self, topic: str | None = None) -> list[Timer]:
+        """All that wait, or those for one topic; the next first. Reads the whole of what brokers keep of
+        them. Raises NoTimers.
+        """
+        return self._run(lambda core: core.pending(topic))
+
+    def recall(self, handle: str) -> str:
+        """Takes a message back: nobody will get it. Returns its id. Raises Refused when it is too late."""
+        return self._run(lambda core: core.recall(handle))
 
 
 class DeadLetters(Part[AsyncAdmin, AsyncDeadLetters]):

@@ -162,6 +162,17 @@ class Producer(Transacting):
         """Answers a message that was sent with `request`, to the very client that waits for it."""
         return self._run(lambda core: core.reply(to, body, timeout=timeout))
 
+    def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
+        """Takes back a message that waits for its time: nobody will get it. Returns its id.
+
+            receipt = producer.send(Message("OrderTopic", b"remind", delay=3600))
+            producer.recall("OrderTopic", receipt.recall_handle)
+
+        Raises Refused when it is too late, or when the broker does not allow recalls (recallMessageEnable).
+        A broker does not know whether such a message still waits: what was recalled twice is no error.
+        """
+        return self._run(lambda core: core.recall(topic, handle, timeout=timeout))
+
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Those one can send to, in the order that selectors see. Raises TopicUnknown for a topic that does
         not exist yet.

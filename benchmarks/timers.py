@@ -1,0 +1,214 @@
+"""A million timers that wait, from a millisecond to 400 days: what each costs, and whether each comes once.
+
+`python -m benchmarks.timers [--messages N]`: the store and the timers of a broker on this machine's disk, on
+a virtual clock, so that 400 days pass as fast as there is nothing to do. Delays are spread evenly over their
+magnitudes. On the way the process is stopped, and killed, and goes on with the files.
+
+    put     from the queue of timers into the wheel
+    fired   out of the wheel into the topic, those that are rolled on the way among them
+    start   reading the timer log with all of them waiting
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import resource
+import shutil
+import tempfile
+import time
+from typing import Any
+
+from turbopump.broker import timers
+from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.timers import FILE, Timers
+from turbopump.broker.timing import Timing
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import properties
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.runtime.disk import SystemDisk, SystemWorkers
+from turbopump.store.config import StoreConfig
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Draft, Store
+from turbopump.testing.loop import VirtualClock, run_virtual
+
+from . import report
+from .__main__ import keep
+from .compare import say
+
+DAY_MS = 86_400_000
+LONGEST_MS = 400 * DAY_MS
+TOPIC = "T"
+SAVED_EVERY_S = 86_400.0
+LIVES_END_AFTER_DAYS = (0.001, 0.01, 1, 30, 150)  # by turns stopped and killed
+WINDOW_DAYS = 13
+
+
+class Life:
+    """The parts of a broker that matter here, from opening to a stop or a kill."""
+
+    def __init__(self, root: str, clock: VirtualClock) -> None:
+        self.clock = clock
+        self.disk, self.workers = SystemDisk(), SystemWorkers()
+        config = StoreConfig(root_dir=root, commit_log_file_size=1 << 28, index_enabled=False)
+        self.store = Store.open(config, self.disk, clock, self.workers)
+        topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
+        topics.update(Topic(TOPIC, 1, 1), {})
+        files = ConfigFiles(config.config_dir, self.disk)
+        rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)
+        self.timing = Timing(self.store, lambda: rules, "a", clock, rules.precision_ms)
+        self.timers = Timers(
+            self.store, topics, self.store.append, files.save, self.workers, clock, self.disk, rules
+        )
+        files.load(FILE, lambda data: self.timers.load(data) >= 0)
+        self.timers.open()
+        self.timing.on_postponed = self.timers.postponed
+
+    async def start(self) -> float:
+        """How long it takes until timers go on."""
+        self.store.flusher.start()
+        began = time.perf_counter()
+        self.tasks = [
+            asyncio.create_task(self.timers.run()),
+            asyncio.create_task(self.timers.keep(SAVED_EVERY_S)),
+        ]
+        while not self.timers._is_ready:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.001)
+        return time.perf_counter() - began
+
+    async def end(self, killed: bool) -> None:
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        if killed:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            self.store.log.close()
+            self.store._lock.release()
+        else:
+            await self.timers.close()
+            await self.store.close()
+        self.workers.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.timers", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--size", type=int, default=128, help="bytes of a body")
+    options = parser.parse_args()
+    timers.LONGEST_PAUSE_S = 86_400.0  # nobody sets this clock
+    root = tempfile.mkdtemp(prefix="timers-")
+    try:
+        row = run_virtual(measured(root, options.messages, options.size))
+    finally:
+        shutil.rmtree(root)
+    say(str(row))
+    keep("timers", {"machine": report.machine(), "rows": [row]}, markdown(row))
+
+
+async def measured(root: str, messages: int, size: int) -> dict[str, Any]:
+    clock, chance = VirtualClock(), random.Random(1)
+    life = Life(root, clock)
+    before_mib = memory_mib()
+    began_ms = clock.now_ms()
+    due_ms = [began_ms + int(LONGEST_MS ** chance.random()) for _ in range(messages)]
+    send(life, due_ms, bytes(size - 8))
+    await life.store.take_checkpoint()
+    sent_mib = memory_mib()
+    began = time.perf_counter()
+    await life.start()
+    put_s = time.perf_counter() - began
+    waiting_mib = memory_mib()
+    fired_s, starts = 0.0, []
+    for number, days in enumerate((*LIVES_END_AFTER_DAYS, LONGEST_MS / DAY_MS + 1)):
+        began = time.perf_counter()
+        await asyncio.sleep((began_ms + days * DAY_MS - clock.now_ms()) / 1000)
+        fired_s += time.perf_counter() - began
+        say(f"day {(clock.now_ms() - began_ms) / DAY_MS:.4f}: {delivered(life.store):,} of {messages:,}")
+        await life.end(killed=number % 2 == 1)
+        life = Life(root, clock)
+        starts.append(await life.start())
+    row = judged(life.store, due_ms)
+    rolled = life.store.queue(TIMER_TOPIC, 0).max_offset - messages
+    await life.end(killed=False)
+    return {
+        "messages": messages,
+        "rolled": rolled,
+        "put_us": put_s / messages * 1e6,
+        "fired_us": fired_s / (messages + rolled) * 1e6,
+        "first_start_s": starts[0],
+        "waiting_mib": waiting_mib - sent_mib,
+        "sending_mib": sent_mib - before_mib,
+        "lives": len(LIVES_END_AFTER_DAYS) + 1,
+        **row,
+    }
+
+
+def send(life: Life, due_ms: list[int], filling: bytes) -> None:
+    for number, due in enumerate(due_ms):
+        pairs = {properties.UNIQUE_KEY: f"{number:032d}", properties.TIMER_DELIVER_MS: str(due)}
+        postponed = life.timing.postpone(pairs, TOPIC, 0)
+        queue = postponed.queue if postponed is not None else life.store.queue(TOPIC, 0)
+        exact = postponed.exact if postponed is not None else b""
+        packed = properties.pack(pairs).encode() + exact
+        body = number.to_bytes(8, "big") + filling
+        life.store.append([Draft(queue, body, packed, 0, 0, life.clock.now_ms(), bytes(8))])
+    life.timing.on_postponed()
+
+
+def delivered(store: Store) -> int:
+    return store.queue(TOPIC, 0).max_offset
+
+
+def judged(store: Store, due_ms: list[int]) -> dict[str, int]:
+    """How late each was, from what is stored."""
+    queue = store.queue(TOPIC, 0)
+    late: list[int] = []
+    seen = bytearray(len(due_ms))
+    twice = 0
+    for offset in range(queue.max_offset):
+        entry = queue.entry(offset)
+        record = store.look_up(entry[0]) if entry is not None else None
+        if record is None:
+            continue
+        number = int.from_bytes(record.body[:8], "big")
+        twice += seen[number]
+        seen[number] = 1
+        late.append(record.store_timestamp - due_ms[number])
+    late.sort()
+    return {
+        "missing": seen.count(0),
+        "twice": twice,
+        "early": sum(one < 0 for one in late),
+        "late_p50_ms": late[len(late) // 2],
+        "late_p99_ms": late[len(late) * 99 // 100],
+        "late_max_ms": late[-1],
+    }
+
+
+def memory_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def markdown(row: dict[str, Any]) -> str:
+    names = ["timers", "rolled", "us put", "us fired", "start with all s", "MiB more while all wait"]
+    names += ["late p50 / p99 / max ms (virtual)", "early", "twice", "missing"]
+    cells = [
+        f"{row['messages']:,}",
+        f"{row['rolled']:,}",
+        f"{row['put_us']:.1f}",
+        f"{row['fired_us']:.1f}",
+        f"{row['first_start_s']:.1f}",
+        f"{row['waiting_mib']:,.0f}",
+        f"{row['late_p50_ms']:,} / {row['late_p99_ms']:,} / {row['late_max_ms']:,}",
+        *(f"{row[name]:,}" for name in ("early", "twice", "missing")),
+    ]
+    return f"{report.table(names, [cells])}\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,637 @@
+"""Timed messages: each is delivered in its millisecond, once, also across restarts and crashes.
+
+In: the queue rmq_sys_wheel_timer, which `timing.py` fills, and the time. Out: copies in the topics where the
+messages belong, many in one append, in short turns between other work. What waits is in Apache's own files:
+a unit in `timerlog/` for each message, chained by the slots of `timerwheel`. Memory holds what is due in the
+slot of the present, sorted by the millisecond: one number for each. What is due later than the wheel reaches
+waits in a nearer slot, and is put into the queue again from there.
+
+`timercheck` says before which time everything is done, up to where the timer log is whole, and from where on
+the commit log has to be read after a crash: every copy names its original, so what was delivered since is
+known. The files are never needed for a start (`timer_start.py`): each can be made anew from the one before.
+
+Before the store deletes a file of the log, what still waits in it is put into the queue again.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from turbopump.broker import schedule, timer_forms
+from turbopump.broker.config import TimerRules
+from turbopump.broker.timer_start import Start
+from turbopump.broker.topics import Topics
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, PlainFile, Workers
+from turbopump.store import timer_check
+from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.timer_check import Note, TimerCheck
+from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
+from turbopump.store.timer_wheel import Slot, TimerWheel
+
+log = logging.getLogger(__name__)
+
+FILE = "timercheck"
+
+TICK_S = 0.01  # what waits for a sync is looked for so often
+LONGEST_PAUSE_S = 60.0  # the clock on the wall may be set while we sleep
+AGAIN_AFTER_S = 1.0  # a disk that cannot be written, a fault of ours
+
+BATCH = 128  # messages of one append ...
+BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
+TURN_S = 0.005  # then others have their turn
+TURN_BATCHES = 4
+TAKEN_IN = 256  # messages of the queue in one turn: 5 ms
+CHAINED = 4096  # units of a slot in one turn: 5 ms
+MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes of copies that nobody can read yet
+MAX_LOOKED_BACK = 64 << 20  # bytes of the log that a start has to read, when timers are idle
+LOST_LINES = 20  # a minute, about messages that are passed over
+REWRITING_PAUSE_S = 60.0  # after a file that was mostly timed messages was written anew
+
+PLACE_BITS = 52
+PLACE = (1 << PLACE_BITS) - 1
+
+Append = Callable[[list[Draft]], list[Appended]]
+Save = Callable[[str, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TimerProgress:
+    """How many wait, how late the latest is, how many of the queue are not in the wheel yet, and rates."""
+
+    waiting: int = 0
+    behind_ms: int = 0
+    queue_behind: int = 0
+    taken_in_tps: float = 0.0
+    given_out_tps: float = 0.0
+
+
+class Timers:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        append: Append,
+        save: Save,
+        workers: Workers,
+        clock: Clock,
+        disk: Disk,
+        rules: TimerRules,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._append = append
+        self._save = save
+        self._workers = workers
+        self._clock = clock
+        self._rules = rules
+        self._precision_ms = rules.precision_ms
+        root = store.config.root_dir
+        self._log = TimerLog(os.path.join(root, "timerlog"), rules.log_file_size, disk)
+        self._wheel = TimerWheel(os.path.join(root, "timerwheel"), disk, rules.precision_ms)
+        self._queue: ConsumeQueue | None = None
+        self._check: TimerCheck | None = None
+        self._opened_at = 0
+        self._begin_ms = self._current_ms = 0
+        """Everything in slots before the first is done; everything up to the second is in `_due`."""
+        self._due: list[int] = []  # a heap: the millisecond, and the place in the timer log
+        self._fired: list[int] = []  # places of units from the first of these slots on that are done
+        self._recalled: set[bytes] = set()  # keys, in these slots
+        self._moved: set[int] = set()  # places of units that were put again, not marked as dead yet
+        self._moved_from = 0  # their copies are in the log from here on
+        self._done: set[int] = set()  # records that turn out to be done, at a start
+        self._next = 0  # of the queue: everything before is in the wheel
+        self._heeded = 0  # of the queue: recalls up to here must be known before anything is fired
+        self._timers_from = self._copies_from = 0
+        self._saved_from = 0
+        self._counter = 0
+        self._waiting = self._taken_in = self._given_out = 0
+        self._rates = _Rates()
+        self._busy = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._is_ready = False
+        self._sleeper: asyncio.Future[None] | None = None
+        self._no_rewriting_before = 0.0
+        self._trouble = Seldom(log, 60.0, logging.ERROR)
+        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
+        self._passed_over = 0
+
+    def routes(self) -> Routes:
+        return {RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint)}
+
+    def checkpoint(self, request: Request[None]) -> Answer:
+        return Answer(body=self._state().public)
+
+    def progress(self) -> TimerProgress:
+        """For who asks how it goes."""
+        now_ms = self._clock.now_ms()
+        first_ms = self._due[0] >> PLACE_BITS if self._due else now_ms
+        end = self._queue.max_offset if self._queue is not None else 0
+        return TimerProgress(
+            self._waiting,
+            max(0, now_ms - first_ms),
+            max(0, end - self._next),
+            *self._rates.since_last(self._clock.monotonic(), self._taken_in, self._given_out),
+        )
+
+    # life
+
+    def load(self, data: bytes) -> int:
+        """Takes a timercheck; raises ValueError."""
+        self._check = timer_check.decode(data)
+        self._counter = self._check.counter
+        return 1
+
+    def open(self) -> None:
+        """Before anything is stored: what the timer log has beyond the end of the log, a crash has taken."""
+        self._queue = self._store.find_queue(TIMER_TOPIC, 0)
+        self._opened_at = self._store.max_offset
+
+    async def run(self) -> None:
+        """Delivers until it is cancelled."""
+        while not self._is_ready:
+            try:
+                async with self._busy:
+                    await self._resume()
+                self._is_ready = True
+            except OSError as error:
+                self._trouble.say(self._clock.monotonic(), "Timers cannot begin, will try again: %s", error)
+                await self._clock.sleep(AGAIN_AFTER_S)
+        self._changed.set()
+        while True:
+            try:
+                pause_s = await self.turn()
+            except Exception as error:  # a disk that is full, or a fault of ours
+                self._trouble.say(
+                    self._clock.monotonic(), "Timers have to wait, will try again", exc_info=error
+                )
+                pause_s = AGAIN_AFTER_S
+            if pause_s:
+                await self._pause(pause_s)
+            else:
+                await asyncio.sleep(0)
+            if self._store.max_offset - self._store.flushed_offset > MAX_UNSYNCED and self._store.syncs_each:
+                await self._store.wait_durable(self._store.max_offset)
+
+    async def keep(self, interval_s: float) -> None:
+        """Writes down what is done, a little after something was."""
+        while True:
+            await self._changed.wait()
+            await self._clock.sleep(interval_s)
+            self._changed.clear()
+            try:
+                await self.save()
+            except OSError as error:
+                self._changed.set()
+                log.error("%s cannot be written, will try again: %s", FILE, error)
+
+    async def close(self) -> None:
+        """After `run` and `keep` have ended. What was fired in the slot of the present is marked so, for who
+        opens the store next may be Apache's broker.
+        """
+        try:
+            if self._is_ready and (self._check is not None or self._queue is not None):
+                await self._bury(self._fired)
+                await self.save()
+                self._wheel.sync()
+        except OSError as error:
+            log.error("%s could not be written: %s", FILE, error)
+        finally:
+            self._is_ready = False
+            self._log.close()
+            self._wheel.close()
+
+    def postponed(self) -> None:
+        """A message was appended to the queue; with SYNC_FLUSH it is not to be seen there yet."""
+        if self._queue is None or self._queue.is_deleted:
+            self._queue = self._store.queue(TIMER_TOPIC, 0)
+            self._next = self._heeded = 0
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    # a turn
+
+    async def turn(self) -> float:
+        """Does some of what there is to do. How long it can wait then; 0: there is more."""
+        async with self._busy:
+            began = self._clock.monotonic()
+            if self._is_far_behind():
+                await self._advance(self._clock.now_ms())
+            if (self._next < self._heeded or not self._is_far_behind()) and await self._take_in():
+                return 0.0
+            for _ in range(TURN_BATCHES):
+                now_ms = self._clock.now_ms()
+                if self._next < self._heeded:
+                    return self._until_next(now_ms)
+                await self._advance(now_ms)
+                if not self._due or self._due[0] >> PLACE_BITS > now_ms:
+                    return self._until_next(now_ms)
+                if not await self._fire(now_ms):
+                    return TICK_S
+                if self._clock.monotonic() - began > TURN_S:
+                    break
+            return 0.0
+
+    def _is_far_behind(self) -> bool:
+        """Then slots of the future could be those of the past: those come first."""
+        behind_slots = (self._clock.now_ms() - self._current_ms) // self._precision_ms
+        return behind_slots > self._wheel.slots - self._rules.roll_window_slots - 1
+
+    def _until_next(self, now_ms: int) -> float:
+        next_ms = self._due[0] >> PLACE_BITS if self._due else self._wheel.next_after(self._current_ms)
+        pause_s = LONGEST_PAUSE_S
+        if next_ms is not None:
+            pause_s = min(pause_s, max(next_ms - now_ms, 1) / 1000)
+        if self._queue is not None and self._queue.next_offset > self._next:
+            is_seen = self._queue.max_offset > self._next  # or it waits for a sync
+            pause_s = min(pause_s, 0.0 if is_seen and not self._is_far_behind() else TICK_S)
+        return pause_s
+
+    # from the queue into the wheel
+
+    async def _take_in(self) -> bool:
+        """Some of what is new in the queue. Whether there is more. Raises OSError."""
+        self._log.write_out()
+        self._wheel.write_out()
+        queue = self._queue
+        if queue is None:
+            return False
+        self._next = max(self._next, queue.min_offset)
+        if self._next >= queue.max_offset:
+            return False
+        entries = list(ENTRY.iter_unpack(queue.units(self._next, TAKEN_IN)))
+        await self._fetch((at, size) for at, size, _ in entries)
+        slots: dict[int, Slot] = {}
+        for at, size, _ in entries:
+            if size != BLANK_SIZE:
+                self._put(at, size, slots)
+        for slot_ms, slot in slots.items():
+            self._wheel.put(slot_ms, slot)
+        self._next += max(len(entries), 1)
+        self._taken_in += len(entries)
+        self._changed.set()
+        self._log.write_out()
+        self._wheel.write_out()
+        return True
+
+    async def _take_in_all(self) -> None:
+        is_more = True
+        while is_more:
+            is_more = await self._take_in()
+            await asyncio.sleep(0)
+
+    def _put(self, at: int, size: int, slots: dict[int, Slot]) -> None:
+        record = self._record(at, size)
+        now_ms = self._clock.now_ms()
+        waiting = timer_forms.waiting(record, now_ms, self._rules) if record is not None else None
+        self._timers_from = max(self._timers_from, at + 1)
+        if record is None or waiting is None:
+            self._pass_over(at, "is none that can wait")
+            return
+        slot_ms = max(waiting.slot_ms, self._current_ms)
+        slot = slots.get(slot_ms) or self._wheel.get(slot_ms)
+        written_ms = min(now_ms - now_ms % self._precision_ms, slot_ms)
+        magic, exact_ms = (DEAD, 0) if at in self._done else (waiting.magic, waiting.exact_ms)
+        topic_hash = java_hash(timer_forms.real_topic(record))
+        ahead_ms = slot_ms - written_ms
+        unit = Unit(slot.last, magic, written_ms, ahead_ms, at, size, topic_hash, exact_ms)
+        placed_at = self._log.append(unit)
+        counts = -1 if unit.recalls else 1
+        self._waiting += 0 if unit.recalls else 1
+        first = placed_at if slot.first == NONE else slot.first
+        slots[slot_ms] = Slot(first, placed_at, slot.units + counts)
+        if slot_ms == self._current_ms:
+            self._expect(placed_at, unit)
+
+    def _expect(self, at: int, unit: Unit) -> None:
+        """A unit of the slot of the present, or of one before."""
+        if unit.magic & RECALL:
+            record = self._store.look_up(unit.offset)
+            if record is not None and (key := timer_forms.recalled_by(record)):
+                self._recalled.add(key)
+        if unit.recalls:
+            return
+        due_ms = unit.slot_ms if unit.rolls else unit.exact_ms or unit.slot_ms + self._precision_ms
+        heapq.heappush(self._due, due_ms << PLACE_BITS | at)
+
+    # from slot to slot
+
+    async def _advance(self, now_ms: int) -> None:
+        """When the slots so far are done: to the next that has something, or to that of the present."""
+        present_ms = now_ms - now_ms % self._precision_ms
+        while not self._due and self._current_ms < present_ms:
+            next_ms = self._wheel.next_after(self._current_ms)
+            self._wheel.empty(self._current_ms)
+            self._current_ms = present_ms if next_ms is None else min(next_ms, present_ms)
+            self._settle()
+            await self._load(self._current_ms)
+
+    def _settle(self) -> None:
+        """Everything before the current slot is done, and copies of it are in the log before its end."""
+        self._begin_ms = self._current_ms
+        self._copies_from = self._store.max_offset
+        self._fired.clear()
+        self._recalled.clear()
+        if self._copies_from - self._saved_from > MAX_LOOKED_BACK and self._queue is not None:
+            self._changed.set()
+
+    async def _load(self, slot_ms: int) -> None:
+        at, count = self._wheel.get(slot_ms).last, 0
+        recalls: list[tuple[int, Unit]] = []
+        while (unit := self._log.unit(at)) is not None and self._slot_of(unit) == slot_ms:
+            if unit.magic & RECALL:
+                recalls.append((at, unit))
+            else:
+                self._expect(at, unit)
+            at, count = unit.previous, count + 1
+            if count % CHAINED == 0:
+                await asyncio.sleep(0)
+        await self._recall(recalls)
+
+    async def _recall(self, units: list[tuple[int, Unit]]) -> None:
+        for begin in range(0, len(units), BATCH):
+            some = units[begin : begin + BATCH]
+            await self._fetch((unit.offset, unit.size) for _, unit in some)
+            for at, unit in some:
+                self._expect(at, unit)
+
+    def _slot_of(self, unit: Unit) -> int:
+        return timer_forms.slot_of(unit, self._precision_ms)
+
+    # out of the wheel
+
+    async def _fire(self, now_ms: int) -> bool:
+        """Delivers what is due, as much as one append should hold. False: nothing is accepted."""
+        taken: dict[int, Unit] = {}
+        size = 0
+        while (
+            self._due and self._due[0] >> PLACE_BITS <= now_ms and len(taken) < BATCH and size < BATCH_BYTES
+        ):
+            key = heapq.heappop(self._due)
+            unit = self._log.unit(key & PLACE)
+            if unit is None or unit.recalls or key & PLACE in self._moved:  # put again for its file
+                continue
+            taken[key] = unit
+            size += unit.size
+        try:
+            await self._fetch((unit.offset, unit.size) for unit in taken.values())
+            drafts = {key: self._copy(unit, now_ms) for key, unit in taken.items()}
+            for key in [key for key, draft in drafts.items() if draft is None]:
+                del taken[key]
+                self._finished(key)
+            self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
+        except Refused as refused:
+            words = "Timed messages cannot be delivered, will try again: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        finally:
+            for key in taken:  # what is not done
+                heapq.heappush(self._due, key)
+        return True
+
+    def _deliver(self, drafts: dict[int, Draft], taken: dict[int, Unit]) -> None:
+        if not drafts:
+            return
+        try:
+            self._heed(self._append(list(drafts.values())), [taken[key] for key in drafts])
+        except MessageIllegal as refused:
+            if len(drafts) > 1:
+                for key, draft in drafts.items():
+                    self._deliver({key: draft}, taken)
+                return
+            [key] = drafts
+            self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
+        for key in drafts:
+            del taken[key]
+            self._finished(key)
+        self._given_out += len(drafts)
+
+    def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+        for (_, queue_offset, _), unit in zip(appended, units, strict=True):
+            if unit.magic & RECALL:
+                self._heeded = max(self._heeded, queue_offset + 1)
+
+    def _finished(self, key: int) -> None:
+        self._fired.append(key & PLACE)
+        self._waiting -= 1
+        self._changed.set()
+
+    def _copy(self, unit: Unit, now_ms: int) -> Draft | None:
+        record = self._record(unit.offset, unit.size)
+        if record is None:
+            return None
+        if unit.rolls and self._queue is not None:
+            return timer_forms.put_again(record, self._queue, unit.written_ms, now_ms)
+        if timer_forms.is_recalled(record, self._recalled):
+            return None
+        place = schedule.destination(record, self._topics)
+        if place is None:
+            self._pass_over(unit.offset, "has no destination")
+            return None
+        queue = self._store.queue(*place)
+        return timer_forms.delivered(record, queue, unit.written_ms, now_ms)
+
+    def _record(self, at: int, size: int) -> Record | None:
+        if at < self._store.min_offset:
+            return None
+        record = self._store.look_up(at)
+        if record is None or record.size != size or record.topic != TIMER_TOPIC:
+            self._pass_over(at, "cannot be read")
+            return None
+        return record
+
+    def _pass_over(self, at: int, why: str) -> None:
+        self._passed_over += 1
+        words = "The timed message at %s of the log %s: passed over, number %d since the start"
+        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
+
+    async def _fetch(self, records: Iterable[tuple[int, int]]) -> None:
+        """Nobody has to wait for the disk but us."""
+        places = self._store.missing(records)
+        if places:
+            with contextlib.suppress(OSError):  # who reads them next will see it
+                await self._store.fetch(places)
+
+    # a start
+
+    async def _resume(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._due.clear()
+        self._recalled.clear()
+        start = Start(
+            self._store, self._queue, self._log, self._check, self._opened_at, now_ms, self._precision_ms
+        )
+        self._done = await start.run()
+        self._begin_ms, self._current_ms = start.begin_ms, start.current_ms
+        self._wheel.begin(start.slots)
+        for slot_ms in start.slots:
+            if slot_ms < self._current_ms:  # what is overdue is in memory from here on
+                self._wheel.empty(slot_ms)
+        self._waiting = start.waiting
+        self._timers_from, self._copies_from = start.timers_from, start.copies_from
+        self._next = self._queue.first_at_or_after(start.timers_from) if self._queue is not None else 0
+        for at in start.overdue:
+            unit = self._log.unit(at)
+            assert unit is not None
+            self._expect(at, unit)
+        recalls = [(at, unit) for at in start.recalls if (unit := self._log.unit(at)) is not None]
+        await self._recall(recalls)
+        await self._take_in_all()
+        self._done.clear()  # each of them is marked in the timer log now
+
+    # files of the log that go
+
+    async def rescue(self, below: int) -> bool:
+        """The log is about to lose what lies below. True: nothing there is needed any more."""
+        if not self._is_ready:
+            return False
+        try:
+            async with self._busy:
+                await self._take_in_all()
+                size = await self._put_again_all(below)
+        except Refused as refused:
+            words = "Timed messages cannot be written anew, so their file is not deleted: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        if size:
+            log.info("Timed messages are written anew before their file is deleted: %d bytes", size)
+        if size > self._store.config.commit_log_file_size // 2:
+            self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
+        moved = set(self._moved)
+        if not await self._bury(moved):
+            return False
+        self._moved -= moved
+        if size:
+            await self.save()
+        return True
+
+    async def _bury(self, places: Iterable[int]) -> bool:
+        """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
+        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            return False
+        for at in places:
+            self._log.bury(at)
+        return True
+
+    async def _put_again_all(self, below: int) -> int:
+        """Units are in the order of the log: those of its first file are the first. How many bytes."""
+        in_memory = {key & PLACE for key in self._due}
+        doomed: list[tuple[int, Unit]] = []
+        total = 0
+        for count, (at, unit) in enumerate(self._log.scan()):
+            if unit.offset >= below:
+                break
+            slot_ms = self._slot_of(unit)
+            is_over = slot_ms < self._begin_ms or (
+                slot_ms <= self._current_ms and at not in in_memory and not unit.recalls
+            )
+            if not is_over and unit.offset >= self._store.min_offset and at not in self._moved:
+                doomed.append((at, unit))
+            if len(doomed) >= BATCH:
+                total += await self._put_again(doomed)
+                doomed = []
+            if count % CHAINED == 0:
+                await asyncio.sleep(0)
+        return total + await self._put_again(doomed)
+
+    async def _put_again(self, doomed: list[tuple[int, Unit]]) -> int:
+        queue = self._queue
+        if not doomed or queue is None:
+            return 0
+        if self._clock.monotonic() < self._no_rewriting_before:
+            raise SystemBusy("a file full of them was written anew a moment ago")
+        await self._fetch((unit.offset, unit.size) for _, unit in doomed)
+        now_ms = self._clock.now_ms()
+        drafts, buried = [], {}
+        for at, unit in doomed:
+            record = self._record(unit.offset, unit.size)
+            if record is None or (unit.recalls and not timer_forms.recalled_by(record)):
+                continue  # gone, or dead already
+            drafts.append(timer_forms.put_again(record, queue, unit.written_ms, now_ms))
+            buried[at] = unit
+        if not self._moved:
+            self._moved_from = self._store.max_offset
+        if drafts:
+            self._heed(self._store.rewrite(drafts), buried.values())
+        self._moved.update(buried)
+        self._waiting -= sum(not unit.recalls for unit in buried.values())
+        return sum(unit.size for _, unit in doomed)
+
+    # what is written down
+
+    def _state(self) -> TimerCheck:
+        copies_from = min(self._copies_from, self._moved_from) if self._moved else self._copies_from
+        note = Note(copies_from, self._timers_from, self._precision_ms)
+        now_ms = self._clock.now_ms()
+        return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
+
+    async def save(self) -> None:
+        """Raises OSError. Nothing is written that a crash could prove wrong."""
+        async with self._busy:
+            self._log.write_out()
+            self._wheel.write_out()
+            self._counter += 1
+            state, files = self._state(), self._log.to_sync()
+        assert state.note is not None
+        reached = max(state.note.copies_from, state.note.timers_from)
+        if await self._store.wait_durable(min(reached, self._store.max_offset)) is not Durability.DISK:
+            self._log.not_synced(files)
+            return
+        try:
+            await self._workers.run(_sync, files)
+            await self._workers.run(self._save, FILE, state.encode())
+        except OSError:
+            self._log.sync_failed(files)
+            raise
+        self._check = state
+        self._saved_from = state.note.copies_from
+        self._log.delete_before(self._store.min_offset)
+
+    # waiting
+
+    async def _pause(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._sleeper = loop.create_future()
+        timer = loop.call_later(seconds, self._wake)
+        try:
+            await self._sleeper
+        finally:
+            timer.cancel()
+            self._sleeper = None
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+
+def _sync(files: list[PlainFile]) -> None:
+    for file in files:
+        file.sync()
+
+
+class _Rates:
+    """A second over the time between two questions, at least one second apart."""
+
+    def __init__(self) -> None:
+        self._asked_at, self._counts, self._rates = 0.0, (0, 0), (0.0, 0.0)
+
+    def since_last(self, now: float, *counts: int) -> tuple[float, float]:
+        seconds = now - self._asked_at
+        if seconds >= 1.0:
+            taken, given = (
+                round((new - old) / seconds, 1) for new, old in zip(counts, self._counts, strict=True)
+            )
+            self._asked_at, self._counts, self._rates = now, (counts[0], counts[1]), (taken, given)
+        return self._rates

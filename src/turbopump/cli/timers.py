@@ -1,0 +1,94 @@
+"""`turbopump timers`: look at messages that wait for a time of their own, take one back."""
+
+import argparse
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+
+from turbopump.admin.message_text import document
+from turbopump.admin.render import cut_line
+from turbopump.cli import connect
+from turbopump.cli.dlq import beginning
+from turbopump.cli.failures import Failure
+from turbopump.cli.tail import moment, printable
+from turbopump.client.admin import Admin, NotFound
+from turbopump.client.admin.timers import Timer
+
+SHOWN = 100
+FORM = "%-23s  %-24s  %-32s  %-16s  %-24s  %s"
+HEADINGS = ("#Due", "#Topic", "#Message ID", "#Tags", "#Body", "#Handle")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    shown = actions.add_parser("list", help=ACTIONS["list"][0], description="Messages that wait.")
+    shown.add_argument("--topic", metavar="TOPIC", help="only those that will be delivered there")
+    shown.add_argument(
+        "-n",
+        dest="limit",
+        type=int,
+        default=SHOWN,
+        metavar="N",
+        help=f"at most N messages, the next first (default: {SHOWN})",
+    )
+    shown.add_argument("--json", action="store_true", help="print one JSON document")
+    recall = actions.add_parser("recall", help=ACTIONS["recall"][0], description="Nobody will get it.")
+    recall.add_argument(
+        "handle", metavar="HANDLE", help="from `timers list`, or from the receipt of the send"
+    )
+    for action in (shown, recall):
+        connect.add_argument(action)
+
+
+def run(options: argparse.Namespace) -> int:
+    return asyncio.run(_run(options))
+
+
+async def _run(options: argparse.Namespace) -> int:
+    _, action = ACTIONS[options.action]
+    async with connect.administration(options.namesrv) as admin:
+        try:
+            return await action(options, admin)
+        except NotFound as error:
+            raise Failure(str(error)) from None
+
+
+async def _list(options: argparse.Namespace, admin: Admin) -> int:
+    found = await admin.timers.pending(options.topic)
+    shown = found[: options.limit]
+    cut = f"{len(shown)} of {len(found)} are shown: -n shows more" if len(found) > len(shown) else ""
+    if options.json:
+        listed = {"count": len(found), "timers": [timer_document(timer) for timer in shown]}
+        print(json.dumps(listed | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        return 0
+    print(FORM % HEADINGS)
+    for timer in shown:
+        print(row(timer))
+    if cut:
+        print(cut_line(cut))
+    return 0
+
+
+async def _recall(options: argparse.Namespace, admin: Admin) -> int:
+    print(f"{await admin.timers.recall(options.handle)} is recalled")
+    return 0
+
+
+def row(timer: Timer) -> str:
+    message = timer.message
+    cells = (moment(timer.due_ms), timer.topic, message.message_id, message.tags or "", beginning(message))
+    return printable(FORM % (*cells, timer.handle)).rstrip()
+
+
+def timer_document(timer: Timer) -> dict[str, object]:
+    return document(timer.message) | {
+        "deliverMs": timer.due_ms,
+        "realTopic": timer.topic,
+        "recallHandle": timer.handle,
+    }
+
+
+ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Admin], Awaitable[int]]]] = {
+    "list": ("messages that wait for a time of their own, the next first", _list),
+    "recall": ("take one of them back", _recall),
+}

@@ -1,0 +1,118 @@
+"""Messages that wait for a time of their own: which they are, and taking them back.
+
+They are read from the topic in which brokers of 5.x, Apache's and ours, keep them. A message may be there
+several times, since it is put there again every other day, and so may its recall: the newest counts.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from turbopump.client import recalls
+from turbopump.client.admin.asking import NotFound
+from turbopump.client.admin.messages import Messages
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.routes import Routes
+from turbopump.client.sender import Sender
+from turbopump.client.subscription import Subscription
+from turbopump.protocol import properties
+from turbopump.protocol.errors import TopicNotFound
+from turbopump.protocol.handles import Handle, read_handle
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.runtime.clock import Clock
+
+EXACT = "TURBOPUMP_DELIVER_AT"  # only our brokers write it
+LATEST_OF_SLOT_MS = 1_000  # what Apache's brokers count in
+RECALL_TIMEOUT_S = 5.0
+
+
+class NoTimers(NotFound):
+    """No broker keeps messages for a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """A message that waits."""
+
+    topic: str
+    """Where it will be delivered."""
+    message: MessageExt
+    due_ms: int
+    """When; of a message at Apache's broker that was given a delay, the second before is possible too."""
+    handle: str
+    """To recall it."""
+
+
+@dataclass
+class Timers:
+    """Messages that wait for a time of their own.
+
+    Example:
+
+        for timer in await admin.timers.pending("OrderTopic"):
+            print(timer.message.message_id, timer.due_ms)
+            await admin.timers.recall(timer.handle)
+    """
+
+    messages: Messages
+    routes: Routes
+    clock: Clock
+    sender: Sender
+
+    async def pending(self, topic: str | None = None) -> list[Timer]:
+        """All that wait, or those for one topic; the next first. Reads the whole of what brokers keep of
+        them. Raises NoTimers.
+        """
+        found: list[Timer] = []
+        for queue in await self._queues():
+            waiting: dict[tuple[str, str], Timer] = {}
+            async for message in self._all_of(queue):
+                _take(waiting, message, queue.broker)
+            found += waiting.values()
+        now_ms = self.clock.now_ms()
+        wanted = [one for one in found if one.due_ms > now_ms and topic in (None, one.topic)]
+        return sorted(wanted, key=lambda one: (one.due_ms, one.message.message_id))
+
+    async def recall(self, handle: str) -> str:
+        """Takes a message back: nobody will get it. Returns its id. Raises Refused when it is too late."""
+        found = read_handle(handle)
+        if found is None:
+            raise InvalidArgument("this is no recall handle: `pending` gives one for each message")
+        return await recalls.recall(self.sender, found.topic, handle, RECALL_TIMEOUT_S)
+
+    async def _queues(self) -> tuple[MessageQueue, ...]:
+        try:
+            return (await self.routes.find(TIMER_TOPIC)).subscribe
+        except TopicNotFound:
+            raise NoTimers("no broker of this cluster keeps messages for a time: 5.x is needed") from None
+
+    async def _all_of(self, queue: MessageQueue) -> AsyncIterator[MessageExt]:
+        puller = self.messages.puller
+        begin, end = await puller.min_offset(queue), await puller.max_offset(queue)
+        async for result in self.messages.pulls(queue, begin, end):
+            for message in result.messages(queue, Subscription(queue.topic)):
+                yield message
+
+
+def _take(waiting: dict[tuple[str, str], Timer], message: MessageExt, broker: str) -> None:
+    pairs = message.properties
+    topic, key = pairs.get(properties.REAL_TOPIC, ""), pairs.get(properties.UNIQUE_KEY, "")
+    recalled = pairs.get(properties.TIMER_DEL_UNIQUE_KEY)
+    due_ms = _due_ms(message)
+    if due_ms is None or not topic:
+        return
+    if recalled is not None:
+        waiting.pop((topic, recalled.removeprefix(f"{topic}+")), None)
+    else:
+        handle = Handle(topic, broker, str(due_ms), key).pack()
+        waiting[topic, key] = Timer(topic, message, due_ms, handle)
+
+
+def _due_ms(message: MessageExt) -> int | None:
+    """The last moment of its slot, where nothing says it better."""
+    pairs = message.properties
+    for name, later_ms in ((EXACT, 0), (properties.TIMER_OUT_MS, LATEST_OF_SLOT_MS)):
+        text = pairs.get(name, "")
+        if text.isascii() and text.isdecimal():
+            return int(text) + later_ms
+    return None

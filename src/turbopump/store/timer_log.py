@@ -1,0 +1,271 @@
+"""The log of timers, `timerlog/`: one unit for each message that waits, in the order of the commit log.
+
+In: units. Out: units by position. The units of one slot of the wheel (`timer_wheel.py`) are chained from the
+last to the first. Files have full size, as Apache's. What is appended waits in memory until `write_out`, and
+is safe after `sync`. What a message is, is not known here.
+
+    unit   i32 52 | i64 unit before it in its slot, -1: none | i32 magic | i64 time of writing | i32 time of
+           its slot less that | i64 record in the commit log | i32 its size | i32 hash of its topic | i64 the
+           exact time
+    blank  i32 bytes to the end of the file | i64 0 | i32 0xCBD43194
+
+The last number is reserved and 0 in Apache's units; ours say there in which millisecond a message is due. A
+unit that must not fire any more becomes one that recalls, without anything to recall: to Apache, and to us.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from turbopump.runtime.disk import Disk, PlainFile
+from turbopump.store.segment import NAME_DIGITS, file_name
+
+UNIT = struct.Struct(">iqiqiqiiq")
+UNIT_SIZE = UNIT.size
+BLANK = struct.Struct(">iqi")
+BLANK_MAGIC = 0xCBD43194 - (1 << 32)
+PREVIOUS_AT, PREVIOUS = 4, struct.Struct(">q")
+MAGIC_AT, MAGIC = 12, struct.Struct(">i")
+EXACT_AT, EXACT = 44, struct.Struct(">q")
+
+DEFAULT, ROLL, RECALL = 1, 2, 4
+DEAD = DEFAULT | RECALL
+NONE = -1  # no unit before it
+LONGEST_SLOT_MS = 1_000
+
+REWRITTEN = 1 << 20
+BLOCK = 1 << 16  # read at once
+CHAIN_BLOCK = 1 << 12  # the same, of a chain: its units may be near one another, or far
+
+
+class Unit(NamedTuple):
+    previous: int
+    magic: int
+    written_ms: int
+    slot_after_ms: int
+    offset: int
+    size: int
+    topic_hash: int
+    exact_ms: int
+
+    @property
+    def slot_ms(self) -> int:
+        return self.written_ms + self.slot_after_ms
+
+    @property
+    def is_sound(self) -> bool:
+        """No checksum guards it; but most damage is seen."""
+        return (
+            0 < self.magic < 2 * RECALL
+            and self.written_ms > 0
+            and self.slot_after_ms >= 0
+            and self.offset >= 0 < self.size
+            and (self.rolls or 0 <= self.exact_ms <= self.slot_ms + LONGEST_SLOT_MS)
+        )
+
+    @property
+    def rolls(self) -> bool:
+        """It is due later than the wheel reaches: at this time it is put into the wheel again."""
+        return self.magic & ROLL != 0
+
+    @property
+    def recalls(self) -> bool:
+        """Apache rolls what has both bits."""
+        return self.magic & RECALL != 0 and not self.rolls
+
+
+class TimerLog:
+    def __init__(self, directory: str, file_size: int, disk: Disk) -> None:
+        """The size is that of files to come; those that are there may have been made with another."""
+        self._directory = directory
+        self._disk = disk
+        self._files: dict[int, PlainFile] = {}
+        self._unsynced: set[int] = set()
+        self._tail = bytearray()
+        self._strays: list[int] = []
+        self._starts, self.file_size = self._found(file_size)
+        self.begin = self._starts[0] if self._starts else 0
+        self._written = self.begin  # the tail goes there
+        self._block = (0, b"")
+
+    def _found(self, file_size: int) -> tuple[list[int], int]:
+        """The oldest file and those that follow it without a gap, all of one size; others are strays."""
+        found = [
+            (int(entry.name), entry.size)
+            for entry in self._disk.entries(self._directory)
+            if len(entry.name) == NAME_DIGITS and entry.name.isdecimal() and not entry.is_dir
+        ]
+        starts: list[int] = []
+        size = found[0][1] if found else 0
+        if size >= UNIT_SIZE + BLANK.size and found[0][0] % size == 0:
+            file_size = size
+            while len(starts) < len(found) and found[len(starts)] == (found[0][0] + len(starts) * size, size):
+                starts.append(found[len(starts)][0])
+        self._strays = [start for start, _ in found[len(starts) :]]
+        return starts, file_size
+
+    @property
+    def end(self) -> int:
+        """Where the next unit goes, unless its file has no room for it."""
+        return self._written + len(self._tail)
+
+    # writing
+
+    def append(self, unit: Unit) -> int:
+        """Its position."""
+        room = self.file_size - self.end % self.file_size
+        if room < UNIT_SIZE + BLANK.size:
+            self._tail += BLANK.pack(room, 0, BLANK_MAGIC).ljust(room, b"\0")
+        at = self.end
+        self._tail += UNIT.pack(UNIT_SIZE, *unit)
+        return at
+
+    def write_out(self) -> None:
+        """Raises OSError; what could not be written goes on waiting."""
+        while self._tail:
+            start = self._written - self._written % self.file_size
+            part = self._tail[: start + self.file_size - self._written]
+            self._file(start, create=True).write_at(self._written - start, part)
+            self._unsynced.add(start)
+            self._block = (0, b"")
+            self._written += len(part)
+            del self._tail[: len(part)]
+
+    def bury(self, at: int) -> None:
+        """The unit does not fire any more. It stays in the chain of its slot."""
+        self._patch(at + EXACT_AT, EXACT.pack(0))
+        self._patch(at + MAGIC_AT, MAGIC.pack(DEAD))
+
+    def relink(self, at: int, previous: int) -> None:
+        """The unit before it in its slot is another one: slots had another length when it was written."""
+        self._patch(at + PREVIOUS_AT, PREVIOUS.pack(previous))
+
+    def _patch(self, at: int, data: bytes) -> None:
+        self.write_out()
+        start = at - at % self.file_size
+        self._file(start).write_at(at - start, data)
+        self._unsynced.add(start)
+        self._block = (0, b"")
+
+    def cut(self, end: int) -> None:
+        """Nothing is left from here on, not even bytes that could be taken for units."""
+        self._tail.clear()
+        self._block = (0, b"")
+        for start in self._strays:
+            self._disk.remove(self._path(start))
+        self._strays.clear()
+        for start in [start for start in self._starts if start >= end and start > self.begin]:
+            self._remove(start)
+        if self._starts:
+            start = self._starts[-1]
+            file = self._file(start)
+            file.truncate(max(end - start, 0))
+            file.truncate(self.file_size)
+            self._unsynced.add(start)
+        self._written = max(end, self.begin)
+
+    def to_sync(self) -> list[PlainFile]:
+        """Files with bytes that are not safe yet: to be synced beside the loop."""
+        files = [self._file(start) for start in sorted(self._unsynced) if start in self._starts]
+        self._unsynced.clear()
+        return files
+
+    def not_synced(self, files: list[PlainFile]) -> None:
+        """Nobody tried."""
+        self._unsynced.update(int(os.path.basename(file.path)) for file in files)
+
+    def sync_failed(self, files: list[PlainFile]) -> None:
+        """The system may take their pages for clean now: all of them are written again. Raises OSError."""
+        for file in files:
+            start = int(os.path.basename(file.path))
+            if start in self._starts:
+                self._unsynced.add(start)
+                for at in range(0, min(self.file_size, self._written - start), REWRITTEN):
+                    file.write_at(at, file.read_at(at, REWRITTEN))
+
+    def delete_before(self, log_min: int) -> None:
+        """Files go whose units all point at records that are gone; never the last."""
+        while len(self._starts) > 1 and self._last_offset(self._starts[0]) < log_min:
+            self._remove(self._starts[0])
+            self.begin = self._starts[0]
+
+    # reading
+
+    def unit(self, at: int) -> Unit | None:
+        """None: there is no unit at this position."""
+        if not self.begin <= at or at + UNIT_SIZE > self.end:
+            return None
+        if at >= self._written:
+            found = UNIT.unpack_from(self._tail, at - self._written)
+        else:
+            base, block = self._block
+            if not base <= at <= base + len(block) - UNIT_SIZE:
+                base, block = self._read_block(at)
+            found = UNIT.unpack_from(block, at - base)
+        return Unit(*found[1:]) if found[0] == UNIT_SIZE and found[1] < at else None
+
+    def scan(self, at: int | None = None) -> Iterator[tuple[int, Unit]]:
+        """Position and unit of all from `at` on, up to something that is none: the end, or damage."""
+        self.write_out()
+        at = self.begin if at is None else at
+        last_offset = -1
+        while at // self.file_size * self.file_size in self._starts:
+            start = at - at % self.file_size
+            block = self._file(start).read_at(at - start, BLOCK // UNIT_SIZE * UNIT_SIZE)
+            usable = len(block) - len(block) % UNIT_SIZE
+            for size, *rest in UNIT.iter_unpack(block[:usable]):
+                unit = Unit(*rest)
+                if size != UNIT_SIZE or unit.previous >= at or not unit.is_sound:
+                    if unit.magic == BLANK_MAGIC and size == start + self.file_size - at:
+                        at = start + self.file_size
+                        break
+                    return
+                if unit.offset <= last_offset:
+                    return
+                last_offset = unit.offset
+                yield at, unit
+                at += UNIT_SIZE
+            else:
+                if len(block) < UNIT_SIZE:  # less than a blank needs: nobody writes such an end
+                    at = start + self.file_size
+
+    def _read_block(self, at: int) -> tuple[int, bytes]:
+        """Chains go backwards: the block ends with the unit that is asked for."""
+        start = at - at % self.file_size
+        base = max(start, at + UNIT_SIZE - CHAIN_BLOCK)
+        self._block = base, self._file(start).read_at(base - start, at + UNIT_SIZE - base)
+        return self._block
+
+    def _last_offset(self, start: int) -> int:
+        """The largest record offset in a file that is followed by another."""
+        count = (self.file_size - BLANK.size) // UNIT_SIZE
+        unit = self.unit(start + (count - 1) * UNIT_SIZE)
+        return unit.offset if unit is not None else -1
+
+    # files
+
+    def _file(self, start: int, create: bool = False) -> PlainFile:
+        file = self._files.get(start)
+        if file is None:
+            file = self._files[start] = self._disk.open_plain(self._path(start), create, self.file_size)
+            if start not in self._starts:
+                self._starts.append(start)
+                self._disk.sync_dir(self._directory)
+                self._disk.sync_dir(os.path.dirname(self._directory))
+        return file
+
+    def _remove(self, start: int) -> None:
+        self._starts.remove(start)
+        self._unsynced.discard(start)
+        if (file := self._files.pop(start, None)) is not None:
+            file.close()
+        self._disk.remove(self._path(start))
+
+    def _path(self, start: int) -> str:
+        return os.path.join(self._directory, file_name(start))
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

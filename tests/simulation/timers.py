@@ -1,0 +1,232 @@
+"""Timed messages and recalls through crashes: the promises of `delays.py`, to the millisecond.
+
+Beside those: a message whose recall is in the log does not come, unless the recall came late. From life to
+life the length of slots, the window and the size of the files change, and now and then a file is lost.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import cast
+
+from tests.simulation.delays import SAVE_S, START_S, Name, Noted
+from tests.simulation.delays import World as DelayWorld
+
+from turbopump.broker import timer_start, timers
+from turbopump.broker.config import Identity, TimerRules, TopicRules
+from turbopump.broker.timers import FILE, Timers
+from turbopump.broker.timing import Recalls, Timing
+from turbopump.broker.topics import Topic, Topics
+from turbopump.protocol import properties as props
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.send import RecallMessageRequest
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Request
+from turbopump.store import timer_wheel
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.delays import DELIVER_AT
+from turbopump.store.store import Appended, Draft, Store
+from turbopump.testing.disk import PowerCut, SimulatedWorkers
+from turbopump.testing.loop import run_virtual
+
+SLOTS = 4_000
+LATE_MS = 300  # a recall that was put again comes first: with a pool, that is after its next commit
+SEEN_AFTER_MS = 400  # a sync, or a commit of the pool: what is due sooner may be so late
+RECALLED_BEFORE_MS = 8_000  # it is in the wheel long before, stalled disks and all
+RECALL = b"recall "
+
+log = logging.getLogger(__name__)
+
+
+def run(seed: int) -> None:
+    """Raises AssertionError when a promise was broken."""
+    before = timer_wheel.SLOTS
+    timer_wheel.SLOTS = SLOTS
+    try:
+        run_virtual(World(seed).run())
+    finally:
+        timer_wheel.SLOTS = before
+
+
+class World(DelayWorld):
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        timers.TAKEN_IN, timers.CHAINED, timers.BATCH = self.chance.choice([(2, 2, 2), (256, 4096, 128)])
+        timer_start.READ_BACK, timer_start.SCANNED = self.chance.choice([(3, 2), (4096, 4096)])
+        self.rules = self._any_rules()
+        self.handles: dict[Name, str] = {}
+        self.sent_ms: dict[Name, int] = {}
+
+    def _any_rules(self) -> TimerRules:
+        chance = self.chance
+        return TimerRules(
+            precision_ms=chance.choice([100, 1000, 1000]),
+            roll_window_slots=chance.choice([30, 100]),
+            log_file_size=chance.choice([200, 1_000, 20_000]),
+        )
+
+    # --- lives ---
+
+    def _open(self, is_calm: bool) -> None:
+        self.disk.cut_power_after(None)
+        self.workers = SimulatedWorkers(self.disk)
+        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        if self.chance.random() < 0.4:
+            self.rules = self._any_rules()
+        if self.chance.random() < 0.1:
+            self.disk.remove_tree(self.chance.choice(["/store/timerwheel", "/store/timerlog"]))
+        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
+        self._strike_out(store.max_offset)
+        plain_append = store.append
+
+        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+            appended = plain_append(drafts, together)
+            self._note(drafts, appended)
+            return appended
+
+        store.append = append  # type: ignore[method-assign]
+        topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
+        topics.update(Topic("T", 4, 4), {})
+        files = ConfigFiles(self.config.config_dir, self.disk)
+        self.timing = Timing(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
+        self.timers = Timers(
+            store, topics, append, files.save, self.workers, self.clock, self.disk, self.rules
+        )
+        files.load(FILE, lambda data: self.timers.load(data) >= 0)
+        self.timers.open()
+        self.timing.on_postponed = self.timers.postponed
+        self.recalls = Recalls(
+            store, topics, self.timing, append, lambda: self.rules, lambda: True, self.clock, "a", "R"
+        )
+        store.retention.guards.append(self.timers.rescue)
+        store._dispatcher.loop = asyncio.get_running_loop()
+        store.flusher.start()
+        store._tasks = set(store._upkeep.start())
+        self.tasks = [asyncio.create_task(self.timers.run()), asyncio.create_task(self.timers.keep(SAVE_S))]
+        self.opened_ms = self.clock.now_ms()
+        log.info("opened: %d..%d, %s", store.min_offset, store.max_offset, self.rules)
+
+    async def _last_life(self) -> None:
+        self._open(is_calm=True)
+        latest = max(self.first_due_ms.values(), default=0)
+        await asyncio.sleep(max(0, latest - self.clock.now_ms()) / 1000 + START_S + 2)
+        self._check_delivered(all_of_them=True)
+        assert self.timers.progress().waiting == 0, f"{self.timers.progress().waiting} still wait"
+        await self._stop()
+
+    async def _stop(self) -> None:
+        self._calm_down()
+        await asyncio.sleep(8)
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        with contextlib.suppress(PowerCut):
+            await self.timers.close()
+            await self.store.close()
+        if self.disk.is_off:
+            await self._crash()
+            return
+        log.info("closed at %d", self.store.max_offset)
+        self.synced = max(self.synced, self.store.max_offset)
+
+    # --- what may happen ---
+
+    async def send(self) -> None:
+        for _ in range(self.chance.choice([1, 1, 3, 10])):
+            self.serial += 1
+            key = f"ID{self.serial}"
+            delay_ms = self.chance.choice(
+                [1, 999, 1000, self.chance.randint(1, 5_000), self.chance.randint(1, 300_000)]
+            )
+            pairs = {props.UNIQUE_KEY: key, props.TIMER_DELAY_MS: str(delay_ms)}
+            body = b"%d " % self.serial + bytes(self.chance.choice([0, 100, 1000]))
+            name = body.split(b" ")[0], 0
+            postponed = self.timing.postpone(pairs, "T", self.chance.randint(0, 5))
+            assert postponed is not None
+            packed = props.pack(pairs).encode() + postponed.exact
+            draft = Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8), unique_key=key)
+            with contextlib.suppress(Refused):
+                self.store.append([draft])
+                self.timing.on_postponed()
+                self.handles[name] = postponed.handle
+                self.sent_ms[name] = self.clock.now_ms()
+
+    async def send_back(self) -> None:
+        """Here: a recall of something that waits."""
+        soonest = self.clock.now_ms() + RECALLED_BEFORE_MS
+        waiting = [name for name, due_ms in self.first_due_ms.items() if due_ms > soonest]
+        if not waiting:
+            return
+        name = self.chance.choice(waiting)
+        header = RecallMessageRequest("T", self.handles[name], "G")
+        request = Request(Command(370), header, cast(Connection, _Line()))
+        with contextlib.suppress(TimeoutError):  # a disk that does not sync
+            await asyncio.wait_for(self.recalls.recall(request), 30)
+
+    async def fail_a_sync(self) -> None:
+        part = self.chance.choice(["", "commitlog", "timerlog", "consumequeue", "config"])
+        self.disk.fail_sync(self.chance.randint(0, 3), part)
+
+    # --- noting and checking ---
+
+    def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
+        now_ms = self.clock.now_ms()
+        for draft, (begin, _, size) in zip(drafts, appended, strict=True):
+            if draft.queue.topic == "Plain":
+                continue
+            name = draft.body.split(b" ")[0], 0
+            pairs = props.parse(draft.properties)
+            due_ms = int(pairs[DELIVER_AT]) if DELIVER_AT in pairs else None
+            if props.TIMER_DEL_UNIQUE_KEY in pairs:
+                assert draft.queue.topic == TIMER_TOPIC, "a recall was delivered"
+                name = RECALL + pairs[props.TIMER_DEL_UNIQUE_KEY].encode(), 0
+            elif draft.queue.topic == TIMER_TOPIC:
+                assert due_ms is not None
+                known = self.first_due_ms.setdefault(name, due_ms)
+                assert known == due_ms, f"{name} had another time before it was put again"
+            else:
+                assert now_ms >= self.first_due_ms[name], f"{name} is early"
+            self.noted.append(Noted(name, begin, begin + size, now_ms, due_ms))
+
+    def _is_recalled(self, name: Name, recalled: set[bytes]) -> bool:
+        return RECALL + b"ID" + name[0] in recalled
+
+    def _check_delivered(self, all_of_them: bool) -> None:
+        copies: dict[Name, int] = defaultdict(int)
+        recalled = {one.name[0] for one in self.noted if one.name[0].startswith(RECALL)}
+        for one in self.noted:
+            if one.due_ms is None:
+                copies[one.name] += 1
+        for name, count in copies.items():
+            assert count == 1, f"{name} was delivered {count} times"
+            assert not self._is_recalled(name, recalled), f"{name} was recalled and came"
+        if all_of_them:
+            missing = [
+                name
+                for name in self.first_due_ms
+                if name not in copies and not self._is_recalled(name, recalled)
+            ]
+            assert not missing, f"{len(missing)} were never delivered, {missing[0]} for one"
+
+    def _check_punctual(self) -> None:
+        recalled = {one.name[0] for one in self.noted if one.name[0].startswith(RECALL)}
+        delivered = {one.name: one.at_ms for one in self.noted if one.due_ms is None}
+        now_ms = self.clock.now_ms()
+        for name, due_ms in self.first_due_ms.items():
+            seen_ms = self.sent_ms.get(name, 0) + SEEN_AFTER_MS
+            latest = max(due_ms + LATE_MS, seen_ms, self.opened_ms + round(1000 * START_S))
+            if latest < now_ms and not self._is_recalled(name, recalled):
+                assert name in delivered, f"{name} was due at {due_ms}, it is {now_ms}"
+            if due_ms > self.opened_ms + 1000 * START_S and name in delivered:
+                late_ms = delivered[name] - max(due_ms, seen_ms)
+                assert late_ms <= LATE_MS, f"{name} was {late_ms} ms late"
+
+
+class _Line:
+    """As much of a connection as a recall needs."""
+
+    peer_host = bytes(8)
