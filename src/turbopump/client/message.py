@@ -49,6 +49,10 @@ class Message(msgspec.Struct, frozen=True):
     """Consumers get it so much later: seconds, or a timedelta. For brokers of 5.x; others do not heed it."""
     deliver_at: datetime | int | None = None
     """Consumers get it then: a datetime with a time zone, or ms since 1970. The same holds."""
+    priority: int | None = None
+    """From 0 on: it goes to the queue of that number, or to the last, for who reads those first. For brokers
+    of 5.5; others do not heed it.
+    """
 
     if TYPE_CHECKING:
 
@@ -64,6 +68,7 @@ class Message(msgspec.Struct, frozen=True):
             wait_store_ok: bool = True,
             delay: float | timedelta | None = None,
             deliver_at: datetime | int | None = None,
+            priority: int | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -99,6 +104,8 @@ class Message(msgspec.Struct, frozen=True):
             own[properties.TIMER_DELAY_MS] = str(_milliseconds(self.delay))
         if self.deliver_at is not None:
             own[properties.TIMER_DELIVER_MS] = str(_moment_ms(self.deliver_at))
+        if self.priority is not None:
+            own[properties.PRIORITY] = str(self.priority)
         return own
 
 

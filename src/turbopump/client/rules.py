@@ -135,6 +135,8 @@ class Rules:
             _check_numbers(message)
         if message.delay is not None or message.deliver_at is not None:
             _check_time(message)
+        if message.priority is not None:
+            _check_priority(message)
 
     def check_batch(self, messages: Sequence[Message]) -> None:
         """Those that go together must be of one kind."""
@@ -143,6 +145,8 @@ class Rules:
             has_time = message.delay is not None or message.deliver_at is not None
             if message.delay_level or has_time or not TIMERS.isdisjoint(message.properties):
                 raise InvalidArgument("a batch cannot hold delayed messages: send those one by one")
+            if message.priority is not None:
+                raise InvalidArgument("a batch cannot hold messages with a priority: send those one by one")
         if len({message.topic for message in messages}) > 1:
             raise InvalidArgument("the messages of a batch must have one topic: make a batch for each")
         if len({message.wait_store_ok for message in messages}) > 1:
@@ -253,6 +257,14 @@ def _check_time(message: Message) -> None:
         raise InvalidArgument(
             f"deliver_at={deliver_at!r} has no time zone: write datetime(…, tzinfo=UTC), or .astimezone()"
         )
+
+
+def _check_priority(message: Message) -> None:
+    priority = message.priority
+    if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority < I32_END:
+        raise InvalidArgument(f"priority={priority!r}: a whole number from 0 on")
+    if message.delay_level or message.delay is not None or message.deliver_at is not None:
+        raise InvalidArgument("a delayed message has no priority: brokers take it away")
 
 
 def _is_finite(delay: float | timedelta) -> bool:

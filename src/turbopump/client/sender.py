@@ -186,7 +186,8 @@ class Sender:
 
     def packed(self, message: Message) -> tuple[str, str]:
         """Its id, and the same packed. Without properties of the user that takes a fifth of the time."""
-        if message.properties or message.delay is not None or message.deliver_at is not None:
+        has_time = message.delay is not None or message.deliver_at is not None
+        if message.properties or has_time or message.priority is not None:
             own = self.own_properties(message)
             return own[properties.UNIQUE_KEY], properties.pack(own)
         key = self.unique_ids.next()
