@@ -11,7 +11,7 @@ PYTEST := $(PY) -m pytest
 SEEDS        ?= 1000
 KILLS        ?= 100
 FUZZ_SECONDS ?= 60
-FUZZ_JOBS    ?= 2
+JOBS         ?= 2
 SELECT       ?= not long
 
 .DEFAULT_GOAL := help
@@ -59,13 +59,13 @@ test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs
 record: $(VENV)/.dev  ## record the answers of Apache's servers again, per version, into tests/compat/recorded
 	@$(PY) -m tests.interop.record $(ARGS)
 
-simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, on a disk that loses and tears writes
-	@$(PY) -m tests.simulation --world store --seeds $(SEEDS) $(ARGS)
-	@$(PY) -m tests.simulation --world delays --seeds $$(($(SEEDS) / 4)) $(ARGS)
-	@$(PY) -m tests.simulation --world transactions --seeds $$(($(SEEDS) / 4)) $(ARGS)
-	@$(PY) -m tests.simulation --world ledger --seeds $$(($(SEEDS) / 20)) $(ARGS)
-	@$(PY) -m tests.simulation --world timers --seeds $$(($(SEEDS) / 10)) $(ARGS)
-	@$(PY) -m tests.simulation --world groups --seeds $$(($(SEEDS) / 20)) $(ARGS)
+simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, JOBS at a time, on a disk that loses and tears writes
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world store --seeds $(SEEDS) $(ARGS)
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world delays --seeds $$(($(SEEDS) / 4)) $(ARGS)
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world transactions --seeds $$(($(SEEDS) / 4)) $(ARGS)
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world ledger --seeds $$(($(SEEDS) / 20)) $(ARGS)
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world timers --seeds $$(($(SEEDS) / 10)) $(ARGS)
+	@$(PY) -m tests.simulation --jobs $(JOBS) --world groups --seeds $$(($(SEEDS) / 20)) $(ARGS)
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
@@ -73,8 +73,8 @@ kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a
 hostile: $(VENV)/.dev  ## slow, silent, greedy and broken peers against running servers; SELECT=long: the large crowds
 	@$(PYTEST) tests/hostile -m "$(SELECT)" $(ARGS)
 
-fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, FUZZ_JOBS at a time
-	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --jobs=$(FUZZ_JOBS) $(ARGS)
+fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, JOBS at a time
+	@$(PY) -m tests.fuzz --seconds $(FUZZ_SECONDS) --jobs=$(JOBS) $(ARGS)
 
 bench: $(VENV)/.dev  ## the figures of docs/performance.md
 	@$(PY) -m benchmarks $(ARGS)

@@ -5,6 +5,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import tests.simulation
 
@@ -18,6 +20,8 @@ WORLDS = {
 }
 """Name on the command line -> module with `run(seed)`, which raises AssertionError for a broken promise."""
 
+CHUNK = 4  # seeds that a process is given at once
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -28,29 +32,46 @@ def main() -> int:
     parser.add_argument("--world", choices=WORLDS, default="store", help="what is simulated")
     parser.add_argument("--seeds", type=int, default=1000, help="how many worlds to run")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=1, help="worlds at a time, a process each")
     parser.add_argument("--seed", type=int, help="run this one alone, and show where it fails")
     parser.add_argument("-v", "--verbose", action="store_true", help="tell what happens")
     arguments = parser.parse_args()
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.CRITICAL, format="%(name)s: %(message)s"
-    )
-    run: Callable[[int], None] = importlib.import_module(WORLDS[arguments.world]).run
     if arguments.seed is not None:
-        run(arguments.seed)
+        _begin(arguments.verbose)
+        _run(arguments.world)(arguments.seed)
         print(f"seed {arguments.seed}: every promise was kept")
         return 0
     failed = 0
     begin = time.monotonic()
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
-        try:
-            run(seed)
-        except Exception as error:
-            failed += 1
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            print(f"seed {seed}: {type(error).__name__} in {last.name}: {error}", flush=True)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    with ProcessPoolExecutor(arguments.jobs, initializer=_begin, initargs=(arguments.verbose,)) as pool:
+        for trouble in pool.map(partial(_trouble, arguments.world), seeds, chunksize=CHUNK):
+            if trouble is not None:
+                failed += 1
+                print(trouble, flush=True)
     took = time.monotonic() - begin
     print(f"{arguments.seeds} seeds, {failed} failed, {arguments.seeds / took:.0f} seeds/s")
     return 1 if failed else 0
+
+
+def _begin(is_verbose: bool) -> None:
+    level = logging.INFO if is_verbose else logging.CRITICAL
+    logging.basicConfig(level=level, format="%(name)s: %(message)s")
+
+
+def _run(world: str) -> Callable[[int], None]:
+    run: Callable[[int], None] = importlib.import_module(WORLDS[world]).run
+    return run
+
+
+def _trouble(world: str, seed: int) -> str | None:
+    """What went wrong there; None: nothing."""
+    try:
+        _run(world)(seed)
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"seed {seed}: {type(error).__name__} in {last.name}: {error}"
+    return None
 
 
 if __name__ == "__main__":
