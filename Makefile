@@ -13,6 +13,7 @@ KILLS        ?= 100
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
 SELECT       ?= not long
+UNIT         ?= tests/unit
 
 .DEFAULT_GOAL := help
 .PHONY: help run venv fmt check lint types imports unit test test-interop record simulation kills hostile fuzz bench test-long
@@ -45,7 +46,7 @@ imports: $(VENV)/.dev
 	@$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.dev
-	@$(PYTEST) tests/unit
+	@$(PYTEST) $(UNIT)
 
 # --- tests -----------------------------------------------------------------------------------------------------
 
