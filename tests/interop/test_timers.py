@@ -263,17 +263,20 @@ def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         cluster.discard()
 
 
+@pytest.mark.long
 def test_each_came_once_wherever_it_was_sent_and_whoever_ran(journey: Journey) -> None:
     soon = {name for name, due in journey.due_ms.items() if due < now_ms()}
     expected = Counter({name: 1 for name in soon if "recalled" not in name})
     assert Counter({name: len(found) for name, found in journey.arrived.items()}) == expected
 
 
+@pytest.mark.long
 def test_none_came_early(journey: Journey) -> None:
     for name, records in journey.arrived.items():
         assert all(record.store_timestamp >= journey.due_ms[name] for record in records), name
 
 
+@pytest.mark.long
 def test_a_store_of_ours_with_a_timer_of_four_hundred_days_opens_at_apache(tmp_path: Path) -> None:
     place = peers.place(tmp_path)
     with peers.start(peers.OURS, place, CONF | {"timerMaxDelaySec": "99999999"}, namesrv=peers.OURS) as ours:
