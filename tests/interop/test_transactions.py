@@ -146,6 +146,7 @@ async def _end_twice(cluster: peers.Cluster, topic: str, first: int, second: int
 # One store, three brokers
 
 
+@pytest.mark.long
 def test_open_transactions_move_with_their_store_and_each_ends_once(tmp_path: Path) -> None:
     """Apache 5.5.0, then ours, then Apache 4.9.7, on the same files."""
     place = peers.place(tmp_path / "moving")

@@ -54,13 +54,16 @@ def check_real_clients(database_text: str, place: Path) -> None:
     database = shop.database_of(database_text, Points(place / "unused"))
     database.run("CREATE TABLE orders (what TEXT)")
     database.run("CREATE TABLE bills (what TEXT)")
+    deaths = 0
     with Cluster() as cluster:
         cluster.create_topic(shop.TOPIC)
         for number, die_at in enumerate((*DEATHS, 0)):
             words = (database_text, cluster.name_servers, str(number), str(place / "steps"), str(die_at))
             done = subprocess.run([sys.executable, "-m", shop.__name__, *words], cwd=ROOT, timeout=100)
-            assert done.returncode == (-signal.SIGKILL if die_at else 0)
+            assert done.returncode in ((-signal.SIGKILL, 0) if die_at else (0,))
+            deaths += done.returncode != 0  # one that takes many orders at once may be through before
             end_leases(database)
+        assert deaths > len(DEATHS) // 2
         sent = [message.text for message in cluster.messages(shop.TOPIC)]
     orders = sorted(row[0] for row in database.run("SELECT what FROM orders"))
     assert len(orders) >= shop.ORDERS
