@@ -20,6 +20,8 @@ NOTE = struct.Struct(">8s6qI")
 NOTE_AT = 1024
 LETTERS = b"TURBOTMR"
 
+END = 1 << 62  # of all numbers in it: what is larger is damage
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -60,8 +62,10 @@ def decode(data: bytes) -> TimerCheck:
     if len(data) < PUBLIC.size:
         raise ValueError(f"timercheck has {len(data)} bytes")
     read_ms, log_end, queue_offset, _, _, written_ms, counter = PUBLIC.unpack_from(data)
-    if min(read_ms, log_end, queue_offset) < 0:
-        raise ValueError("timercheck has a number below 0")
+    if not all(0 <= number < END for number in (read_ms, log_end, queue_offset)):
+        raise ValueError("timercheck has a number that cannot be")
+    if not 0 <= counter < END:
+        counter = 0  # only to be another one each time
     note = _note(data, (read_ms, log_end, queue_offset))
     return TimerCheck(read_ms, log_end, queue_offset, written_ms, counter, note)
 
