@@ -14,11 +14,12 @@ How often a consumer may have seen a message twice, because the first copy was l
 import asyncio
 import contextlib
 import logging
-import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
+
+from tests.simulation.lives import Action, Lives
 
 from turbopump.broker import delay
 from turbopump.broker.config import GroupRules, Identity, TopicRules
@@ -38,10 +39,8 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Appended, Draft, Store
-from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.store.store import Appended, Draft
+from turbopump.testing.loop import run_virtual
 
 LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2s 5s")
 GROUP, MOST_RETRIES = "G", 4
@@ -73,62 +72,40 @@ class Noted:
     due_ms: int | None  # None: it is a delivered copy
 
 
-class World:
+class World(Lives):
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        super().__init__(seed)
         delay.LOOKED_AT, delay.READ_BACK, delay.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
         self.config = self._any_config()
         self.lives = self.chance.randint(2, 5)
-        self.serial = 0
         self.noted: list[Noted] = []  # in the order of the log
         self.first_due_ms: dict[Name, int] = {}
         self.repeats = 0
-        self.synced = 0
-        self.surprises: list[BaseException] = []
 
     async def run(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._note_surprise)
-        self.clock = VirtualClock()
-        self.disk = SimulatedDisk(self.chance, self.clock)
-        log.info("%s", self.config)
+        self.begin()
         for _ in range(self.lives):
             await self._live()
             self.config = replace(self.config, message_delay_levels=self.chance.choice(LEVELS))
             await asyncio.sleep(self.chance.choice([0, 0, 5]))
         await self._last_life()
         log.info("%d messages, %d repeats", len(self.first_due_ms), self.repeats)
-        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+        self.check_surprises()
 
     # --- lives ---
 
     async def _live(self) -> None:
         is_calm = self.chance.random() < 0.4
         self._open(is_calm)
-        actions = [self.send] * 5 + [self.wait] * 4 + [self.send_back] * 3 + [self.fill, self.delete_files]
+        actions: list[Action] = (
+            [self.send] * 5 + [self.wait] * 4 + [self.send_back] * 3 + [self.fill, self.delete_files]
+        )
         if not is_calm:
-            actions += self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
-            if self.chance.random() < 0.4:
-                self.disk.cut_power_after(self.chance.randint(0, 800))
-        for _ in range(self.chance.choice([1, 20, 50])):
-            await self._do(self.chance.choice(actions))
-            if self.disk.is_off:
-                break
+            actions += self._misfortunes()
+        await self._act(actions, [1, 20, 50])
         if is_calm:
             self._check_punctual()
-        if self.disk.is_off or self.chance.random() < 0.6:
-            await self._crash()
-        else:
-            await self._stop()
-
-    async def _do(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """What waits for the disk when the power fails, waits in vain."""
-        task = asyncio.create_task(action())
-        await asyncio.wait({task}, timeout=ACTION_S)
-        if not task.done():
-            assert self.disk.is_off, f"{action.__name__} does not come to an end"
-            task.cancel()
-        with contextlib.suppress(PowerCut, asyncio.CancelledError):
-            await task
+        await self._end()
 
     async def _last_life(self) -> None:
         """No misfortune: everything that waits gets its time."""
@@ -140,19 +117,8 @@ class World:
         await self._stop()
 
     def _open(self, is_calm: bool) -> None:
-        self.disk.cut_power_after(None)
-        self.workers = SimulatedWorkers(self.disk)
-        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
-        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
-        self._strike_out(store.max_offset)
-        plain_append = store.append
-
-        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-            appended = plain_append(drafts, together)
-            self._note(drafts, appended)
-            return appended
-
-        store.append = append  # type: ignore[method-assign]
+        self._renew_disk()
+        store = self._open_store()
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
@@ -167,49 +133,15 @@ class World:
         self.retries = Retries(
             store, topics, groups, self.schedule, append, traffic, self.chance, "127.0.0.1"
         )
-        store._dispatcher.loop = asyncio.get_running_loop()
-        store.flusher.start()
-        store._tasks = set(store._upkeep.start())
+        self._start_store()
         self.tasks = [asyncio.create_task(self.delays.run()), asyncio.create_task(self.delays.keep(SAVE_S))]
         self.opened_ms = self.clock.now_ms()
         log.info(
             "opened: %d..%d, levels %s", store.min_offset, store.max_offset, self.config.message_delay_levels
         )
 
-    async def _crash(self) -> None:
-        survival = self.chance.choice(list(Survival))
-        log.info(
-            "crash: %s, log ends at %d, synced %d",
-            survival.name,
-            self.store.max_offset,
-            self.store.flushed_offset,
-        )
-        self.synced = max(self.synced, self.store.flushed_offset)
-        self.disk = self.disk.crash(survival)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    async def _stop(self) -> None:
-        self._calm_down()
-        await asyncio.sleep(8)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        with contextlib.suppress(PowerCut):
-            await self.delays.close()
-            await self.store.close()
-        if self.disk.is_off:
-            await self._crash()
-            return
-        log.info("closed at %d", self.store.max_offset)
-        self.synced = max(self.synced, self.store.max_offset)
-
-    def _calm_down(self) -> None:
-        self.disk._syncs_to_fail.clear()
-        self.workers.stall(0)
-        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+    async def _close_parts(self) -> None:
+        await self.delays.close()
 
     # --- what may happen ---
 
@@ -250,36 +182,6 @@ class World:
         request = Request(Command(36), header, cast(Connection, _Line()))
         with contextlib.suppress(Refused):
             self.retries.send_back(request)
-
-    async def fill(self) -> None:
-        queue = self.store.queue("Plain", 0)
-        draft = Draft(queue, bytes(2000), b"", 0, 0, self.clock.now_ms(), bytes(8))
-        with contextlib.suppress(Refused):
-            self.store.append([draft] * self.chance.choice([1, 5]))
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self.chance.choice([0, 0.01, 0.3, 1, 3]))
-
-    async def delete_files(self) -> None:
-        self.disk.used_ratio = 0.88
-        try:
-            with contextlib.suppress(OSError):
-                await self.store.retention.round()
-        finally:
-            self.disk.used_ratio = 0.5
-        log.info("deleted: the log begins at %d", self.store.min_offset)
-
-    async def fail_a_sync(self) -> None:
-        part = self.chance.choice(["", "commitlog", "commitlog", "consumequeue", "config"])
-        self.disk.fail_sync(self.chance.randint(0, 3), part)
-
-    async def stall(self) -> None:
-        self.workers.stall(self.chance.choice([0.5, 3]))
-
-    async def fill_disk(self) -> None:
-        self.disk.capacity = self.disk._used() + self.chance.choice([0, 1000, 100_000])
-        await asyncio.sleep(self.chance.choice([0, 1]))
-        self.disk.capacity = 1 << 40
 
     # --- noting ---
 
@@ -352,11 +254,6 @@ class World:
             open_log_files=chance.choice([2, 64]),
             open_queue_files=chance.choice([2, 512]),
         )
-
-    def _note_surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        exception = context.get("exception")
-        if not isinstance(exception, PowerCut):
-            self.surprises.append(exception or RuntimeError(context["message"]))
 
 
 class _Line:

@@ -29,8 +29,7 @@ from turbopump.remoting.router import Request
 from turbopump.store import timer_wheel
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.store import Appended, Draft, Store
-from turbopump.testing.disk import PowerCut, SimulatedWorkers
+from turbopump.store.store import Appended, Draft
 from turbopump.testing.loop import run_virtual
 
 SLOTS = 4_000
@@ -53,6 +52,8 @@ def run(seed: int) -> None:
 
 
 class World(DelayWorld):
+    synced_parts = ("", "commitlog", "timerlog", "consumequeue", "config")
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         timers.TAKEN_IN, timers.CHAINED, timers.BATCH = self.chance.choice([(2, 2, 2), (256, 4096, 128)])
@@ -72,26 +73,16 @@ class World(DelayWorld):
     # --- lives ---
 
     def _open(self, is_calm: bool) -> None:
-        self.disk.cut_power_after(None)
-        self.workers = SimulatedWorkers(self.disk)
-        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
+        self._renew_disk()
         if self.chance.random() < 0.4:
             self.rules = self._any_rules()
         if self.chance.random() < 0.1:
             self.disk.remove_tree(self.chance.choice(["/store/timerwheel", "/store/timerlog"]))
-        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
-        self._strike_out(store.max_offset)
-        plain_append = store.append
-
-        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-            appended = plain_append(drafts, together)
-            self._note(drafts, appended)
-            return appended
-
-        store.append = append  # type: ignore[method-assign]
+        store = self._open_store()
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
+        append = store.append
         self.timing = Timing(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
         self.timers = Timers(
             store, topics, append, files.save, self.workers, self.clock, self.disk, self.rules
@@ -103,9 +94,7 @@ class World(DelayWorld):
             store, topics, self.timing, append, lambda: self.rules, lambda: True, self.clock, "a", "R"
         )
         store.retention.guards.append(self.timers.rescue)
-        store._dispatcher.loop = asyncio.get_running_loop()
-        store.flusher.start()
-        store._tasks = set(store._upkeep.start())
+        self._start_store()
         self.tasks = [asyncio.create_task(self.timers.run()), asyncio.create_task(self.timers.keep(SAVE_S))]
         self.opened_ms = self.clock.now_ms()
         log.info("opened: %d..%d, %s", store.min_offset, store.max_offset, self.rules)
@@ -118,20 +107,8 @@ class World(DelayWorld):
         assert self.timers.progress().waiting == 0, f"{self.timers.progress().waiting} still wait"
         await self._stop()
 
-    async def _stop(self) -> None:
-        self._calm_down()
-        await asyncio.sleep(8)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        with contextlib.suppress(PowerCut):
-            await self.timers.close()
-            await self.store.close()
-        if self.disk.is_off:
-            await self._crash()
-            return
-        log.info("closed at %d", self.store.max_offset)
-        self.synced = max(self.synced, self.store.max_offset)
+    async def _close_parts(self) -> None:
+        await self.timers.close()
 
     # --- what may happen ---
 
@@ -166,10 +143,6 @@ class World(DelayWorld):
         request = Request(Command(370), header, cast(Connection, _Line()))
         with contextlib.suppress(TimeoutError):  # a disk that does not sync
             await asyncio.wait_for(self.recalls.recall(request), 30)
-
-    async def fail_a_sync(self) -> None:
-        part = self.chance.choice(["", "commitlog", "timerlog", "consumequeue", "config"])
-        self.disk.fail_sync(self.chance.randint(0, 3), part)
 
     # --- noting and checking ---
 

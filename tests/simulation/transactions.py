@@ -15,10 +15,11 @@ Producers may end a transaction late, twice, in both ways, by the places of any 
 import asyncio
 import contextlib
 import logging
-import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+
+from tests.simulation.lives import Action, Lives
 
 from turbopump.broker import transaction_checks, transaction_start
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
@@ -43,10 +44,9 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Appended, Draft, Store
-from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.store.store import Appended, Draft
+from turbopump.testing.disk import PowerCut
+from turbopump.testing.loop import run_virtual
 
 GROUP, TOPIC, FILE = "PG", "T", "consumerOffset.json"
 COMMIT, ROLLBACK = 8, 12
@@ -87,35 +87,31 @@ class Story:
     """The decisions that may count although no answer came, or the log has lost what the answer rested on."""
 
 
-class World:
+class World(Lives):
+    waits_s = (0, 0.01, 0.3, 3, 12)
+
     def __init__(self, seed: int) -> None:
-        self.chance = random.Random(seed)
+        super().__init__(seed)
         transaction_checks.SLICE, transaction_start.SLICE, transaction_start.READ_BACK = self.chance.choice(
             [(1, 2, 3), (64, 1024, 8192)]
         )
         transaction_checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
         self.config = self._any_config()
         self.lives = self.chance.randint(2, 5)
-        self.serial = 0
         self.noted: list[Noted] = []  # in the order of the log
         self.stories: dict[bytes, Story] = {}
-        self.synced = 0
         self.silence = 0.3
         self.is_staffed = True
         self.answers: list[asyncio.Task[None]] = []
-        self.surprises: list[BaseException] = []
 
     async def run(self) -> None:
-        asyncio.get_running_loop().set_exception_handler(self._note_surprise)
-        self.clock = VirtualClock()
-        self.disk = SimulatedDisk(self.chance, self.clock)
-        log.info("%s", self.config)
+        self.begin()
         for _ in range(self.lives):
             await self._live()
             await asyncio.sleep(self.chance.choice([0, 0, 5]))
         await self._last_life()
         log.info("%d transactions", len(self.stories))
-        assert not self.surprises, f"an unforeseen exception: {self.surprises[0]!r}"
+        self.check_surprises()
 
     # --- lives ---
 
@@ -123,30 +119,12 @@ class World:
         is_calm = self.chance.random() < 0.4
         await self._open()
         self.silence = self.chance.choice([0.0, 0.5, 1.0])
-        actions = [self.send] * 4 + [self.wait] * 3 + [self.decide] * 6 + [self.staff]
+        actions: list[Action] = [self.send] * 4 + [self.wait] * 3 + [self.decide] * 6 + [self.staff]
         actions += [self.fill, self.delete_files, self.resume]
         if not is_calm:
-            actions += self.chance.sample([self.fail_a_sync, self.stall, self.fill_disk], k=2)
-            if self.chance.random() < 0.4:
-                self.disk.cut_power_after(self.chance.randint(0, 800))
-        for _ in range(self.chance.choice([1, 20, 60])):
-            await self._do(self.chance.choice(actions))
-            if self.disk.is_off:
-                break
-        if self.disk.is_off or self.chance.random() < 0.6:
-            await self._crash()
-        else:
-            await self._stop()
-
-    async def _do(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """What waits for the disk when the power fails, waits in vain."""
-        task = asyncio.create_task(action())
-        await asyncio.wait({task}, timeout=ACTION_S)
-        if not task.done():
-            assert self.disk.is_off, f"{action.__name__} does not come to an end"
-            task.cancel()
-        with contextlib.suppress(PowerCut, asyncio.CancelledError):
-            await task
+            actions += self._misfortunes()
+        await self._act(actions, [1, 20, 60])
+        await self._end()
 
     async def _last_life(self) -> None:
         """No misfortune, and producers who know: everything ends."""
@@ -161,28 +139,15 @@ class World:
                 raise error
 
     async def _open(self) -> None:
-        self.disk.cut_power_after(None)
-        self.workers = SimulatedWorkers(self.disk)
-        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
-        store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
-        self._strike_out(store.max_offset)
-        plain_append = store.append
-
-        def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-            appended = plain_append(drafts, together)
-            self._note(drafts, appended)
-            return appended
-
-        store.append = append  # type: ignore[method-assign]
+        self._renew_disk()
+        store = self._open_store()
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic(TOPIC, 4, 4), {})
         self.files = ConfigFiles(self.config.config_dir, self.disk)
         self.offsets = Offsets(OffsetRules(), self.clock)
         self.files.load(FILE, lambda data: self.offsets.load(data) >= 0)
         self.offsets.mend(store, self.clock.now_ms())
-        store._dispatcher.loop = asyncio.get_running_loop()
-        store.flusher.start()
-        store._tasks = set(store._upkeep.start())
+        self._start_store()
         if not self.noted:
             store.append([Draft(store.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
         self.transactions = Transactions(
@@ -205,32 +170,8 @@ class World:
             await self.transactions.save_progress()
             await self.workers.run(self.files.save, FILE, self.offsets.dump())
 
-    async def _crash(self) -> None:
-        survival = self.chance.choice(list(Survival))
-        log.info("crash: %s, %d, synced %d", survival.name, self.store.max_offset, self.store.flushed_offset)
-        self.synced = max(self.synced, self.store.flushed_offset)
-        self.disk = self.disk.crash(survival)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    async def _stop(self) -> None:
-        self.disk._syncs_to_fail.clear()
-        self.workers.stall(0)
-        self.disk.used_ratio, self.disk.capacity = 0.5, 1 << 40
-        await asyncio.sleep(8)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        with contextlib.suppress(PowerCut):
-            await self._save()
-            await self.store.close()
-        if self.disk.is_off:
-            await self._crash()
-            return
-        log.info("closed at %d", self.store.max_offset)
-        self.synced = max(self.synced, self.store.max_offset)
+    async def _close_parts(self) -> None:
+        await self._save()
 
     # --- what may happen ---
 
@@ -313,36 +254,6 @@ class World:
         """Producers come and go."""
         self.is_staffed = not self.is_staffed
 
-    async def fill(self) -> None:
-        queue = self.store.queue("Plain", 0)
-        draft = Draft(queue, bytes(2000), b"", 0, 0, self.clock.now_ms(), bytes(8))
-        with contextlib.suppress(Refused):
-            self.store.append([draft] * self.chance.choice([1, 5]))
-
-    async def wait(self) -> None:
-        await asyncio.sleep(self.chance.choice([0, 0.01, 0.3, 3, 12]))
-
-    async def delete_files(self) -> None:
-        self.disk.used_ratio = 0.88
-        try:
-            with contextlib.suppress(OSError):
-                await self.store.retention.round()
-        finally:
-            self.disk.used_ratio = 0.5
-        log.info("deleted: the log begins at %d", self.store.min_offset)
-
-    async def fail_a_sync(self) -> None:
-        part = self.chance.choice(["", "commitlog", "commitlog", "consumequeue", "config"])
-        self.disk.fail_sync(self.chance.randint(0, 3), part)
-
-    async def stall(self) -> None:
-        self.workers.stall(self.chance.choice([0.5, 3]))
-
-    async def fill_disk(self) -> None:
-        self.disk.capacity = self.disk._used() + self.chance.choice([0, 1000, 100_000])
-        await asyncio.sleep(self.chance.choice([0, 1]))
-        self.disk.capacity = 1 << 40
-
     # --- noting ---
 
     def _note(self, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
@@ -398,11 +309,6 @@ class World:
             open_log_files=chance.choice([2, 64]),
             open_queue_files=chance.choice([2, 512]),
         )
-
-    def _note_surprise(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        exception = context.get("exception")
-        if not isinstance(exception, PowerCut):
-            self.surprises.append(exception or RuntimeError(context["message"]))
 
 
 class _Deciders:
