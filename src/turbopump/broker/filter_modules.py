@@ -20,11 +20,11 @@ import errno
 import importlib
 import logging
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from turbopump.protocol.names import MODULE_NAME
 from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
@@ -35,11 +35,6 @@ MAX_MODULES = 100
 MAX_STACK_BYTES = 256 << 10
 TABLE_ELEMENTS = 10_000
 PAGE = 65_536
-
-KIND = "WASM"
-"""The type of an expression that is the name of a module."""
-
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 Make = Callable[[], "Instance"]
 
@@ -150,7 +145,7 @@ def load(directory: str, disk: Disk, limits: FilterLimits) -> FilterModules:
 
 
 def _check(name: str, size: int, count: int, is_known: bool) -> None:
-    if not NAME.fullmatch(name):
+    if not MODULE_NAME.fullmatch(name):
         raise UnusableModule("its name may have letters, digits, _ and -, at most 64")
     if is_known:
         raise UnusableModule("another file has the same name")

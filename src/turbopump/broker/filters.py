@@ -14,7 +14,6 @@ from functools import lru_cache
 import msgspec
 
 from turbopump.broker.config import FilterRules
-from turbopump.broker.filter_modules import KIND as WASM
 from turbopump.broker.filter_modules import FilterModule, FilterModules
 from turbopump.filter import BadExpression, Predicate, compile_sql
 from turbopump.filter.bloom import BloomFilter, mask
@@ -32,7 +31,7 @@ from turbopump.protocol.errors import (
     SubscriptionUnreadable,
     SystemFailure,
 )
-from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.protocol.names import RETRY_PREFIX, SQL92, TAG, WASM
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
 from turbopump.store.queue_ext import Bits
@@ -40,8 +39,7 @@ from turbopump.store.queue_ext import Bits
 log = logging.getLogger(__name__)
 
 FILE = "consumerFilter.json"
-SQL92 = "SQL92"
-TAG_TYPES = (None, "", "TAG")
+TAG_TYPES = (None, "", TAG)
 MAX_FILTERS = 10_000  # of all groups; more are not registered, and their pulls are refused
 MAX_READ = 1024  # expressions that are kept read, good and bad ...
 MAX_KEPT_TEXT = (

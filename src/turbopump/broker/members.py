@@ -11,11 +11,11 @@ from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
 
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
+from turbopump.protocol.names import TAG
 
 C = TypeVar("C", bound=Hashable)
 
 BROADCASTING = "BROADCASTING"
-TAG = "TAG"
 COMPARED = 64  # different lists of subscriptions within a group that are told apart ...
 COMPARED_SUBSCRIPTIONS = 5000  # ... if they have no more entries than this together: some milliseconds
 

@@ -17,7 +17,6 @@ from functools import lru_cache
 from turbopump.broker.choosing import Choosing
 from turbopump.broker.config import Polling
 from turbopump.broker.fence import Fence
-from turbopump.broker.filter_modules import KIND as WASM
 from turbopump.broker.filter_modules import FilterFailed, FilterModule
 from turbopump.broker.filters import Filters, Wanted, is_tag
 from turbopump.broker.groups import Group, Groups
@@ -32,6 +31,7 @@ from turbopump.protocol.command import Command, encode_with, reply
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.pull import PullMessageRequest
+from turbopump.protocol.names import WASM
 from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes

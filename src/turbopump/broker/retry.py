@@ -8,7 +8,7 @@ moves its offset on when it hears of success, so success is said only of a copy 
 from collections.abc import Callable
 
 from turbopump.broker.groups import Group, Groups
-from turbopump.broker.schedule import Schedule
+from turbopump.broker.schedule import Schedule, copied
 from turbopump.broker.send import COUNTS_RETRIES_SINCE
 from turbopump.broker.topics import FAQ, WRITE, Topics
 from turbopump.broker.traffic import Traffic
@@ -16,7 +16,6 @@ from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import GroupNotFound, NoPermission, Refused, SystemFailure
-from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import dlq_topic, retry_topic
@@ -141,21 +140,10 @@ def _pairs(record: Record) -> dict[str, str]:
 
 
 def _draft(record: Record, pairs: dict[str, str], queue: ConsumeQueue, delay_ms: int = -1) -> Draft:
-    tag = pairs.get(properties.TAGS)
-    return Draft(
-        queue=queue,
-        body=record.body,
-        properties=properties.pack(pairs).encode(),
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        tags_code=java_hash(tag) if tag else 0,
-        unique_key=pairs.get(properties.UNIQUE_KEY, ""),
-        keys=pairs.get(properties.KEYS, ""),
-        reconsume_times=record.reconsume_times + 1,
-        delay_ms=delay_ms,
-    )
+    draft = copied(record, queue, pairs)
+    draft.reconsume_times += 1
+    draft.delay_ms = delay_ms
+    return draft
 
 
 def _answer(request: Command, durability: Durability) -> Command:

@@ -10,7 +10,6 @@ messages were delivered. Apache writes 0 there, and nobody reads it. When a mess
 `delay.py`.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -28,7 +27,6 @@ from turbopump.store.store import Draft, Store
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
     name.encode() + b"\x01"
     for name in (
@@ -69,9 +67,10 @@ def delay_level(pairs: dict[str, str]) -> int:
     text = pairs.get(properties.DELAY)
     if text is None:
         return 0
-    if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+    level = properties.number(text)
+    if level is None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the delay level is no number: {text[:40]!r}")
-    return int(text)
+    return level
 
 
 def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
@@ -93,10 +92,10 @@ def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=4096)
 def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
-    number = queue_id.decode("ascii", "replace")
-    if not topic or not _INTEGER.fullmatch(number) or int(number) < 0:
+    number = properties.number(queue_id.decode("ascii", "replace"))
+    if not topic or number is None or number < 0:
         return None
-    return topic.decode("utf-8", "replace"), int(number)
+    return topic.decode("utf-8", "replace"), number
 
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
@@ -131,6 +130,26 @@ def written_anew(record: Record, queue: ConsumeQueue, due_ms: int) -> Draft:
 def origin(named: int) -> int | None:
     """Of which record a copy was made, from the number in its field; None when it is no such copy."""
     return ~named if named < 0 else None
+
+
+def copied(record: Record, queue: ConsumeQueue, pairs: dict[str, str]) -> Draft:
+    """A message that goes to another queue, with these properties. All else is its own, but for the host that
+    it was stored at and the record that it was made of: who copies says so where that is to be kept.
+    """
+    tag = pairs.get(properties.TAGS)
+    return Draft(
+        queue=queue,
+        body=record.body,
+        properties=properties.pack(pairs).encode(),
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        tags_code=java_hash(tag) if tag else 0,
+        unique_key=pairs.get(properties.UNIQUE_KEY, ""),
+        keys=pairs.get(properties.KEYS, ""),
+        reconsume_times=record.reconsume_times,
+    )
 
 
 def _copy(record: Record, queue: ConsumeQueue, packed: bytes, tags_code: int) -> Draft:

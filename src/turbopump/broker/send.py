@@ -5,7 +5,6 @@ the general path, one request at a time; `send_many.py` takes the plain sends of
 the same rules at once and gives the same bytes.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,8 +34,6 @@ from turbopump.store.store import Appended, Draft, Durability, Store
 
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
-
-_INTEGER = re.compile(r"[+-]?[0-9]{1,12}", re.ASCII)
 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
@@ -390,14 +387,14 @@ def _priority(pairs: dict[str, str], level: int) -> int | None:
 
     A message of another kind (delayed, in a transaction, in order) has none, and loses the property.
     """
-    text = pairs.get(properties.PRIORITY)
-    if text is None or not _INTEGER.fullmatch(text) or not 0 <= int(text) < 2**31:
+    priority = properties.number(pairs.get(properties.PRIORITY, ""))
+    if priority is None or priority < 0:
         return None
     is_in_transaction = pairs.get(properties.TRANSACTION_PREPARED) == "true"
     if level > 0 or is_in_transaction or any(name in pairs for name in (*TIMERS, properties.SHARDING_KEY)):
         del pairs[properties.PRIORITY]
         return None
-    return int(text)
+    return priority
 
 
 def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:

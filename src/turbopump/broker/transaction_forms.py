@@ -16,6 +16,7 @@ import re
 from typing import Final
 
 from turbopump.broker.halves import Decision
+from turbopump.broker.schedule import copied
 from turbopump.broker.stamped import STAMP
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
@@ -171,22 +172,10 @@ def _pairs(record: Record) -> dict[str, str]:
 
 
 def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: int) -> Draft:
-    tag = pairs.get(properties.TAGS)
-    return Draft(
-        queue=queue,
-        body=record.body,
-        properties=properties.pack(pairs).encode(),
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        born_timestamp=record.born_timestamp,
-        born_host=record.born_host,
-        tags_code=java_hash(tag) if tag else 0,
-        unique_key=pairs.get(properties.UNIQUE_KEY, ""),
-        keys=pairs.get(properties.KEYS, ""),
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=origin,
-        store_host=record.store_host,
-    )
+    draft = copied(record, queue, pairs)
+    draft.prepared_transaction_offset = origin
+    draft.store_host = record.store_host
+    return draft
 
 
 # op records

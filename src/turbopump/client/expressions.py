@@ -6,10 +6,11 @@ from turbopump.client.division import readable_queues
 from turbopump.client.instance import Instance
 from turbopump.client.name_servers import successful
 from turbopump.client.settings import ClientSettings
-from turbopump.client.subscription import TAG, Subscription
+from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
+from turbopump.protocol.names import TAG
 
 
 async def check_expression(

@@ -55,8 +55,7 @@ class Gathering:
         size, settings = len(message.body), self._settings
         if size > settings.batch_max_bytes or self.held + size > settings.total_batch_max_bytes:
             return False
-        has_time = message.delay_level or message.delay is not None or message.deliver_at is not None
-        if has_time or message.priority is not None or message.topic.startswith(names.RETRY_PREFIX):
+        if message.is_delayed or message.priority is not None or message.topic.startswith(names.RETRY_PREFIX):
             return False
         if not message.properties and not message.keys:
             return True

@@ -91,6 +91,11 @@ class Message(msgspec.Struct, frozen=True):
         """
         return cls(topic, to_json(value), tags, keys, **more)
 
+    @property
+    def is_delayed(self) -> bool:
+        """By a level, or by a time of its own."""
+        return bool(self.delay_level) or self.delay is not None or self.deliver_at is not None
+
     def property_map(self) -> dict[str, str]:
         """The message's own properties with tags, keys and level among them; empty ones are left out."""
         own = {name: value for name, value in self.properties.items() if value}

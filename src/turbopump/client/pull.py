@@ -27,13 +27,13 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
 )
 from turbopump.protocol.headers.pull import DEFAULT_MAX_BYTES, PullMessageRequest, PullMessageResponse
+from turbopump.protocol.names import TAG
 from turbopump.protocol.record import Record, decode_all
 
 CALL_TIMEOUT_S = 5.0
 HOLD_S = 15.0
 LATE_S = 15.0  # Apache looks every five seconds whose time is up, and later when it has much to do
 BATCH = 32
-TAG = "TAG"
 
 
 class PullStatus(Enum):

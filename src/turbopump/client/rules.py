@@ -142,8 +142,7 @@ class Rules:
         """Those that go together must be of one kind."""
         for message in messages:
             self.check(message)
-            has_time = message.delay is not None or message.deliver_at is not None
-            if message.delay_level or has_time or not TIMERS.isdisjoint(message.properties):
+            if message.is_delayed or not TIMERS.isdisjoint(message.properties):
                 raise InvalidArgument("a batch cannot hold delayed messages: send those one by one")
             if message.priority is not None:
                 raise InvalidArgument("a batch cannot hold messages with a priority: send those one by one")
@@ -263,7 +262,7 @@ def _check_priority(message: Message) -> None:
     priority = message.priority
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority < I32_END:
         raise InvalidArgument(f"priority={priority!r}: a whole number from 0 on")
-    if message.delay_level or message.delay is not None or message.deliver_at is not None:
+    if message.is_delayed:
         raise InvalidArgument("a delayed message has no priority: brokers take it away")
 
 

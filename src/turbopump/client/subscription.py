@@ -3,21 +3,16 @@ SQL92 over properties, or the name of a filter module, by which the broker choos
 read is known here already.
 """
 
-import re
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.filter import BadExpression, compile_sql
 from turbopump.protocol import bodies
 from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.names import MODULE_NAME, SQL92, TAG, WASM
 
 ALL = "*"
 OR = "||"
-TAG = "TAG"
-SQL92 = "SQL92"
-WASM = "WASM"
-
-MODULE_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:

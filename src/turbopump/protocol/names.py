@@ -1,4 +1,4 @@
-"""Which names topics and groups may have, and which of them belong to the system.
+"""Which names topics, groups and filter modules may have, and which of them belong to the system.
 
 The checks raise `InvalidParameter` with the remark of Apache 5.5 (4.9 answers the same cases with code 1).
 """
@@ -7,6 +7,13 @@ import re
 from typing import Final
 
 from turbopump.protocol.errors import InvalidParameter
+
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+WASM: Final = "WASM"
+"""The kinds of expressions by which consumers choose: tags, properties, or the name of a module of ours."""
+
+MODULE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"

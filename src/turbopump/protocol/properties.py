@@ -5,8 +5,11 @@ or an empty value is dropped, a value may hold \\x01, and of two pairs with one 
 Reading never fails: what is no pair is skipped, bytes that are no UTF-8 become U+FFFD.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,12}", re.ASCII)
 
 NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
@@ -124,6 +127,13 @@ def without(text: str, name: str) -> str:
     if not text.startswith(mark) and PAIR_END + mark not in text:
         return text
     return PAIR_END.join([pair for pair in text.split(PAIR_END) if not pair.startswith(mark)])
+
+
+def number(text: str) -> int | None:
+    """A whole number of 32 bits as Java reads it; None when it is none."""
+    if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+        return None
+    return int(text)
 
 
 def _find_in_bytes(text: bytes, name: str) -> str | None:
