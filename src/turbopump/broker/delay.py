@@ -21,6 +21,7 @@ from collections.abc import Callable
 import msgspec
 
 from turbopump.broker import schedule
+from turbopump.broker.pacing import Pacing
 from turbopump.broker.pending import Entry, Pending, Position, Run
 from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
@@ -53,7 +54,6 @@ TURN_S = 0.005  # then others have their turn
 TURN_BATCHES = 4
 LOOKED_AT = 4096  # entries of a queue in one turn: 1 ms
 READ_BACK = 4096  # records of the log in one turn: 3 ms
-MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes of copies that nobody can read yet
 LOST_LINES = 20  # a minute, about messages that are passed over
 REWRITING_PAUSE_S = 60.0  # after a file that was mostly delayed messages was written anew
 
@@ -90,9 +90,7 @@ class Delays:
         self._saved: tuple[dict[int, Position], int] | None = None
         self._version = 0
         self._is_ready = False
-        self._wakes_at = 0.0
-        self._sleeper: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._pacing = Pacing(store)
         self._no_rewriting_before = 0.0
         self._fetching: dict[Run, asyncio.Task[None]] = {}
         self._trouble = Seldom(log, 60.0, logging.ERROR)
@@ -142,12 +140,7 @@ class Delays:
                 words = "Queues of delayed messages cannot be looked at, will try again"
                 self._trouble.say(self._clock.monotonic(), words, exc_info=error)
                 pause_s = LONGEST_PAUSE_S
-            if pause_s:
-                await self._pause(pause_s)
-            else:
-                await asyncio.sleep(0)
-            if self._store.max_offset - self._store.flushed_offset > MAX_UNSYNCED and self._store.syncs_each:
-                await self._store.wait_durable(self._store.max_offset)
+            await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
         """Writes down what is done, at once when that is known, then every so often."""
@@ -175,10 +168,7 @@ class Delays:
         """A delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
         if self._queues.get(queue.queue_id) is not queue:  # a new one: what is written down is not of it
             self._add(queue, Position(0))
-        loop = asyncio.get_running_loop()
-        if self._timer is not None and self._wakes_at > loop.time() + TICK_S:
-            self._timer.cancel()
-            self._wake_after(TICK_S)
+        self._pacing.wake_within(TICK_S)
 
     # delivering
 
@@ -458,24 +448,3 @@ class Delays:
     def _add(self, queue: ConsumeQueue, position: Position) -> None:
         self._queues[queue.queue_id] = queue
         self._pending.resume(queue.queue_id, position, queue.min_offset, queue.max_offset)
-
-    # waiting
-
-    async def _pause(self, seconds: float) -> None:
-        self._sleeper = asyncio.get_running_loop().create_future()
-        self._wake_after(seconds)
-        try:
-            await self._sleeper
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._sleeper = None
-
-    def _wake_after(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._wakes_at = loop.time() + seconds
-        self._timer = loop.call_later(seconds, self._wake)
-
-    def _wake(self) -> None:
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)

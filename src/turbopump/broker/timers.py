@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from turbopump.broker import schedule, timer_forms
 from turbopump.broker.config import TimerRules
+from turbopump.broker.pacing import Pacing
 from turbopump.broker.timer_start import Start
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode
@@ -55,7 +56,6 @@ TURN_S = 0.005  # then others have their turn
 TURN_BATCHES = 4
 TAKEN_IN = 256  # messages of the queue in one turn: 5 ms
 CHAINED = 4096  # units of a slot in one turn: 5 ms
-MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes of copies that nobody can read yet
 MAX_LOOKED_BACK = 64 << 20  # bytes of the log that a start has to read, when timers are idle
 LOST_LINES = 20  # a minute, about messages that are passed over
 REWRITING_PAUSE_S = 60.0  # after a file that was mostly timed messages was written anew
@@ -122,7 +122,7 @@ class Timers:
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
         self._is_ready = False
-        self._sleeper: asyncio.Future[None] | None = None
+        self._pacing = Pacing(store)
         self._no_rewriting_before = 0.0
         self._trouble = Seldom(log, 60.0, logging.ERROR)
         self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
@@ -178,12 +178,7 @@ class Timers:
                     self._clock.monotonic(), "Timers have to wait, will try again", exc_info=error
                 )
                 pause_s = AGAIN_AFTER_S
-            if pause_s:
-                await self._pause(pause_s)
-            else:
-                await asyncio.sleep(0)
-            if self._store.max_offset - self._store.flushed_offset > MAX_UNSYNCED and self._store.syncs_each:
-                await self._store.wait_durable(self._store.max_offset)
+            await self._pacing.rest(pause_s)
 
     async def keep(self, interval_s: float) -> None:
         """Writes down what is done, a little after something was."""
@@ -218,8 +213,7 @@ class Timers:
         if self._queue is None or self._queue.is_deleted:
             self._queue = self._store.queue(TIMER_TOPIC, 0)
             self._next = self._heeded = 0
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
+        self._pacing.wake_within(0)
 
     # a turn
 
@@ -598,22 +592,6 @@ class Timers:
         self._check = state
         self._saved_from = state.note.copies_from
         self._log.delete_before(self._store.min_offset)
-
-    # waiting
-
-    async def _pause(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._sleeper = loop.create_future()
-        timer = loop.call_later(seconds, self._wake)
-        try:
-            await self._sleeper
-        finally:
-            timer.cancel()
-            self._sleeper = None
-
-    def _wake(self) -> None:
-        if self._sleeper is not None and not self._sleeper.done():
-            self._sleeper.set_result(None)
 
 
 def _sync(files: list[PlainFile]) -> None:

@@ -1,0 +1,53 @@
+"""Between two turns of work in the background: a pause that can be cut short, and a bound on unsynced bytes.
+
+In: how long there is nothing to do. Out: the next turn may begin. What the work is, is not known here.
+"""
+
+import asyncio
+
+from turbopump.store.store import Store
+
+MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes that were appended and that nobody can read yet
+
+
+class Pacing:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sleeper: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
+
+    async def rest(self, seconds: float) -> None:
+        """0: only others have their turn."""
+        if seconds:
+            await self._sleep(seconds)
+        else:
+            await asyncio.sleep(0)
+        store = self._store
+        if store.syncs_each and store.max_offset - store.flushed_offset > MAX_UNSYNCED:
+            await store.wait_durable(store.max_offset)
+
+    def wake_within(self, seconds: float) -> None:
+        """There is news: who rests does not rest longer than this."""
+        if self._timer is not None and self._wakes_at > asyncio.get_running_loop().time() + seconds:
+            self._timer.cancel()
+            self._wake_after(seconds)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._sleeper = asyncio.get_running_loop().create_future()
+        self._wake_after(seconds)
+        try:
+            await self._sleeper
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._sleeper = None
+
+    def _wake_after(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._wakes_at = loop.time() + seconds
+        self._timer = loop.call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
