@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import workers
-from .asking import ask, asked
+from . import topics, workers
+from .asking import ask
 from .peers import Cluster
 from .workers import Crew, Got, Worker
 
@@ -29,7 +29,7 @@ KEYS = 8
 INTERVAL_MS = 20
 MODES = ("ordered", "concurrent")
 
-CREATE_TOPIC, QUERY_OFFSET = 17, 14
+QUERY_OFFSET = 14
 SAMPLE_S = 0.5
 SESSION_GAP_S = 3.0  # a member that got nothing for so long may have lost the queue and got it again
 DRAIN_S = 300.0  # Go looks after a queue whose pulls have stopped after 120 s, and its locks take 40 s more
@@ -120,18 +120,7 @@ class Churn:
 
     def run(self) -> Crew:
         """The crew is dead when it is returned; its logs are there."""
-        asked(
-            self.cluster.broker_addr,
-            CREATE_TOPIC,
-            topic=TOPIC,
-            defaultTopic="TBW102",
-            readQueueNums=QUEUES,
-            writeQueueNums=QUEUES,
-            perm=6,
-            topicFilterType="SINGLE_TAG",
-            topicSysFlag=0,
-            order=False,
-        )
+        topics.create(self.cluster, TOPIC, QUEUES)
         with Crew(self.cluster.namesrv, self.work) as crew:
             producers, consumers = self._recruit(crew)
             crew.wait_ready()

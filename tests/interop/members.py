@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from . import artifacts, peers, workers
+from . import artifacts, peers, topics, workers
 from .asking import ask, asked
 from .clients import GO, Answers
 from .peers import Cluster
@@ -31,7 +31,7 @@ RECENT_S = 3.0
 PATIENCE_S = 110.0
 SILENCE_S = 220.0
 
-CREATE_TOPIC, QUERY_OFFSET, MAX_OFFSET = 17, 14, 30
+QUERY_OFFSET, MAX_OFFSET = 14, 30
 OK = 0
 
 
@@ -256,18 +256,7 @@ class Observed:
         return self._crew.got(self._group(what))
 
     def _update_topic(self, what: str, read_queues: int, write_queues: int | None = None) -> None:
-        asked(
-            self._cluster.broker_addr,
-            CREATE_TOPIC,
-            topic=self._topic(what),
-            defaultTopic="TBW102",
-            readQueueNums=read_queues,
-            writeQueueNums=write_queues or read_queues,
-            perm=6,
-            topicFilterType="SINGLE_TAG",
-            topicSysFlag=0,
-            order=False,
-        )
+        topics.create(self._cluster, self._topic(what), read_queues, write_queues)
 
 
 def _within(seconds: float, least: float, most: float, words: str) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import peers, workers
-from .asking import asked
+from . import peers, topics, workers
 from .clients import PYTHON
 from .peers import Cluster
 from .workers import Crew, Worker, eventually
@@ -25,8 +24,6 @@ INTERVAL_MS = 15
 STARTS = 3
 WINDOW_S = 4.0
 PATIENCE_S = 150.0  # locks of a killed member end after 60 s, and somebody looks every 20 s
-
-CREATE_TOPIC = 17
 
 Facts = dict[str, Any]
 
@@ -110,18 +107,7 @@ class Mixed:
         return workers.lost(self._crew.acknowledged(TOPIC), self._crew.got(group))
 
     def _create_topic(self) -> None:
-        asked(
-            self._cluster.broker_addr,
-            CREATE_TOPIC,
-            topic=TOPIC,
-            defaultTopic="TBW102",
-            readQueueNums=self._queues,
-            writeQueueNums=self._queues,
-            perm=6,
-            topicFilterType="SINGLE_TAG",
-            topicSysFlag=0,
-            order=False,
-        )
+        topics.create(self._cluster, TOPIC, self._queues)
 
 
 def _wait_ready(worker: Worker) -> None:

@@ -11,14 +11,18 @@ import random
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import artifacts, processes
+from .asking import ask
 
 HOST = "127.0.0.1"
 OURS = "ours"
+GET_BROKER_CLUSTER_INFO = 106
+REGISTERED_WITHIN_S = 90.0  # one that failed on a busy machine is made again after 30 s
 HEAP = ("-Xms512m", "-Xmx512m")
 FULL_DISK = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
@@ -114,6 +118,16 @@ class Cluster:
         server = processes.Server(command, self._log_file(role), env)
         self.servers.append(server)
         server.wait_ready()
+        if role == "broker":
+            self._wait_registered()
+
+    def _wait_registered(self) -> None:
+        """A broker says that it is there before its name server knows it."""
+        deadline = time.monotonic() + REGISTERED_WITHIN_S
+        while f'"{self.broker_addr}"'.encode() not in ask(self.namesrv, GET_BROKER_CLUSTER_INFO).body:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self.broker_addr} did not register:\n{self.servers[-1].tail()}")
+            time.sleep(processes.POLL_S)
 
     def stop(self) -> None:
         """An orderly stop of the broker; the name server has nothing to lose."""

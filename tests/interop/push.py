@@ -15,6 +15,7 @@ from . import artifacts, clients, peers, processes
 from .asking import asked
 from .clients import GO, Answers
 from .peers import Cluster
+from .topics import wait_known
 
 CLIENTS = (*(f"push-java-{version}" for version in artifacts.JAVA_CLIENTS), f"push-{GO}")
 PAIRS = tuple((client, server) for server in artifacts.SERVERS for client in CLIENTS)
@@ -82,6 +83,8 @@ def _make_old_topics(cluster: Cluster, topics: list[str]) -> None:
     cluster.stop_broker()
     min((cluster.store_dir / "commitlog").iterdir()).unlink()
     cluster.start_broker()
+    for topic in topics:
+        wait_known(cluster, topic)
 
 
 def _send_to_all(cluster: Cluster, topics: list[str], number: int) -> None:

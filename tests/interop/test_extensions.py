@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from turbopump import Admin, ConsumeFromWhere, Consumer, Message, MessageExt, Producer, PullConsumer
-from turbopump.protocol.bodies import TopicConfig
+from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer, PullConsumer
 from turbopump.store.tools import run, verify
 
-from . import artifacts, peers
+from . import artifacts, peers, topics
 
 TOPIC, GROUP, SQL = "ExtTopic", "ext-choosers", "n >= 0 AND half = 'upper'"
 CONF = {
@@ -39,7 +38,7 @@ def test_extension_files_travel_from_apache_to_ours_and_back(version: str, tmp_p
         cluster = peers.start(kind, place, CONF, namesrv=peers.OURS)
         try:
             if not station:
-                create(cluster)
+                topics.create(cluster, TOPIC, 1)
             chosen = choose(cluster, sent)
             assert chosen == [number for number in range(sent, sent + EACH) if is_upper(number)]
             sent += EACH
@@ -57,12 +56,6 @@ def test_extension_files_travel_from_apache_to_ours_and_back(version: str, tmp_p
 
 def is_upper(number: int) -> bool:
     return number % 10 >= 5
-
-
-def create(cluster: peers.Cluster) -> None:
-    with Admin(name_servers=cluster.namesrv) as admin:
-        config = TopicConfig(topicName=TOPIC, readQueueNums=1, writeQueueNums=1)
-        admin.topics.create(cluster.broker_addr, config)
 
 
 def choose(cluster: peers.Cluster, begin: int) -> list[int]:

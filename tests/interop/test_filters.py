@@ -13,10 +13,7 @@ from urllib.parse import quote
 import pytest
 from tests.compat import filters as generated
 
-from turbopump import Admin
-from turbopump.protocol.bodies import TopicConfig
-
-from . import artifacts, clients, filters, peers
+from . import artifacts, clients, filters, peers, topics
 from .conftest import StartOnce
 
 EXPRESSIONS = 20_000
@@ -51,11 +48,7 @@ def test_java_consumers_choose_the_same_on_every_server(
     client: str, kind: str, start_once: StartOnce, tmp_path: Path
 ) -> None:
     cluster = start_once(kind)
-    topic = clients.prefix()
-    with Admin(name_servers=cluster.namesrv) as admin:
-        admin.topics.create(
-            cluster.broker_addr, TopicConfig(topicName=topic, readQueueNums=2, writeQueueNums=2)
-        )
+    topic = topics.create(cluster, clients.prefix(), 2)
     has_lite = client != "java-4.5.1" and (client, kind) not in LITE_GETS_NOTHING
     arguments = [cluster.namesrv, topic, "lite" if has_lite else "push"]
     for text, wants in CHOSEN.items():

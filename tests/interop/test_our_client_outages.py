@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from turbopump import Admin, ConsumeFromWhere, Consumer, Message, Producer, SendResult
-from turbopump.protocol.bodies import TopicConfig
+from turbopump import ConsumeFromWhere, Consumer, Message, Producer, SendResult
 
-from . import artifacts, peers
+from . import artifacts, peers, topics
 from .workers import eventually
 
 TOPIC = "outages"
@@ -87,7 +86,8 @@ def check(kind: str, home: Path) -> None:
 
 
 def play(a: peers.Cluster, b: peers.Cluster) -> None:
-    create_topic(a, b)
+    for broker in (a, b):
+        topics.create(broker, TOPIC, 2)
     got: set[str] = set()
     consumer = Consumer(
         "readers",
@@ -108,15 +108,3 @@ def play(a: peers.Cluster, b: peers.Cluster) -> None:
             load.goes_on(A, B)
         assert load.failures == []
         assert eventually(lambda: set(load.sent) <= got, PATIENCE_S), set(load.sent) - got
-
-
-def create_topic(*brokers: peers.Cluster) -> None:
-    with Admin(brokers[0].namesrv) as admin:
-        for broker in brokers:
-            config = TopicConfig(topicName=TOPIC, readQueueNums=2, writeQueueNums=2)
-            admin.topics.create(broker.broker_addr, config)
-
-        def known() -> bool:
-            return len(admin.topics.route(TOPIC).queueDatas) == len(brokers)
-
-        assert eventually(known, PATIENCE_S)

@@ -17,7 +17,7 @@ from turbopump.remoting.client import Client
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
-from . import artifacts, clients, peers, transactions
+from . import artifacts, clients, peers, topics
 from .transactions import CLIENTS, CONF, Transactor, eventually, visible
 
 KINDS = (peers.OURS, *artifacts.SERVERS)
@@ -47,9 +47,7 @@ def client(request: pytest.FixtureRequest, cluster: peers.Cluster) -> str:
 
 
 def new_topic(cluster: peers.Cluster) -> str:
-    topic = clients.prefix()
-    asyncio.run(transactions.make_topic(cluster, topic))
-    return topic
+    return topics.create(cluster, clients.prefix(), 2)
 
 
 def test_each_transaction_ends_as_its_producer_says(
@@ -161,7 +159,7 @@ def test_open_transactions_move_with_their_store_and_each_ends_once(tmp_path: Pa
         "u:unknown:!three",
     )
     with peers.start("5.5.0", place, patient) as cluster:
-        asyncio.run(transactions.make_topic(cluster, topic))
+        topics.create(cluster, topic, 2)
         with Transactor(client, cluster, tmp_path, topic, "one", *wishes) as transactor:
             transactor.wait_sent()
             eventually(lambda: visible(cluster, topic), ["a"])

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from turbopump.client.admin import Admin
 from turbopump.client.pull import Puller
-from turbopump.protocol.bodies import TopicConfig
 
 from . import artifacts, clients, processes
 from .peers import Cluster
@@ -73,9 +72,3 @@ def eventually(
     while (last := seen()) != wanted:
         assert time.monotonic() < deadline, f"{last} is not {wanted}"
         time.sleep(POLL_S)
-
-
-async def make_topic(cluster: Cluster, topic: str) -> None:
-    async with Admin(name_servers=cluster.namesrv) as admin:
-        config = TopicConfig(topicName=topic, readQueueNums=2, writeQueueNums=2)
-        await admin.topics.create(cluster.broker_addr, config)

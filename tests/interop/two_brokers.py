@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import artifacts, peers, workers
+from . import artifacts, peers, topics, workers
 from .asking import ask, asked
 from .clients import Answers
 from .peers import Cluster
@@ -32,7 +32,7 @@ RECENT_S = 4.0
 ROUTE_S = 33.0  # a client looks for a new route every 30 s
 PATIENCE_S = 90.0
 
-CREATE_TOPIC, PUT_KV, GET_ROUTE, WIPE_WRITE_PERM = 17, 100, 105, 205
+PUT_KV, GET_ROUTE, WIPE_WRITE_PERM = 100, 105, 205
 QUERY_OFFSET, MAX_OFFSET = 14, 30
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
@@ -81,7 +81,7 @@ class Scene:
         self._begun = 0.0
 
     def begin(self) -> None:
-        _create_topic(self._a, OLD)
+        topics.create(self._a, OLD, QUEUES)
         modes = ("sync", "async", "oneway")
         jobs = [f"produce:{mode}:{OLD}:{KEYS}:20:{mode}" for mode in modes]
         self._crew.add(self._client, *jobs, f"consume:reader:{GROUP}:{OLD}:concurrent").wait_ready()
@@ -108,7 +108,7 @@ class Scene:
         facts: Facts = {}
         time.sleep(RECENT_S)
         facts["an old topic stays where it is"] = self._brokers_of(OLD)
-        _create_topic(b, OLD)
+        topics.create(b, OLD, QUEUES)
         facts["after updateTopic -b"] = eventually(lambda: self._brokers_of(OLD) == [A, B], PATIENCE_S)
         facts["written to both"] = eventually(
             lambda: self._writes_to(OLD, A) and self._writes_to(OLD, B), PATIENCE_S
@@ -121,8 +121,8 @@ class Scene:
         order = f"{A}:{QUEUES};{B}:{QUEUES}"
         asked(self._a.namesrv, PUT_KV, namespace=ORDER_NAMESPACE, key=ORDERED, value=order)
         for broker in (self._a, b):
-            _create_topic(broker, ORDERED, order=True)
-            _create_topic(broker, PLAIN)
+            topics.create(broker, ORDERED, QUEUES, order=True)
+            topics.create(broker, PLAIN, QUEUES)
         eventually(lambda: self._brokers_of(ORDERED) == self._brokers_of(PLAIN) == [A, B], PATIENCE_S)
         worker = self._crew.add(
             self._client,
@@ -221,18 +221,3 @@ class Scene:
             f"async sends that failed: {len(self._failed('async'))}",
             f"oneway sends lost: {len(lost)} of {len(oneway)}",
         ]
-
-
-def _create_topic(broker: Cluster, topic: str, order: bool = False) -> None:
-    asked(
-        broker.broker_addr,
-        CREATE_TOPIC,
-        topic=topic,
-        defaultTopic="TBW102",
-        readQueueNums=QUEUES,
-        writeQueueNums=QUEUES,
-        perm=6,
-        topicFilterType="SINGLE_TAG",
-        topicSysFlag=0,
-        order=order,
-    )

@@ -1,6 +1,7 @@
 import java.io.FileWriter;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
@@ -29,12 +30,28 @@ public final class Transactor implements TransactionListener {
             producer.setSendMsgTimeout(10_000);
             producer.setTransactionListener(new Transactor(arguments[3], log));
             producer.start();
+            awaitRoute(producer, arguments[2]);
             for (int i = 5; i < arguments.length; i++) {
                 byte[] body = arguments[i].getBytes(StandardCharsets.UTF_8);
                 producer.sendMessageInTransaction(new Message(arguments[2], "tag", arguments[i], body), null);
             }
             System.out.println("all sent");
             Thread.sleep(Long.MAX_VALUE);
+        } catch (Exception failure) {
+            failure.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    /** On a busy machine the first question to the name server may take longer than the client waits. */
+    private static void awaitRoute(TransactionMQProducer producer, String topic) throws Exception {
+        for (int again = 0; again < 20; again++) {
+            try {
+                producer.fetchPublishMessageQueues(topic);
+                return;
+            } catch (MQClientException failure) {
+                Thread.sleep(500);
+            }
         }
     }
 
