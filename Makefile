@@ -16,7 +16,7 @@ SELECT       ?= not long
 UNIT         ?= tests/unit
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt check lint types imports unit test test-interop record simulation kills hostile fuzz bench test-long
+.PHONY: help run venv fmt check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -51,11 +51,14 @@ unit: $(VENV)/.dev
 # --- tests -----------------------------------------------------------------------------------------------------
 
 test: $(VENV)/.dev  ## unit, integration, quick simulation and packaging tests; no Java, Maven or Go
-	@$(PYTEST) tests --ignore tests/interop -m "not long and not interop" $(ARGS)
+	@$(PYTEST) tests --ignore tests/interop --ignore tests/spark -m "not long and not interop" $(ARGS)
 	@echo "make test: all passed. Real Apache clients and servers: make test-interop"
 
 test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs Java, Maven, Go and the network)
 	@$(PYTEST) tests/interop -m "$(SELECT)" $(ARGS)
+
+test-spark: $(VENV)/.spark  ## pipelines in a real Spark (needs Java 17 or newer)
+	@$(PYTEST) tests/spark -m "$(SELECT)" $(ARGS)
 
 record: $(VENV)/.dev  ## record the answers of Apache's servers again, per version, into tests/compat/recorded
 	@$(PY) -m tests.interop.record $(ARGS)
@@ -128,4 +131,9 @@ $(VENV)/.fuzz: $(VENV)/.dev pyproject.toml
 
 $(VENV)/.docs: $(VENV)/.dev pyproject.toml
 	@$(PY) -m pip install -q --disable-pip-version-check --group docs
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.dev pyproject.toml
+	@echo "Getting PySpark (once, 0.5 GB) ..."
+	@$(PY) -m pip install -q --disable-pip-version-check -e '.[spark]' --group spark
 	@touch $@

@@ -1,0 +1,108 @@
+"""What a message looks like as a row: columns, their types, and which of them a query has asked for.
+
+In: options. Out: Arrow fields and Spark's words for them. Nothing is read here, and Spark is not imported.
+Spark compares the first batch's schema with the declared one to the letter, so there is one list for both.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+import pyarrow as pa
+
+TIME = pa.timestamp("us", tz="UTC")
+PAIRS = pa.map_(pa.string(), pa.string())
+HEADERS = pa.list_(
+    pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+)
+
+
+class BadColumn(ValueError):
+    """A column that was asked for does not exist; the text names the nearest that does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    type: pa.DataType
+    sql: str
+    is_always: bool = True  # part of the rows of who names no columns
+
+
+COLUMNS = (
+    Column("topic", pa.string(), "string"),
+    Column("brokerName", pa.string(), "string"),  # null where a store's files do not tell it
+    Column("queueId", pa.int32(), "int"),
+    Column("queueOffset", pa.int64(), "bigint"),
+    Column("msgId", pa.string(), "string"),  # the producer's unique id, else the offset id
+    Column("tags", pa.string(), "string"),
+    Column("keys", pa.string(), "string"),  # as they are stored: several are parted by spaces
+    Column("body", pa.binary(), "binary"),  # decompressed
+    Column("bornTimestamp", TIME, "timestamp"),
+    Column("storeTimestamp", TIME, "timestamp"),
+    Column("reconsumeTimes", pa.int32(), "int"),
+    Column("flag", pa.int32(), "int"),
+    Column("properties", PAIRS, "map<string,string>", is_always=False),  # includeProperties
+    Column("sysFlag", pa.int32(), "int", is_always=False),
+    Column("bornHost", pa.string(), "string", is_always=False),
+    Column("storeHost", pa.string(), "string", is_always=False),
+    Column("offsetMsgId", pa.string(), "string", is_always=False),
+    Column("commitLogOffset", pa.int64(), "bigint", is_always=False),
+    Column("storeSize", pa.int32(), "int", is_always=False),
+)
+"""One message as a row, by RocketMQ's own names."""
+
+KAFKA_COLUMNS = (
+    Column("key", pa.binary(), "binary"),  # the first of the keys
+    Column("value", pa.binary(), "binary"),
+    Column("topic", pa.string(), "string"),
+    Column("partition", pa.int32(), "int"),  # the queue's id: not unique over brokers
+    Column("offset", pa.int64(), "bigint"),
+    Column("timestamp", TIME, "timestamp"),  # of the store
+    Column("timestampType", pa.int32(), "int"),  # 1: set by the broker
+    Column("headers", HEADERS, "array<struct<key:string,value:binary>>", is_always=False),  # includeHeaders
+)
+"""The same under the names of Spark's Kafka connector, for queries that come from there (`kafkaCompat`)."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of one query, in the order in which they were asked for."""
+
+    columns: tuple[Column, ...]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+
+    @property
+    def ddl(self) -> str:
+        """As Spark's `schema()` wants it."""
+        return ", ".join(f"`{column.name}` {column.sql}" for column in self.columns)
+
+
+def schema_of(wanted: Sequence[str] = (), *, has_properties: bool = False, is_kafka: bool = False) -> Schema:
+    """All that is there always, unless columns are named. Names are compared without regard to case."""
+    table = KAFKA_COLUMNS if is_kafka else COLUMNS
+    if wanted:
+        return Schema(tuple(_find(name, table) for name in wanted))
+    extra = {"properties", "headers"} if has_properties else set()
+    return Schema(tuple(column for column in table if column.is_always or column.name in extra))
+
+
+def _find(name: str, table: Iterable[Column]) -> Column:
+    known = {column.name.lower(): column for column in table}
+    if name.lower() not in known:
+        near = get_close_matches(name.lower(), known, 1)
+        hint = (
+            f"did you mean {known[near[0]].name}?"
+            if near
+            else f"there are {', '.join(c.name for c in table)}"
+        )
+        raise BadColumn(f"there is no column {name!r}: {hint}")
+    return known[name.lower()]
