@@ -25,6 +25,7 @@ COMMANDS = {
     "dlq": "dead letters of a consumer group: list, resend, export",
     "transactions": "transactions that nobody has ended: list, resume",
     "timers": "messages that wait for a time of their own: list, recall",
+    "pipeline": "jobs on Spark over topics, stores and tables: archive, replay, transform, stats ...",
     "quickstart": "the producer and the consumer that RocketMQ users try first",
     "store": "look into a store directory: verify, rebuild, dump",
 }

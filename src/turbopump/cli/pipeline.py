@@ -1,0 +1,111 @@
+"""`turbopump pipeline`: jobs on Spark over topics, stores and tables, from flags or a TOML file."""
+
+import argparse
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.pipelines.ground import CannotRun
+from turbopump.pipelines.jobs.catalog import JOBS, Job
+from turbopump.pipelines.jobs.session import session
+from turbopump.pipelines.jobs.showing import Outcome, Screen
+from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
+
+SPEC_HELP = "read what is not given here from a TOML file"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
+    for name, job in JOBS.items():
+        one = jobs.add_parser(
+            name, help=job.summary, description=job.summary[0].upper() + job.summary[1:] + "."
+        )
+        _add_flags(one, job.flags)
+        one.add_argument("--spec", metavar="FILE.toml", help=SPEC_HELP)
+        one.add_argument(
+            "--json", dest="is_json", action="store_true", help="print the result as one JSON document"
+        )
+    run = jobs.add_parser(
+        "run", help="the job that a TOML file names", description="The job that a TOML file names."
+    )
+    run.add_argument("spec", metavar="FILE.toml")
+    run.add_argument(
+        "--json", dest="is_json", action="store_true", help="print the result as one JSON document"
+    )
+
+
+def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
+    for flag in flags:
+        words = [f"--{flag.name}"] if not flag.is_pairs else [f"--{flag.name.removesuffix('s')}"]
+        if flag.read is None:
+            parser.add_argument(*words, dest=flag.key, action="store_true", default=None, help=flag.help)
+        else:
+            action = "append" if flag.is_pairs else "store"
+            parser.add_argument(*words, dest=flag.key, action=action, metavar=flag.metavar, help=flag.help)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        name, given = _told(options)
+    except BadSpec as error:
+        raise Failure(str(error), ASKED_WRONGLY) from None
+    screen = Screen(options.is_json)
+    outcome = _carried_out(name, JOBS[name], given, screen)
+    screen.show(outcome)
+    return FAILED if outcome.is_failure else 0
+
+
+def _told(options: argparse.Namespace) -> tuple[str, Any]:
+    file = read_file(Path(options.spec).read_text(), options.spec) if options.spec else {}
+    name = options.job if options.job != "run" else file.get("job")
+    if name not in JOBS:
+        raise BadSpec(f"{options.spec} must say job = one of {', '.join(JOBS)}")
+    if file.get("job", name) != name:
+        raise BadSpec(f"{options.spec} is of job {file['job']}, not {name}")
+    return name, given_by(JOBS[name].flags, file, vars(options), name)
+
+
+def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+    screen.note(f"starting Spark on {given['master']} ...")
+    try:
+        spark = session(f"turbopump {name}", given["master"], given["conf"])
+    except CannotRun as error:
+        raise Failure(str(error)) from None
+    from turbopump.pipelines.jobs.work import Work
+
+    work = Work(spark, given, screen, name)
+    _stop_by_signal(work.stop)
+    try:
+        outcome: Outcome = job.load()(work)
+        return outcome
+    except (BadSpec, ValueError) as error:
+        raise Failure(str(error), ASKED_WRONGLY) from None
+    except Exception as error:
+        line = words_of(error)
+        if line is None:
+            raise
+        raise Failure(line) from None
+    finally:
+        spark.stop()
+
+
+def words_of(error: BaseException) -> str | None:
+    """Spark's failures in one line, without the stack of two languages; None for a fault of ours."""
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [
+        line for line in lines if line.startswith(("turbopump.", "pyspark.errors", "[")) or "Error:" in line
+    ]
+    return (said or lines or [type(error).__name__])[-1]
+
+
+def _stop_by_signal(stop: threading.Event) -> None:
+    """Ctrl-C ends a stream after the batch in hand."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())

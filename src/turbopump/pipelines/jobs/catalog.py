@@ -1,0 +1,192 @@
+"""All jobs, with the flags that each takes. Pure: Spark is imported when a job runs."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+from turbopump.pipelines.jobs.end import source, target
+from turbopump.pipelines.jobs.spec import Flag
+from turbopump.pipelines.moments import moment_of, seconds_of
+
+NAME_SERVER = "127.0.0.1:9876"
+
+
+def _moment(text: str) -> datetime:
+    return moment_of(text, datetime.now(UTC))
+
+
+def _span(text: str) -> str:
+    seconds_of(text)
+    return text if " " in text else f"{seconds_of(text):g} seconds"
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError("wants a number above 0")
+    return int(text)
+
+
+FROM = Flag("from", "topic:A,B  log:STORE  delta:DIR  parquet:DIR  dlq:GROUP", source, metavar="WHERE")
+TO = Flag(
+    "to",
+    "topic:A  group:G (its retry topic: it alone)  delta:DIR  parquet:DIR",
+    target,
+    metavar="WHERE",
+)
+SERVER = Flag(
+    "name-server",
+    f"host:port, several with ; between (default: NAMESRV_ADDR or {NAME_SERVER})",
+    default=os.environ.get("NAMESRV_ADDR") or NAME_SERVER,
+    metavar="ADDR",
+)
+OPTIONS = Flag("options", "an option of the source's format, NAME=VALUE", is_pairs=True, metavar="N=V")
+TO_OPTIONS = Flag("to-options", "an option of the target's format, NAME=VALUE", is_pairs=True, metavar="N=V")
+MASTER = Flag("master", "Spark's master (default: local[*])", default="local[*]", metavar="URL")
+CONF = Flag("conf", "a setting of Spark's, NAME=VALUE", is_pairs=True, metavar="N=V")
+SINCE = Flag(
+    "since",
+    "stored at or after: 2026-11-01T12:00 (UTC), milliseconds, or an age as 10m",
+    _moment,
+    metavar="TIME",
+)
+UNTIL = Flag("until", "stored before", _moment, metavar="TIME")
+WHERE = Flag("where", "only rows of which this SQL condition is true", metavar="SQL")
+FOLLOW = Flag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
+EVERY = Flag(
+    "every", "a span of time: between batches of --follow, in charts of stats", _span, "1 minute", "SPAN"
+)
+CHECKPOINT = Flag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
+NAME = Flag("name", "of this run of the job, by which its checkpoint is found again")
+PARTS = Flag(
+    "partition-by",
+    "folders of a table: topic, date, hour (default: topic,date)",
+    str,
+    ("topic", "date"),
+    is_list=True,
+)
+REPORT = Flag("report", "write a page with charts there", metavar="FILE.html")
+
+EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF)
+CHOOSING = (SINCE, UNTIL, WHERE)
+STREAMING = (TO, TO_OPTIONS, FOLLOW, EVERY, CHECKPOINT, NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    summary: str
+    module: str
+    function: str
+    flags: tuple[Flag, ...]
+
+    def load(self) -> Callable[[Any], Any]:
+        found: Callable[[Any], Any] = getattr(
+            import_module(f"turbopump.pipelines.jobs.{self.module}"), self.function
+        )
+        return found
+
+
+JOBS = {
+    "archive": Job(
+        "topics or a store directory into a Delta or Parquet table",
+        "movers",
+        "archive",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            *STREAMING,
+            PARTS,
+            Flag("compact", "then make few large files of many small ones", None, False),
+        ),
+    ),
+    "replay": Job(
+        "messages of a table or store into a topic again, or to one group alone",
+        "movers",
+        "replay",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            *STREAMING,
+            Flag("rate", "at most so many messages a second", _count, metavar="N"),
+        ),
+    ),
+    "transform": Job(
+        "Spark SQL from topics to topics or tables",
+        "movers",
+        "transform",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            *STREAMING,
+            PARTS,
+            Flag("sql", "a query over `messages`", metavar="SQL"),
+            Flag("sql-file", "the same, in a file", metavar="FILE"),
+            Flag(
+                "json",
+                "fields of JSON bodies as columns: their names and types, as `id long, who string`",
+                metavar="DDL",
+            ),
+            Flag("avro", "fields of Avro bodies as columns: a file with the schema", metavar="FILE.avsc"),
+        ),
+    ),
+    "dedupe": Job(
+        "of messages with one key within a time, the first",
+        "movers",
+        "drop_repeated",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            *STREAMING,
+            PARTS,
+            Flag("by", "columns that make the key (default: keys)", str, ("keys",), is_list=True),
+            Flag("within", "how long a key is remembered (default: 10 minutes)", _span, "10 minutes", "SPAN"),
+        ),
+    ),
+    "dlq": Job(
+        "dead letters: what failed together; redrive some; export them",
+        "lookers",
+        "dead_letters",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            TO,
+            TO_OPTIONS,
+            REPORT,
+            Flag("redrive", "send again those of which this SQL condition is true", metavar="SQL"),
+            Flag("to-topic", "to the topic they were first sent to, not to the group alone", None, False),
+        ),
+    ),
+    "trace": Job(
+        "how long messages took from producer to store to consumer, by their traces",
+        "lookers",
+        "trace",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            REPORT,
+            Flag("top", "how many of the slowest are shown (default: 20)", _count, 20, "N"),
+        ),
+    ),
+    "stats": Job(
+        "rates, sizes and skew by topic, queue, tag or key",
+        "lookers",
+        "count",
+        (
+            *EVERYWHERE,
+            *CHOOSING,
+            REPORT,
+            EVERY,
+            Flag(
+                "by", "some of topic, broker, queue, tag, key (default: topic)", str, ("topic",), is_list=True
+            ),
+        ),
+    ),
+    "verify": Job(
+        "consume queues of a store against its log, on as many cores as there are",
+        "lookers",
+        "verify",
+        (*EVERYWHERE, *CHOOSING),
+    ),
+}

@@ -1,0 +1,44 @@
+"""Where a job reads or writes, in one word: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
+
+from dataclasses import dataclass
+
+from turbopump.protocol.names import dlq_topic, retry_topic
+
+READ_FROM = ("topic", "log", "delta", "parquet", "dlq")
+WRITE_TO = ("topic", "group", "delta", "parquet")
+DATE, HOUR = "date", "hour"
+PARTS = ("topic", DATE, HOUR)  # by which a table may be parted
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @property
+    def topic(self) -> str:
+        """Of those that are topics: a group's own is its retry topic, which it alone reads."""
+        names = {"group": retry_topic(self.name), "dlq": dlq_topic(self.name)}
+        return names.get(self.kind, self.name)
+
+    @property
+    def is_topic(self) -> bool:
+        return self.kind in ("topic", "group", "dlq")
+
+
+def source(text: str) -> End:
+    return _end(text, READ_FROM)
+
+
+def target(text: str) -> End:
+    return _end(text, WRITE_TO)
+
+
+def _end(text: str, kinds: tuple[str, ...]) -> End:
+    kind, colon, name = text.partition(":")
+    if not colon or kind not in kinds or not name.strip():
+        raise ValueError(f"wants {', '.join(f'{kind}:NAME' for kind in kinds)}")
+    return End(kind, name.strip())

@@ -1,0 +1,95 @@
+"""Reading and writing at the ends of a job. What lies between is not known here."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+
+from turbopump.pipelines.jobs.end import DATE, HOUR, End
+from turbopump.pipelines.jobs.spec import BadSpec
+
+TIME = "storeTimestamp"
+Options = Mapping[str, str]
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def read(spark: SparkSession, end: End, name_server: str, options: Options) -> DataFrame:
+    """All that is there now."""
+    match end.kind:
+        case "log":
+            return spark.read.format("rocketmq-log").options(**options).load(end.name)
+        case "delta":
+            from turbopump.pipelines.lake import read_table
+
+            return read_table(spark, end.name)
+        case "parquet":
+            return spark.read.options(**options).parquet(end.name)
+        case _:
+            return spark.read.format("rocketmq").options(**_of_topic(end, name_server, options)).load()
+
+
+def follow(spark: SparkSession, end: End, name_server: str, options: Options) -> DataFrame:
+    """A stream that begins with what is there."""
+    if not end.is_topic:
+        raise BadSpec(f"{end} is no stream: only topics are")
+    given = {"startingOffsets": "earliest", **_of_topic(end, name_server, options)}
+    return spark.readStream.format("rocketmq").options(**given).load()
+
+
+def _of_topic(end: End, name_server: str, options: Options) -> dict[str, str]:
+    return {"nameServer": name_server, "subscribe": end.topic, **options}
+
+
+def within(rows: DataFrame, since: datetime | None, until: datetime | None, where: str | None) -> DataFrame:
+    """The rows stored from `since` on and before `until`, of which an SQL condition is true."""
+    if since is not None:
+        rows = rows.where(F.col(TIME) >= F.lit(since))
+    if until is not None:
+        rows = rows.where(F.col(TIME) < F.lit(until))
+    return rows.where(where) if where else rows
+
+
+# --- writing ---------------------------------------------------------------------------------------------
+
+
+def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
+    """Columns `date` and `hour` of the time of storing, where a table is parted by them."""
+    if DATE in parts and DATE not in rows.columns:
+        rows = rows.withColumn(DATE, F.to_date(TIME))
+    if HOUR in parts and HOUR not in rows.columns:
+        rows = rows.withColumn(HOUR, F.hour(TIME))
+    return rows
+
+
+def write(rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> None:
+    if end.is_topic:
+        given = {"nameServer": name_server, "topic": end.topic, **options}
+        rows.write.format("rocketmq").options(**given).mode("append").save()
+    elif end.kind == "delta":
+        from turbopump.pipelines.lake import append
+
+        append(with_parts(rows, parts), end.name, parts)
+    else:
+        parted = with_parts(rows, parts).write.options(**options).mode("append")
+        parted.partitionBy(*parts).parquet(end.name)
+
+
+def start(
+    rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...], checkpoint: str
+) -> Any:
+    """The writer of a stream, to be given a trigger and started."""
+    if end.is_topic:
+        given = {"nameServer": name_server, "topic": end.topic, **options}
+        writer = rows.writeStream.format("rocketmq").options(**given)
+    elif end.kind == "delta":
+        given = {"partitionBy": ",".join(parts), **options}
+        writer = with_parts(rows, parts).writeStream.format("rocketmq-delta").options(**given)
+        writer = writer.option("path", end.name)
+    else:
+        writer = with_parts(rows, parts).writeStream.format("parquet").options(**options)
+        writer = writer.partitionBy(*parts).option("path", end.name)
+    return writer.outputMode("append").option("checkpointLocation", checkpoint)

@@ -1,0 +1,139 @@
+"""Jobs that look: stats, trace, dlq, verify. What they find is a table, a page with charts, or JSON."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+
+from turbopump.pipelines.jobs import ends
+from turbopump.pipelines.jobs.report import Bars, Chart, Lines, page
+from turbopump.pipelines.jobs.showing import Outcome, Row, Table
+from turbopump.pipelines.jobs.spec import BadSpec
+from turbopump.pipelines.jobs.work import Work
+from turbopump.pipelines.transforms.letters import again, failures, letters
+from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
+from turbopump.pipelines.transforms.traces import deliveries, latencies, traces
+
+GROUPS = {"topic": "topic", "queue": "queueId", "tag": "tags", "key": "key", "broker": "brokerName"}
+SHOWN = 1000  # rows of a table in a report
+
+
+def count(work: Work) -> Outcome:
+    """`stats`: rates, sizes and skew."""
+    rows = work.rows()
+    names = [_group(word) for word in work.given["by"]]
+    if "key" in names:
+        rows = one_by_key(rows)
+    rows = rows.cache()
+    try:
+        with work.progress():
+            counted = stats(rows, names).cache()
+            groups = work.table("groups", f"By {', '.join(work.given['by'])}", counted, SHOWN)
+            evenness = work.table("skew", "How even", skew(counted))
+            over_time = work.table("rates", "Over time", rates(rows, work.given["every"], names[:1]))
+    finally:
+        rows.unpersist()
+    whole = {name: value for name, value in evenness.rows[0].items() if name in ("groups", "messages")}
+    outcome = Outcome({"from": str(work.source()), **whole}, [groups, evenness, over_time])
+    bars = Bars("Messages", [(_name(row, names), row["messages"]) for row in groups.rows])
+    _report(work, outcome, [bars, _lines(over_time, names[0])])
+    return outcome
+
+
+def _group(word: str) -> str:
+    if word not in GROUPS:
+        raise BadSpec(f"by={word}: wants some of {', '.join(GROUPS)}")
+    return GROUPS[word]
+
+
+def _name(row: Row, names: Sequence[str]) -> str:
+    return " ".join(str(row[name]) for name in names)
+
+
+def _lines(table: Table, name: str) -> Lines:
+    series: dict[str, list[tuple[float, float]]] = {}
+    for row in table.rows:
+        series.setdefault(str(row[name]), []).append((row["start"].timestamp(), row["messages"]))
+    largest = sorted(series.items(), key=lambda one: -sum(value for _, value in one[1]))
+    return Lines(f"Messages in each {'span'}", largest)
+
+
+def trace(work: Work) -> Outcome:
+    """How long messages took, by what their clients wrote into the trace topic."""
+    with work.progress():
+        each = deliveries(traces(work.rows())).cache()
+        groups = work.table("latencies", "Milliseconds by topic and consumer group", latencies(each))
+        slowest = work.table("slowest", "Slowest", each.orderBy(F.desc("waitMs")), work.given["top"])
+    outcome = Outcome({"from": str(work.source()), "deliveries": each.count()}, [groups, slowest])
+    waits = [(f"{row['topic']} → {row['consumerGroup']}", row["waitMsP99"] or 0) for row in groups.rows]
+    _report(work, outcome, [Bars("Wait until consumed, p99 in ms", waits)])
+    return outcome
+
+
+def dead_letters(work: Work) -> Outcome:
+    """What groups gave up: what failed together, and on request sent again or kept."""
+    if work.source().kind not in ("dlq", "log", "delta", "parquet"):
+        raise BadSpec("dlq reads dlq:GROUP, or files that hold its topic: log:DIR, delta:DIR, parquet:DIR")
+    dead = letters(work.rows(**_with_ids(work))).cache()
+    with work.progress():
+        found = work.table("failures", "What failed together", failures(dead))
+        summary: dict[str, Any] = {"from": str(work.source()), "letters": dead.count()}
+    if work.given["to"] is not None:
+        ends.write(dead, work.given["to"], work.given["name_server"], work.given["to_options"], ())
+        summary["exportedTo"] = str(work.given["to"])
+    if work.given["redrive"]:
+        summary["sentAgain"] = _redrive(work, dead)
+    outcome = Outcome(summary, [found])
+    bars = [
+        (f"{row['originTopic']} {row['tags'] or ''} → {row['consumerGroup']}", row["letters"])
+        for row in found.rows
+    ]
+    _report(work, outcome, [Bars("Letters", bars)])
+    return outcome
+
+
+def _with_ids(work: Work) -> dict[str, str]:
+    """The columns that letters need; files that were archived have theirs already."""
+    columns = "topic,msgId,offsetMsgId,tags,keys,body,storeTimestamp,reconsumeTimes,properties"
+    return {"columns": columns} if work.source().kind in ("dlq", "log") else {}
+
+
+def _redrive(work: Work, dead: DataFrame) -> int:
+    rows = again(dead.where(work.given["redrive"]), work.given["to_topic"]).cache()
+    options = {"nameServer": work.given["name_server"], **work.given["to_options"]}
+    with work.progress():
+        rows.write.format("rocketmq").options(**options).mode("append").save()
+    return int(rows.count())
+
+
+def verify(work: Work) -> Outcome:
+    """Every message of the log is where its queue says, and every entry of a queue has its message."""
+    if work.source().kind != "log":
+        raise BadSpec("verify reads log:DIR, a store directory")
+    columns = "topic,queueId,queueOffset,commitLogOffset,storeSize"
+    place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
+    given = {"columns": columns, "includeSystemTopics": "true"}
+    by_queue, by_log = work.rows(**given, scan="queue"), work.rows(**given, scan="log")
+    with work.progress():
+        missing = work.table(
+            "notInQueue", "In the log, not in its queue", _only(by_log, by_queue, place), SHOWN
+        )
+        dangling = work.table("notInLog", "In a queue, not in the log", _only(by_queue, by_log, place), SHOWN)
+        messages = by_log.count()
+    summary = {"from": str(work.source()), "messages": messages}
+    is_bad = bool(missing.rows or dangling.rows)
+    return Outcome(summary | {"isSound": not is_bad}, [missing, dangling] if is_bad else [], is_bad)
+
+
+def _only(these: DataFrame, others: DataFrame, place: list[str]) -> DataFrame:
+    return these.join(others, place, "left_anti").orderBy(*place)
+
+
+def _report(work: Work, outcome: Outcome, charts: Sequence[Chart]) -> None:
+    where = work.given["report"]
+    if where:
+        title = f"{work.job} of {work.source()}"
+        Path(where).write_text(page(title, outcome, charts), "utf-8")
+        work.screen.note(f"report: {where}")

@@ -1,0 +1,115 @@
+"""What a person sees of a job: lines while it runs, tables in the end, or one JSON document for machines."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, TextIO
+
+Row = Mapping[str, Any]
+MOST_ROWS = 50
+WIDEST = 48
+
+
+@dataclass(frozen=True)
+class Table:
+    """`key` names it in JSON; `title` for people."""
+
+    key: str
+    title: str
+    rows: Sequence[Row]
+    columns: Sequence[str]
+
+    def lines(self) -> list[str]:
+        shown = [[cell(row.get(name)) for name in self.columns] for row in self.rows[:MOST_ROWS]]
+        widths = [max([len(name), *(len(row[i]) for row in shown)]) for i, name in enumerate(self.columns)]
+        is_number = [_is_number([row.get(name) for row in self.rows]) for name in self.columns]
+        lines = ["", self.title, _line(self.columns, widths, is_number)]
+        lines += [_line(row, widths, is_number) for row in shown]
+        if not shown:
+            lines.append("(nothing)")
+        if len(self.rows) > MOST_ROWS:
+            lines.append(f"... and {len(self.rows) - MOST_ROWS} more")
+        return lines
+
+
+@dataclass
+class Outcome:
+    """What a job has to say in the end."""
+
+    summary: dict[str, Any] = field(default_factory=dict)
+    tables: list[Table] = field(default_factory=list)
+    is_failure: bool = False  # it ran, and found what should not be
+
+    def document(self) -> dict[str, Any]:
+        return {**self.summary, **{table.key: [dict(row) for row in table.rows] for table in self.tables}}
+
+
+@dataclass
+class Screen:
+    """Progress goes to stderr, results to stdout."""
+
+    is_json: bool = False
+    out: TextIO = field(default_factory=lambda: sys.stdout)
+    err: TextIO = field(default_factory=lambda: sys.stderr)
+
+    def note(self, line: str) -> None:
+        print(line, file=self.err, flush=True)
+
+    def show(self, outcome: Outcome) -> None:
+        if self.is_json:
+            print(
+                json.dumps(outcome.document(), default=_plain, ensure_ascii=False), file=self.out, flush=True
+            )
+            return
+        for table in outcome.tables:
+            print("\n".join(table.lines()), file=self.out)
+        if outcome.summary:
+            words = ", ".join(f"{_words(name)} {cell(value)}" for name, value in outcome.summary.items())
+            print(f"\n{words}", file=self.out, flush=True)
+
+
+def cell(value: Any) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case float():
+            return f"{value:,.3f}" if abs(value) < 10 else f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+        case datetime():
+            return value.strftime("%Y-%m-%d %H:%M:%S")
+        case bytes() | bytearray():
+            return cell(bytes(value).decode("utf-8", "backslashreplace"))
+        case _:
+            text = " ".join(str(value).split())
+            return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    parts = [
+        text.rjust(width) if right else text.ljust(width)
+        for text, width, right in zip(cells, widths, is_number, strict=True)
+    ]
+    return "  ".join(parts).rstrip()
+
+
+def _is_number(values: Sequence[Any]) -> bool:
+    return any(isinstance(value, int | float) for value in values)
+
+
+def _words(name: str) -> str:
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case bytes() | bytearray():
+            return bytes(value).decode("utf-8", "backslashreplace")
+        case _:
+            return str(value)

@@ -1,0 +1,114 @@
+"""What a job was told: flags of a command line or keys of a small TOML file, read by one table.
+
+    job = "archive"
+    from = "topic:OrderTopic"
+    to = "delta:lake/orders"
+
+    [options]        # of the source, by its own names
+    tags = "paid"
+
+Flags win over the file. A word that no job knows is an error that names the nearest one.
+"""
+
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+
+class BadSpec(ValueError):
+    """The text says what is wrong and what is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`read` makes the value of a text, and raises ValueError. A switch has none: it is there or not."""
+
+    name: str
+    help: str
+    read: Callable[[str], Any] | None = str
+    default: Any = None
+    metavar: str | None = None
+    is_pairs: bool = False  # KEY=VALUE, may be repeated; a table in the file
+    is_list: bool = False  # with commas between
+
+    @property
+    def key(self) -> str:
+        return self.name.replace("-", "_")
+
+
+Given = Mapping[str, Any]
+"""Flag's key → its value, for every flag of the job."""
+
+
+def read_file(text: str, where: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSpec(f"{where} is no TOML: {error}") from None
+
+
+def given_by(flags: Iterable[Flag], file: Mapping[str, Any], line: Mapping[str, Any], job: str) -> Given:
+    """`line` has texts by key, and what was not given is None there."""
+    known = {flag.key: flag for flag in flags}
+    named = {word.replace("-", "_"): value for word, value in file.items() if word != "job"}
+    for word in named:
+        if word not in known:
+            raise BadSpec(_unknown(word, known, job))
+    return {key: _value(flag, line.get(key), named.get(key)) for key, flag in known.items()}
+
+
+def _value(flag: Flag, typed: Any, filed: Any) -> Any:
+    if flag.is_pairs:
+        return _pairs(flag, filed or {}, typed or ())
+    found = filed if typed is None else typed
+    if found is None:
+        return flag.default
+    if flag.read is None:
+        return _switch(flag, found)
+    texts = found if isinstance(found, list) else [found]
+    if flag.is_list and isinstance(found, str):
+        texts = [part.strip() for part in found.split(",") if part.strip()]
+    values = [_read(flag, text) for text in texts]
+    return tuple(values) if flag.is_list else values[0]
+
+
+def _read(flag: Flag, found: Any) -> Any:
+    assert flag.read is not None
+    try:
+        return flag.read(str(found))
+    except ValueError as error:
+        raise BadSpec(f"{flag.name}={found}: {error}") from None
+
+
+def _switch(flag: Flag, found: Any) -> bool:
+    if not isinstance(found, bool):
+        raise BadSpec(f"{flag.name}={found}: wants true or false")
+    return found
+
+
+def _pairs(flag: Flag, filed: Any, typed: Iterable[str]) -> dict[str, str]:
+    if not isinstance(filed, dict):
+        raise BadSpec(f"{flag.name} is a table: write [{flag.name}] and a line for each")
+    found = {str(name): _plain(value) for name, value in filed.items()}
+    for pair in typed:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise BadSpec(f"{flag.name} {pair}: wants NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unknown(word: str, known: Mapping[str, Flag], job: str) -> str:
+    near = get_close_matches(word, known, 1, 0.5)
+    hint = (
+        f"did you mean {known[near[0]].name}?"
+        if near
+        else f"there are {', '.join(f.name for f in known.values())}"
+    )
+    return f"job {job} has no {word!r}: {hint}"

@@ -1,0 +1,63 @@
+"""How many, how large, how even: messages counted by topic, queue, tag or key."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
+
+BY = ("topic",)
+TIME = "storeTimestamp"
+
+
+def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
+    """A row for each group: messages, bytes, sizes, first and last, messages a second, and `share`, the part
+    that the group has of all. `brokerName` may be null and is a group of its own then.
+    """
+    size = F.length("body")
+    grouped = messages.groupBy(*by).agg(
+        F.count(F.lit(1)).alias("messages"),
+        F.sum(size).alias("bytes"),
+        F.avg(size).alias("meanSize"),
+        F.percentile_approx(size, 0.5).alias("medianSize"),
+        F.percentile_approx(size, 0.99).alias("p99Size"),
+        F.max(size).alias("largest"),
+        F.min(TIME).alias("first"),
+        F.max(TIME).alias("last"),
+    )
+    whole = messages.agg(F.count(F.lit(1)).alias("__all"))
+    return (
+        grouped.crossJoin(whole)
+        .withColumn("perSecond", F.col("messages") / _seconds(F.col("first"), F.col("last")))
+        .withColumn("share", F.col("messages") / F.col("__all"))
+        .drop("__all")
+        .orderBy(F.desc("messages"), *by)
+    )
+
+
+def skew(counted: DataFrame) -> DataFrame:
+    """Of what `stats` has counted: how uneven it is. 1 is even; n: the largest has n times its share."""
+    return counted.agg(
+        F.count(F.lit(1)).alias("groups"),
+        F.sum("messages").alias("messages"),
+        F.max("messages").alias("largest"),
+        (F.max("messages") / F.avg("messages")).alias("skew"),
+        (F.stddev_pop("messages") / F.avg("messages")).alias("variation"),
+    )
+
+
+def rates(messages: DataFrame, every: str = "1 minute", by: Sequence[str] = BY) -> DataFrame:
+    """Messages and bytes in each span of time, for a chart."""
+    spans = messages.groupBy(F.window(TIME, every).alias("span"), *by).agg(
+        F.count(F.lit(1)).alias("messages"), F.sum(F.length("body")).alias("bytes")
+    )
+    return spans.select(F.col("span.start").alias("start"), *by, "messages", "bytes").orderBy("start", *by)
+
+
+def one_by_key(messages: DataFrame) -> DataFrame:
+    """A row for each key of a message, its own column `key`: a message may have several, or none."""
+    return messages.withColumn("key", F.explode_outer(F.split("keys", " +")))
+
+
+def _seconds(first: Column, last: Column) -> Column:
+    span = last.cast("double") - first.cast("double")
+    return F.greatest(span, F.lit(0.001))

@@ -1,0 +1,59 @@
+import io
+import json
+from datetime import UTC, datetime
+
+from turbopump.pipelines.jobs.report import Bars, Lines, page
+from turbopump.pipelines.jobs.showing import MOST_ROWS, Outcome, Screen, Table
+
+WHEN = datetime(2026, 11, 1, 12, tzinfo=UTC)
+ROWS = [
+    {"topic": "A", "messages": 1200, "first": WHEN, "body": b"\xff"},
+    {"topic": "B", "messages": 7, "first": None, "body": None},
+]
+
+
+def table(rows=ROWS):
+    return Table("groups", "By topic", rows, ("topic", "messages", "first", "body"))
+
+
+def test_a_table_has_numbers_to_the_right_and_a_dash_for_nothing():
+    assert table().lines()[2:] == [
+        "topic  messages  first                body",
+        "A         1,200  2026-11-01 12:00:00  \\xff",
+        "B             7  -                    -",
+    ]
+
+
+def test_a_long_table_says_how_much_is_left_out():
+    lines = table([ROWS[1]] * (MOST_ROWS + 3)).lines()
+    assert lines[-1] == "... and 3 more"
+    assert table([]).lines()[-1] == "(nothing)"
+
+
+def test_machines_get_one_document():
+    out = io.StringIO()
+    Screen(is_json=True, out=out).show(Outcome({"rows": 2}, [table()]))
+    found = json.loads(out.getvalue())
+    assert found["rows"] == 2
+    assert found["groups"][0] == {"topic": "A", "messages": 1200, "first": WHEN.isoformat(), "body": "\\xff"}
+
+
+def test_people_get_tables_and_a_line():
+    out = io.StringIO()
+    Screen(out=out).show(Outcome({"rows": 1234, "rowsPerSecond": 0.5}, [table()]))
+    assert out.getvalue().endswith("\nrows 1,234, rows per second 0.500\n")
+
+
+def test_a_page_holds_charts_and_tables_and_escapes_what_messages_say():
+    evil = "<script>alert(1)</script>"
+    outcome = Outcome({"from": evil}, [table([{"topic": evil, "messages": 1}])])
+    charts = [Bars("Messages", [(evil, 3.0), ("b", 0)]), Lines("Over time", [(evil, [(0, 1), (60, 4)])])]
+    text = page(f"stats of {evil}", outcome, charts)
+    assert "<script>" not in text
+    assert text.count("<rect") == 3
+    assert text.count("<polyline") == 1
+
+
+def test_a_page_of_nothing_is_still_a_page():
+    text = page("stats", Outcome({}, [table([])]), [Bars("Messages", []), Lines("Over time", [])])
+    assert "(nothing)" in text

@@ -1,0 +1,75 @@
+import pytest
+
+from turbopump.pipelines.jobs.catalog import JOBS
+from turbopump.pipelines.jobs.end import End, source, target
+from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
+
+FLAGS = (
+    Flag("from", "", source),
+    Flag("rate", "", int),
+    Flag("by", "", str, ("keys",), is_list=True),
+    Flag("follow", "", None, False),
+    Flag("options", "", is_pairs=True),
+)
+
+
+def given(file=None, **line):
+    return given_by(FLAGS, file or {}, line, "test")
+
+
+def test_a_file_and_a_line_say_the_same():
+    text = 'job="test"\nfrom="topic:A"\nrate=5\nby=["a","b"]\nfollow=true\n[options]\ntags="x"\nlatest=true'
+    by_file = given(read_file(text, "f"))
+    by_line = given(
+        None, **{"from": "topic:A"}, rate="5", by="a, b", follow=True, options=["tags=x", "latest=true"]
+    )
+    assert by_file == by_line
+    assert by_file["from"] == End("topic", "A")
+    assert by_file["options"] == {"tags": "x", "latest": "true"}
+
+
+def test_the_line_wins_and_what_nobody_said_has_its_default():
+    assert given({"rate": 5}, rate="6") == {
+        "from": None,
+        "rate": 6,
+        "by": ("keys",),
+        "follow": False,
+        "options": {},
+    }
+    assert given({"options": {"a": 1, "b": 2}}, options=["a=3"])["options"] == {"a": "3", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "words"),
+    [
+        ({"rat": 5}, {}, "no 'rat': did you mean rate"),
+        ({"zzz": 5}, {}, "there are from, rate"),
+        ({"rate": "fast"}, {}, "rate=fast"),
+        ({"follow": "yes"}, {}, "wants true or false"),
+        ({"options": "a"}, {}, "is a table"),
+        ({}, {"options": ["a"]}, "wants NAME=VALUE"),
+        ({}, {"from": "orders"}, "wants topic:NAME, log:NAME"),
+    ],
+)
+def test_what_cannot_be_understood_is_told_with_what_is_wanted(file, line, words):
+    with pytest.raises(BadSpec, match=words):
+        given(file, **line)
+
+
+def test_what_is_no_toml_is_told_with_its_place():
+    with pytest.raises(BadSpec, match=r"job\.toml is no TOML: .*line 1"):
+        read_file("a = \n", "job.toml")
+
+
+def test_a_group_is_its_retry_topic_and_dead_letters_have_theirs():
+    assert target("group:billing").topic == "%RETRY%billing"
+    assert source("dlq:billing").topic == "%DLQ%billing"
+    with pytest.raises(ValueError, match="wants topic:NAME, group:NAME"):
+        target("log:x")
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_flags_of_a_job_have_each_a_name_of_their_own(name):
+    keys = [flag.key for flag in JOBS[name].flags]
+    assert len(keys) == len(set(keys))
+    assert not {"job", "spec", "is_json", "command"} & set(keys)
