@@ -12,26 +12,31 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.types import StructType
+
+from turbopump.pipelines.schema import TIME
 
 ERROR = "bodyError"
 FIELDS = "__fields"
 SIMPLE = {
-    "boolean": T.BooleanType(),
-    "int": T.IntegerType(),
-    "long": T.LongType(),
-    "float": T.FloatType(),
-    "double": T.DoubleType(),
-    "bytes": T.BinaryType(),
-    "string": T.StringType(),
-    "enum": T.StringType(),
+    "boolean": ("boolean", pa.bool_()),
+    "int": ("int", pa.int32()),
+    "long": ("bigint", pa.int64()),
+    "float": ("float", pa.float32()),
+    "double": ("double", pa.float64()),
+    "bytes": ("binary", pa.binary()),
+    "fixed": ("binary", pa.binary()),
+    "string": ("string", pa.string()),
+    "enum": ("string", pa.string()),
 }
 LOGICAL = {
-    "date": T.DateType(),
-    "timestamp-millis": T.TimestampType(),
-    "timestamp-micros": T.TimestampType(),
-    "uuid": T.StringType(),
+    "date": ("date", pa.date32()),
+    "timestamp-millis": ("timestamp", TIME),
+    "timestamp-micros": ("timestamp", TIME),
 }
+"""Avro's word → Spark's and Arrow's."""
+
+Words = tuple[str, pa.DataType]
 
 
 class BadAvroSchema(ValueError):
@@ -49,12 +54,13 @@ def json_body(messages: DataFrame, schema: str) -> DataFrame:
 def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
     """The same by an Avro schema, for bodies that hold one bare record each (no file header)."""
     document = json.loads(schema) if isinstance(schema, str) else schema
-    fields = avro_type(document)
-    if not isinstance(fields, T.StructType):
+    if not isinstance(document, dict) or document.get("type") != "record":
         raise BadAvroSchema("the schema of a body must be a record")
-    fields.add(ERROR, T.StringType())
-    whole = T.StructType([*messages.schema.fields, T.StructField(FIELDS, fields)])
-    return _spread(messages.mapInArrow(_avro_reader(document), whole))
+    error = {"name": ERROR, "type": "string"}
+    sql, arrow = avro_words({**document, "fields": [*document["fields"], error]})
+    fields = StructType.fromDDL(f"{FIELDS} {sql}").fields
+    whole = StructType([*messages.schema.fields, *fields])
+    return _spread(messages.mapInArrow(_avro_reader(document, arrow), whole))
 
 
 def _spread(messages: DataFrame) -> DataFrame:
@@ -69,49 +75,54 @@ def _spread(messages: DataFrame) -> DataFrame:
     return messages.select(*(name for name in messages.columns if name != FIELDS), f"{FIELDS}.*")
 
 
-def avro_type(schema: Any) -> T.DataType:
-    """Spark's type for an Avro schema. Raises BadAvroSchema."""
+def avro_words(schema: Any) -> Words:
+    """How Spark and Arrow name the type of an Avro schema. Raises BadAvroSchema."""
+    if isinstance(schema, str):
+        return _simple(schema)
     if isinstance(schema, list):
         return _union(schema)
-    if isinstance(schema, str):
-        return _named(schema)
     if schema.get("logicalType") in LOGICAL:
         return LOGICAL[schema["logicalType"]]
     match schema["type"]:
         case "record":
-            fields = [T.StructField(field["name"], avro_type(field["type"])) for field in schema["fields"]]
-            return T.StructType(fields)
+            return _record(schema["fields"])
         case "array":
-            return T.ArrayType(avro_type(schema["items"]))
+            sql, arrow = avro_words(schema["items"])
+            return f"array<{sql}>", pa.list_(arrow)
         case "map":
-            return T.MapType(T.StringType(), avro_type(schema["values"]))
-        case "fixed":
-            return T.BinaryType()
+            sql, arrow = avro_words(schema["values"])
+            return f"map<string,{sql}>", pa.map_(pa.string(), arrow)
         case inner:
-            return _named(inner) if isinstance(inner, str) else avro_type(inner)
+            return avro_words(inner)
 
 
-def _named(name: str) -> T.DataType:
+def _simple(name: str) -> Words:
     if name not in SIMPLE:
         raise BadAvroSchema(f"there is no column for Avro type {name!r}")
     return SIMPLE[name]
 
 
-def _union(choices: list[Any]) -> T.DataType:
+def _union(choices: list[Any]) -> Words:
     real = [choice for choice in choices if choice != "null"]
     if len(real) != 1:
         raise BadAvroSchema(f"a union must be of null and one type, not {choices}")
-    return avro_type(real[0])
+    return avro_words(real[0])
 
 
-def _avro_reader(schema: dict[str, Any]) -> Any:
+def _record(fields: list[Any]) -> Words:
+    words = [(field["name"], *avro_words(field["type"])) for field in fields]
+    sql = ",".join(f"`{name}`:{sql}" for name, sql, _ in words)
+    return f"struct<{sql}>", pa.struct([pa.field(name, arrow) for name, _, arrow in words])
+
+
+def _avro_reader(schema: dict[str, Any], arrow: pa.DataType) -> Any:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import fastavro  # in the worker
 
         parsed = fastavro.parse_schema(schema)
         for batch in batches:
             rows = [_avro_row(fastavro, parsed, body) for body in batch.column("body").to_pylist()]
-            yield batch.append_column(FIELDS, pa.array(rows))
+            yield batch.append_column(FIELDS, pa.array(rows, arrow))
 
     return read
 
