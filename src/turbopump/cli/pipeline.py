@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.pipelines.ground import CannotRun
 from turbopump.pipelines.jobs.catalog import JOBS, Job
@@ -76,7 +77,7 @@ def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
         raise Failure(str(error)) from None
     from turbopump.pipelines.jobs.work import Work
 
-    work = Work(spark, given, screen, name)
+    work = Work(spark, given, screen, name, ";".join(connect.name_servers(given["namesrv"])))
     _stop_by_signal(work.stop)
     try:
         outcome: Outcome = job.load()(work)
@@ -93,16 +94,19 @@ def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
 
 
 def words_of(error: BaseException) -> str | None:
-    """Spark's failures in one line, without the stack of two languages; None for a fault of ours."""
+    """Spark's failures in one line, without the stacks of two languages; None for a fault of ours."""
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    if not isinstance(error, PySparkException):
+    if isinstance(error, Py4JJavaError):
+        text = str(error.java_exception.getMessage() or error.java_exception)
+    elif isinstance(error, PySparkException):
+        text = str(error)
+    else:
         return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [
-        line for line in lines if line.startswith(("turbopump.", "pyspark.errors", "[")) or "Error:" in line
-    ]
-    return (said or lines or [type(error).__name__])[-1]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
+    told = [line for line in lines if line.startswith("turbopump.")]  # what our own code said, in a worker
+    return (told[-1:] or lines[:1] or [type(error).__name__])[0]
 
 
 def _stop_by_signal(stop: threading.Event) -> None:

@@ -1,6 +1,5 @@
 """All jobs, with the flags that each takes. Pure: Spark is imported when a job runs."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,8 +9,6 @@ from typing import Any
 from turbopump.pipelines.jobs.end import source, target
 from turbopump.pipelines.jobs.spec import Flag
 from turbopump.pipelines.moments import moment_of, seconds_of
-
-NAME_SERVER = "127.0.0.1:9876"
 
 
 def _moment(text: str) -> datetime:
@@ -37,10 +34,7 @@ TO = Flag(
     metavar="WHERE",
 )
 SERVER = Flag(
-    "name-server",
-    f"host:port, several with ; between (default: NAMESRV_ADDR or {NAME_SERVER})",
-    default=os.environ.get("NAMESRV_ADDR") or NAME_SERVER,
-    metavar="ADDR",
+    "namesrv", "name server, several with ; between (default: NAMESRV_ADDR or 127.0.0.1:9876)", metavar="ADDR"
 )
 OPTIONS = Flag("options", "an option of the source's format, NAME=VALUE", is_pairs=True, metavar="N=V")
 TO_OPTIONS = Flag("to-options", "an option of the target's format, NAME=VALUE", is_pairs=True, metavar="N=V")
@@ -124,11 +118,13 @@ JOBS = {
             Flag("sql", "a query over `messages`", metavar="SQL"),
             Flag("sql-file", "the same, in a file", metavar="FILE"),
             Flag(
-                "json",
+                "json-body",
                 "fields of JSON bodies as columns: their names and types, as `id long, who string`",
                 metavar="DDL",
             ),
-            Flag("avro", "fields of Avro bodies as columns: a file with the schema", metavar="FILE.avsc"),
+            Flag(
+                "avro-body", "fields of Avro bodies as columns: a file with the schema", metavar="FILE.avsc"
+            ),
         ),
     ),
     "dedupe": Job(

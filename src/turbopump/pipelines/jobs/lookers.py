@@ -22,8 +22,8 @@ SHOWN = 1000  # rows of a table in a report
 
 def count(work: Work) -> Outcome:
     """`stats`: rates, sizes and skew."""
-    rows = work.rows()
     names = [_group(word) for word in work.given["by"]]
+    rows = work.rows()
     if "key" in names:
         rows = one_by_key(rows)
     rows = rows.cache()
@@ -57,7 +57,7 @@ def _lines(table: Table, name: str) -> Lines:
     for row in table.rows:
         series.setdefault(str(row[name]), []).append((row["start"].timestamp(), row["messages"]))
     largest = sorted(series.items(), key=lambda one: -sum(value for _, value in one[1]))
-    return Lines(f"Messages in each {'span'}", largest)
+    return Lines("Messages over time", largest)
 
 
 def trace(work: Work) -> Outcome:
@@ -81,7 +81,7 @@ def dead_letters(work: Work) -> Outcome:
         found = work.table("failures", "What failed together", failures(dead))
         summary: dict[str, Any] = {"from": str(work.source()), "letters": dead.count()}
     if work.given["to"] is not None:
-        ends.write(dead, work.given["to"], work.given["name_server"], work.given["to_options"], ())
+        ends.write(dead, work.given["to"], work.name_server, work.given["to_options"], ())
         summary["exportedTo"] = str(work.given["to"])
     if work.given["redrive"]:
         summary["sentAgain"] = _redrive(work, dead)
@@ -102,7 +102,7 @@ def _with_ids(work: Work) -> dict[str, str]:
 
 def _redrive(work: Work, dead: DataFrame) -> int:
     rows = again(dead.where(work.given["redrive"]), work.given["to_topic"]).cache()
-    options = {"nameServer": work.given["name_server"], **work.given["to_options"]}
+    options = {"nameServer": work.name_server, **work.given["to_options"]}
     with work.progress():
         rows.write.format("rocketmq").options(**options).mode("append").save()
     return int(rows.count())

@@ -86,12 +86,12 @@ def transform(work: Work) -> Outcome:
 
 def read_body(rows: DataFrame, given: Any) -> DataFrame:
     """With the columns that the body has, when it was said how to read it."""
-    if given["json"] and given["avro"]:
+    if given["json_body"] and given["avro_body"]:
         raise BadSpec("a body is read as --json-body or as --avro-body, not both")
-    if given["json"]:
-        return json_body(rows, given["json"])
-    if given["avro"]:
-        return avro_body(rows, json.loads(Path(given["avro"]).read_text()))
+    if given["json_body"]:
+        return json_body(rows, given["json_body"])
+    if given["avro_body"]:
+        return avro_body(rows, json.loads(Path(given["avro_body"]).read_text()))
     return rows
 
 

@@ -35,6 +35,7 @@ class Work:
     given: Given
     screen: Screen
     job: str
+    name_server: str
     stop: threading.Event = field(default_factory=threading.Event)
 
     # reading
@@ -55,7 +56,7 @@ class Work:
         """All that the source has now, within the times and the condition that were given."""
         given = self.given
         options = {**more, **given["options"]}
-        found = ends.read(self.spark, self.source(), given["name_server"], options)
+        found = ends.read(self.spark, self.source(), self.name_server, options)
         return self.within(found)
 
     def within(self, rows: DataFrame) -> DataFrame:
@@ -77,17 +78,17 @@ class Work:
         counted = Observation("moved")
         rows = change(self.rows(**more)).observe(counted, F.count(F.lit(1)).alias("rows"))
         with self.progress():
-            ends.write(rows, self.target(), self.given["name_server"], self.given["to_options"], parts)
+            ends.write(rows, self.target(), self.name_server, self.given["to_options"], parts)
         return int(counted.get["rows"])
 
     def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> int:
         given = self.given
         options = {**more, **given["options"]}
-        rows = self.within(ends.follow(self.spark, self.source(), given["name_server"], options))
+        rows = self.within(ends.follow(self.spark, self.source(), self.name_server, options))
         checkpoint = given["checkpoint"] or self.checkpoint()
         self.screen.note(f"checkpoint: {checkpoint} (the same job goes on from there)")
         writer = ends.start(
-            change(rows), self.target(), given["name_server"], given["to_options"], parts, checkpoint
+            change(rows), self.target(), self.name_server, given["to_options"], parts, checkpoint
         )
         trigger = {"processingTime": given["every"]} if given["follow"] else {"availableNow": True}
         return self.watch(writer.queryName(self.name()).trigger(**trigger).start())

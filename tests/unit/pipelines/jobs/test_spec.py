@@ -1,3 +1,6 @@
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from turbopump.pipelines.jobs.catalog import JOBS
@@ -73,3 +76,12 @@ def test_flags_of_a_job_have_each_a_name_of_their_own(name):
     keys = [flag.key for flag in JOBS[name].flags]
     assert len(keys) == len(set(keys))
     assert not {"job", "spec", "is_json", "command"} & set(keys)
+
+
+def test_the_page_about_jobs_is_current():
+    script = Path(__file__).parents[4] / "scripts" / "jobs_page.py"
+    spec = importlib.util.spec_from_file_location("jobs_page", script)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run python scripts/jobs_page.py"

@@ -1,0 +1,75 @@
+"""Writes docs/pipelines-jobs.md from the catalog of jobs.
+
+Run `python scripts/jobs_page.py` after a change of the catalog. A unit test fails when the page is not
+current.
+"""
+
+from pathlib import Path
+
+from turbopump.pipelines.jobs.catalog import JOBS
+
+PAGE = Path(__file__).parent.parent / "docs" / "pipelines-jobs.md"
+
+HEAD = """\
+# Jobs on Spark
+
+<!-- Written by scripts/jobs_page.py; change the catalog in src/turbopump/pipelines/jobs, not this page. -->
+
+`turbopump pipeline JOB` reads messages at one end, does something to them on Spark, and writes at the other.
+`pip install 'turbopump[spark]'` brings PySpark; Java 17 or newer must be there.
+
+    turbopump pipeline archive --from topic:OrderTopic --to delta:lake/orders
+    turbopump pipeline stats --from log:data/store --by topic,tag --report stats.html
+    turbopump pipeline replay --from delta:lake/orders --since 2026-11-01 --to group:billing --rate 500
+    turbopump pipeline transform --from topic:OrderTopic --json-body "id long, amount double" \\
+        --sql "SELECT keys, body FROM messages WHERE amount > 100" --to topic:LargeOrders
+    turbopump pipeline dlq --from dlq:billing --redrive "tags = 'paid'"
+
+An end is one word: `topic:A` (several with commas when read), `group:G` (the group's retry topic: that group
+alone gets the messages), `dlq:G` (its dead letters), `log:DIR` (a store directory, no broker needed),
+`delta:DIR`, `parquet:DIR`.
+
+A job that reads a topic is a stream with a checkpoint under `.turbopump/pipelines`: started again, it goes on
+where it ended. It takes what is there and ends; with `--follow` it goes on until Ctrl-C. From a topic to a
+topic or to Delta each row arrives exactly once. A job that reads files is one batch.
+
+Progress goes to stderr, the result to stdout: tables for people, one document with `--json`. The exit status
+is 1 when the job failed or found damage, 2 when it was asked wrongly.
+
+## From a file
+
+`turbopump pipeline run job.toml`, with the same words as the flags:
+
+    job = "archive"
+    from = "topic:OrderTopic"
+    to = "delta:lake/orders"
+    partition-by = ["topic", "date", "hour"]
+
+    [options]          # of the source's format; to-options for the target's, conf for Spark's
+    tags = "paid"
+
+## In a program
+
+The jobs are made of functions from DataFrame to DataFrame in `turbopump.pipelines.transforms`:
+`dedupe.dedupe`, `bodies.json_body` and `avro_body`, `statistics.stats`, `rates` and `skew`,
+`traces.deliveries` and `latencies`, `letters.letters`, `failures` and `again`.
+
+## The jobs
+"""
+
+
+def page() -> str:
+    parts = [HEAD]
+    for name, job in JOBS.items():
+        parts.append(
+            f"\n### {name}\n\n{job.summary[0].upper()}{job.summary[1:]}.\n\n| flag | what it does |\n|---|---|\n"
+        )
+        for flag in job.flags:
+            word = f"--{flag.name.removesuffix('s') if flag.is_pairs else flag.name}"
+            value = f" {flag.metavar or flag.key.upper()}" if flag.read is not None else ""
+            parts.append(f"| `{word}{value}` | {flag.help} |\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
