@@ -54,6 +54,25 @@ The jobs are made of functions from DataFrame to DataFrame in `turbopump.pipelin
 `dedupe.dedupe`, `bodies.json_body` and `avro_body`, `statistics.stats`, `rates` and `skew`,
 `traces.deliveries` and `latencies`, `letters.letters`, `failures` and `again`.
 
+## On a cluster
+
+`--master spark://host:7077`, `yarn` or `k8s://...` is all that changes for the job. Executors need our
+packages: either they are installed there, or `--ship` sends them along; the executors' Python must then be of
+the same version, on the same system. For a program of your own, `turbopump pipeline pack turbopump.tgz` makes
+the archive and prints how `spark-submit` takes it:
+
+    spark-submit --master yarn --deploy-mode cluster \\
+        --archives turbopump.tgz#turbopump --conf spark.executorEnv.PYTHONPATH=./turbopump \\
+        --conf spark.yarn.appMasterEnv.PYTHONPATH=./turbopump JOB.py
+    spark-submit --master k8s://https://cluster:6443 --deploy-mode cluster \\
+        --conf spark.kubernetes.container.image=spark:4.2.0-python3 \\
+        --archives s3a://bucket/turbopump.tgz#turbopump \\
+        --conf spark.executorEnv.PYTHONPATH=./turbopump \\
+        --conf spark.kubernetes.driverEnv.PYTHONPATH=./turbopump JOB.py
+
+A program calls `turbopump.pipelines.register(spark)` before it names our formats: packages that came as an
+archive are not found by name alone. The standalone master is tested; YARN and Kubernetes are recipes.
+
 ## The jobs
 """
 
@@ -61,9 +80,8 @@ The jobs are made of functions from DataFrame to DataFrame in `turbopump.pipelin
 def page() -> str:
     parts = [HEAD]
     for name, job in JOBS.items():
-        parts.append(
-            f"\n### {name}\n\n{job.summary[0].upper()}{job.summary[1:]}.\n\n| flag | what it does |\n|---|---|\n"
-        )
+        summary = job.summary[0].upper() + job.summary[1:]
+        parts.append(f"\n### {name}\n\n{summary}.\n\n| flag | what it does |\n|---|---|\n")
         for flag in job.flags:
             word = f"--{flag.name.removesuffix('s') if flag.is_pairs else flag.name}"
             value = f" {flag.metavar or flag.key.upper()}" if flag.read is not None else ""

@@ -2,6 +2,7 @@
 
 import argparse
 import signal
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
+from turbopump.pipelines import shipping
 from turbopump.pipelines.ground import CannotRun
 from turbopump.pipelines.jobs.catalog import JOBS, Job
 from turbopump.pipelines.jobs.session import session
 from turbopump.pipelines.jobs.showing import Outcome, Screen
 from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
 
+PACK_HELP = "one archive of our packages, for executors that do not have them"
 SPEC_HELP = "read what is not given here from a TOML file"
 
 
@@ -29,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--json", dest="is_json", action="store_true", help="print the result as one JSON document"
         )
+    pack = jobs.add_parser("pack", help=PACK_HELP, description=PACK_HELP[0].upper() + PACK_HELP[1:] + ".")
+    pack.add_argument("archive", metavar="FILE.tgz")
     run = jobs.add_parser(
         "run", help="the job that a TOML file names", description="The job that a TOML file names."
     )
@@ -49,6 +54,8 @@ def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.job == "pack":
+        return _pack(options.archive)
     try:
         name, given = _told(options)
     except BadSpec as error:
@@ -57,6 +64,15 @@ def run(options: argparse.Namespace) -> int:
     outcome = _carried_out(name, JOBS[name], given, screen)
     screen.show(outcome)
     return FAILED if outcome.is_failure else 0
+
+
+def _pack(archive: str) -> int:
+    try:
+        packed = shipping.pack(archive)
+    except shipping.CannotShip as error:
+        raise Failure(str(error)) from None
+    print(f"{archive}: {', '.join(packed)}\n{shipping.command(archive)}")
+    return 0
 
 
 def _told(options: argparse.Namespace) -> tuple[str, Any]:
@@ -71,10 +87,18 @@ def _told(options: argparse.Namespace) -> tuple[str, Any]:
 
 def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
     screen.note(f"starting Spark on {given['master']} ...")
-    try:
-        spark = session(f"turbopump {name}", given["master"], given["conf"])
-    except CannotRun as error:
-        raise Failure(str(error)) from None
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch) / "turbopump.tgz" if given["ship"] else None
+        try:
+            if archive:
+                shipping.pack(archive)
+            spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
+        except (CannotRun, shipping.CannotShip) as error:
+            raise Failure(str(error)) from None
+        return _done(spark, name, job, given, screen)
+
+
+def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen) -> Outcome:
     from turbopump.pipelines.jobs.work import Work
 
     work = Work(spark, given, screen, name, ";".join(connect.name_servers(given["namesrv"])))

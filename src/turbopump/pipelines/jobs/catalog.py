@@ -63,7 +63,9 @@ PARTS = Flag(
 )
 REPORT = Flag("report", "write a page with charts there", metavar="FILE.html")
 
-EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF)
+SHIP = Flag("ship", "send our packages to executors that do not have them", None, False)
+
+EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF, SHIP)
 CHOOSING = (SINCE, UNTIL, WHERE)
 STREAMING = (TO, TO_OPTIONS, FOLLOW, EVERY, CHECKPOINT, NAME)
 

@@ -6,8 +6,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from turbopump.pipelines import shipping
 from turbopump.pipelines.ground import CannotRun
 
 QUIET = {
@@ -19,9 +21,12 @@ QUIET = {
 LOOK_TIMEOUT_S = 60.0
 
 
-def session(name: str, master: str, conf: Mapping[str, str]) -> Any:
-    """With our formats registered, and workers that run this Python. Raises CannotRun."""
+def session(name: str, master: str, conf: Mapping[str, str], archive: Path | None = None) -> Any:
+    """With our formats registered, and workers that run this Python. `archive`: for executors that do not
+    have our packages. Raises CannotRun.
+    """
     check()
+    shipped = shipping.settings(archive) if archive else {}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if master.startswith("local"):
@@ -31,7 +36,7 @@ def session(name: str, master: str, conf: Mapping[str, str]) -> Any:
     from turbopump import pipelines
 
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**QUIET, **conf}.items():
+    for key, value in {**QUIET, **shipped, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     pipelines.register(spark)
