@@ -22,8 +22,8 @@ UNIT         ?= tests/unit
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
 
-run: $(VENV)/.run  ## start name server and broker in one process, data under ./data
-	@exec $(VENV)/bin/turbopump up --data ./data $(ARGS)
+run: $(VENV)/.shown  ## name server and broker in one process, data under ./data, and a pipeline on Spark beside them
+	@exec $(VENV)/bin/turbopump up --data ./data --demo $(ARGS)
 
 venv: $(VENV)/.dev  ## the development environment
 
@@ -116,6 +116,13 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml hatch_build.py $(wildcard src/turbo
 	@$(PY) -m pip install -q --disable-pip-version-check -e .
 	@$(PY) -c 'from turbopump.compiled import twins; twins() or print("No compiled send path: Python serves alone.")'
 	@touch $@
+
+# Without Java there is no Spark: 0.5 GB are not fetched for nothing, and the messaging half is shown alone.
+$(VENV)/.shown: $(VENV)/.run pyproject.toml
+	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null; then \
+	  echo "Getting PySpark (once, 0.5 GB) ..."; \
+	  $(PY) -m pip install -q --disable-pip-version-check -e '.[spark]' && touch $@; \
+	fi
 
 # `pip install --group` came with pip 25.1.
 $(VENV)/.dev: $(VENV)/.run pyproject.toml

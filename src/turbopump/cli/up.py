@@ -4,9 +4,11 @@ Prints what a newcomer needs: addresses, where the data is, what an acknowledgem
 """
 
 import argparse
+import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -42,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-c", "--configFile", metavar="FILE", help="broker configuration, Apache's broker.conf"
     )
+    parser.add_argument(
+        "--demo",
+        action="store_true",
+        help="then show the whole: orders to a topic, on to a Delta table and back, on Spark",
+    )
     serving.add_argument(parser)
     logs.add_argument(parser, "DIR/logs")
 
@@ -64,8 +71,24 @@ def run(options: argparse.Namespace) -> int:
         http_port = await serving.start_pages(stack, pages(broker), host, options.http_port)
         health = f"http://{serving.address(host, http_port)}/health" if http_port > 0 else ""
         print(welcome(broker, address, data, health), flush=True)
+        if options.demo:
+            await start_demo(stack, address, data)
 
     return serve(start)
+
+
+async def start_demo(stack: contextlib.AsyncExitStack, name_server: str, data: str) -> None:
+    """In a process of its own, which ends before the servers do: nothing heavy is imported here."""
+    print(flush=True)
+    command = [sys.executable, "-m", "turbopump.pipelines.demo", name_server, data]
+    demo = await asyncio.create_subprocess_exec(*command, start_new_session=True)
+
+    async def stop() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(demo.pid, signal.SIGTERM)
+        await demo.wait()
+
+    stack.push_async_callback(stop)
 
 
 def flags_of(

@@ -1,0 +1,130 @@
+"""The whole in a minute: orders into a topic, the topic into a Delta table, the table into a topic again.
+
+`make run` and `turbopump up --demo` start it beside a running cluster. Run again, it goes on from its
+checkpoint: only new orders are archived.
+
+    python -m turbopump.pipelines.demo NAME_SERVER DIRECTORY
+"""
+
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from turbopump import Admin, Message, Producer
+from turbopump.pipelines.ground import CannotRun
+from turbopump.pipelines.jobs.session import check, session
+from turbopump.pipelines.jobs.showing import Table
+from turbopump.protocol.bodies import TopicConfig
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+
+ORDERS, TOTALS = "DemoOrders", "DemoTotals"
+COUNT = 1000
+CITIES = ("Berlin", "Lagos", "Lima", "Osaka", "Pune")
+STATES = ("paid", "paid", "paid", "refunded")
+FIELDS = "id long, city string, amount double"
+
+
+def main(arguments: list[str]) -> int:
+    name_server, home = arguments[0], Path(arguments[1]) / "demo"
+    say(f"{COUNT:,} orders go to topic {ORDERS} ...")
+    send_orders(name_server)
+    try:
+        check()
+    except CannotRun as error:
+        say(f"The pipelines are left out. {error}")
+        return 0
+    say("Spark starts (some seconds) ...")
+    spark = session("turbopump demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    try:
+        show(spark, name_server, home)
+    finally:
+        spark.stop()
+    say(
+        f"Done. The table is in {home / 'orders'}; `turbopump pipeline stats --from topic:{ORDERS}` counts on."
+    )
+    return 0
+
+
+def show(spark: Any, name_server: str, home: Path) -> None:
+    begin = time.monotonic()
+    rows = archive(spark, name_server, home)
+    say(
+        f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {time.monotonic() - begin:.1f} s"
+    )
+    publish(spark, name_server, home)
+    say(f"Totals by city from the table to topic {TOTALS}, and read from there:")
+    for line in read_totals(spark, name_server).lines()[2:]:
+        say(f"  {line}")
+
+
+def send_orders(name_server: str) -> None:
+    chance = random.Random()
+    with Admin(name_server) as admin:
+        for topic in (ORDERS, TOTALS):
+            config = TopicConfig(topicName=topic, readQueueNums=4, writeQueueNums=4)
+            admin.topics.create_like(AUTO_CREATE_TOPIC, config)
+    with Producer("demo", name_servers=name_server) as producer:
+        orders = [order(chance, number) for number in range(COUNT)]
+        for begin in range(0, COUNT, 100):
+            producer.send_batch(orders[begin : begin + 100])
+
+
+def order(chance: random.Random, number: int) -> Message:
+    told = {"id": number, "city": chance.choice(CITIES), "amount": round(chance.uniform(5, 500), 2)}
+    return Message.json(ORDERS, told, tags=chance.choice(STATES), keys=f"order-{number}")
+
+
+def archive(spark: Any, name_server: str, home: Path) -> int:
+    stream = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", name_server)
+        .option("subscribe", ORDERS)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    query = (
+        stream.writeStream.format("rocketmq-delta")
+        .option("path", str(home / "orders"))
+        .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+
+def publish(spark: Any, name_server: str, home: Path) -> None:
+    from turbopump.pipelines.lake import read_table
+    from turbopump.pipelines.transforms.bodies import json_body
+
+    json_body(read_table(spark, str(home / "orders")), FIELDS).createOrReplaceTempView("orders")
+    totals = spark.sql(
+        "SELECT city AS keys, "
+        "to_json(struct(city, count(*) AS orders, round(sum(amount), 2) AS amount)) AS body "
+        "FROM orders WHERE tags = 'paid' GROUP BY city"
+    )
+    writer = totals.write.format("rocketmq").option("nameServer", name_server).option("topic", TOTALS)
+    writer.mode("append").save()
+
+
+def read_totals(spark: Any, name_server: str) -> Table:
+    """The newest of each city: every run adds its own."""
+    from turbopump.pipelines.transforms.bodies import json_body
+
+    read = spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", TOTALS).load()
+    json_body(read, "city string, orders long, amount double").createOrReplaceTempView("totals")
+    rows = spark.sql(
+        "SELECT city, max_by(orders, storeTimestamp) AS orders, max_by(amount, storeTimestamp) AS amount "
+        "FROM totals GROUP BY city ORDER BY city"
+    )
+    return Table("totals", "", [row.asDict() for row in rows.collect()], rows.columns)
+
+
+def say(line: str) -> None:
+    print(f"demo: {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
