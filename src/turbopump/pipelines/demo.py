@@ -41,18 +41,15 @@ def main(arguments: list[str]) -> int:
         show(spark, name_server, home)
     finally:
         spark.stop()
-    say(
-        f"Done. The table is in {home / 'orders'}; `turbopump pipeline stats --from topic:{ORDERS}` counts on."
-    )
+    say(f"Done. The table is in {home / 'orders'}. Next: turbopump pipeline stats --from topic:{ORDERS}")
     return 0
 
 
 def show(spark: Any, name_server: str, home: Path) -> None:
     begin = time.monotonic()
     rows = archive(spark, name_server, home)
-    say(
-        f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {time.monotonic() - begin:.1f} s"
-    )
+    took = time.monotonic() - begin
+    say(f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {took:.1f} s")
     publish(spark, name_server, home)
     say(f"Totals by city from the table to topic {TOTALS}, and read from there:")
     for line in read_totals(spark, name_server).lines()[2:]:
