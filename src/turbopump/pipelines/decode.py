@@ -1,0 +1,264 @@
+"""Records into Arrow: the bytes of a commit log, or of a pull's answer, become columns without a loop per
+message.
+
+In: a buffer, where records begin in it, and the columns that are wanted. Out: a record batch of exactly that
+schema; what nobody asked for is not read. Rows that are rare (compressed bodies, IPv6 hosts, odd properties)
+are read one by one, by the functions that servers and clients use. Nothing here knows files or brokers.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from turbopump.pipelines.pairs import Pairs, cut, patched
+from turbopump.pipelines.places import (
+    BORN_HOST_AT,
+    BORN_TIME_AT,
+    RECONSUMED_AT,
+    STORE_HOST_AT,
+    Data,
+    Mask,
+    Numbers,
+    Places,
+    field_at,
+    locate,
+    longer_by,
+    starts_in,
+    store_times,
+)
+from turbopump.pipelines.schema import TIME, Schema
+from turbopump.protocol import properties as props
+from turbopump.protocol.compression import CodecMissing, decompress
+from turbopump.protocol.errors import BrokenBody, BrokenRecord
+from turbopump.protocol.ids import host_text, offset_id
+from turbopump.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
+from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, STORE_V6
+
+__all__ = ["BatchTooLarge", "batches", "decode", "starts_in"]
+
+QUEUE_ID_AT = 12
+FLAG_AT = 16
+FIRST_MS = -62_135_596_800_000  # year 1
+LAST_MS = 253_402_300_799_999  # year 9999: nobody downstream can show a time outside these
+SET_BY_BROKER = 1  # Kafka's LogAppendTime
+MAX_EXPANDED_BATCH = 256 * 1024 * 1024
+"""Bytes of bodies in one batch, decompressed; a batch of more is made of fewer rows."""
+_DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+class BatchTooLarge(ValueError):
+    """The bodies of these rows do not fit into one batch: take fewer rows. `batches` does."""
+
+
+def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = None) -> pa.RecordBatch:
+    """The records at these positions, which rise. Raises BrokenRecord when one of them is not whole."""
+    places = locate(data, starts)
+    if not places.is_whole.all():
+        raise BrokenRecord(f"no whole record at {starts[~places.is_whole][0]}")
+    return rows_of(data, places, schema, broker)
+
+
+def batches(
+    data: Data, places: Places, schema: Schema, broker: str | None, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """All of them, at most `rows` in a batch; fewer where bodies are large."""
+    for at in range(0, len(places), rows):
+        part = places.only(slice(at, at + rows))
+        try:
+            batch = rows_of(data, part, schema, broker)
+        except BatchTooLarge:
+            yield from batches(data, part, schema, broker, (len(part) + 1) // 2)
+        else:
+            yield batch
+
+
+def rows_of(data: Data, places: Places, schema: Schema, broker: str | None) -> pa.RecordBatch:
+    """As `decode`, of records that are known to be whole."""
+    rows = _Rows(data, places, broker)
+    return pa.RecordBatch.from_arrays([READ[name](rows) for name in schema.names], schema=schema.arrow)
+
+
+class _Rows:
+    """Some records, a column at a time."""
+
+    def __init__(self, data: Data, places: Places, broker: str | None) -> None:
+        self.data = data
+        self.places = places
+        self._broker = broker
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return Pairs(self.data, self.places.properties, self.places.property_sizes)
+
+    # numbers
+
+    def number(self, kind: str, at: int, of: pa.DataType) -> Any:
+        return _plain(field_at(self.data, kind, self.places.starts + at), of)
+
+    def reconsume_times(self) -> Any:
+        at = self.places.starts + RECONSUMED_AT + longer_by(self.places.sys_flags)
+        return _plain(field_at(self.data, ">i4", at), pa.int32())
+
+    # times
+
+    def born(self) -> Any:
+        return _times(field_at(self.data, ">i8", self.places.starts + BORN_TIME_AT))
+
+    def stored(self) -> Any:
+        return _times(store_times(self.data, self.places))
+
+    # texts and bytes
+
+    def topic(self) -> Any:
+        column = cut(self.data, self.places.topics, self.places.topic_sizes, pa.string())
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            raw = cut(self.data, self.places.topics, self.places.topic_sizes, pa.binary())
+            return pa.array([name.decode("utf-8", "replace") for name in raw.to_pylist()], pa.string())
+        return column
+
+    def broker(self) -> Any:
+        return pa.repeat(pa.scalar(self._broker, pa.string()), len(self.places))
+
+    def body(self) -> Any:
+        """As its sender had it. Null where it is compressed and cannot be read."""
+        places = self.places
+        packed: Mask = (places.sys_flags & COMPRESSED) != 0
+        if int(places.body_sizes.sum()) > MAX_EXPANDED_BATCH and len(places) > 1:
+            raise BatchTooLarge(f"{places.body_sizes.sum()} bytes of bodies")
+        if not packed.any():
+            return cut(self.data, places.bodies, places.body_sizes, pa.binary())
+        column = cut(self.data, places.bodies, np.where(packed, 0, places.body_sizes), pa.binary())
+        return patched(column, np.flatnonzero(packed), self._expanded(np.flatnonzero(packed)))
+
+    def _expanded(self, rows: Numbers) -> list[bytes | None]:
+        found: list[bytes | None] = []
+        total, most = 0, MAX_EXPANDED_BATCH if len(self.places) > 1 else np.inf
+        for row in rows:
+            at, size = int(self.places.bodies[row]), int(self.places.body_sizes[row])
+            found.append(_expanded(bytes(self.data[at : at + size]), int(self.places.sys_flags[row])))
+            total += len(found[-1] or b"")
+            if total > most:
+                raise BatchTooLarge(f"more than {most} bytes of bodies")
+        return found
+
+    def keys(self) -> Any:
+        return self.pairs.pick(props.KEYS)
+
+    def tags(self) -> Any:
+        return self.pairs.pick(props.TAGS)
+
+    def message_id(self) -> Any:
+        """The sender's own, else that of the place."""
+        column = self.pairs.pick(props.UNIQUE_KEY)
+        if not column.null_count:
+            return column
+        return pc.coalesce(column, self.offset_id())
+
+    def first_key(self) -> Any:
+        keys = pc.utf8_ltrim(self.keys(), " ")
+        key = pc.list_element(pc.split_pattern(keys, " ", max_splits=1), 0)
+        return pc.if_else(pc.equal(key, ""), None, key).cast(pa.binary())
+
+    # hosts
+
+    def offset_id(self) -> Any:
+        """Hex of store host and log offset."""
+        rows = np.concatenate((self._bytes(self._store_hosts, 8), self._bytes_at(PHYSICAL_OFFSET_AT, 8)), 1)
+        digits = np.stack((_DIGITS[rows >> 4], _DIGITS[rows & 15]), 2)
+        width = 2 * rows.shape[1]
+        edges = np.arange(0, width * (len(rows) + 1), width, dtype=np.int32)
+        column = pa.Array.from_buffers(
+            pa.string(), len(rows), [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(digits))]
+        )
+        long = np.flatnonzero(self.places.sys_flags & STORE_V6)
+        return patched(column, long, [self._long_id(int(row)) for row in long])
+
+    def _long_id(self, row: int) -> str:
+        at, start = int(self._store_hosts[row]), int(self.places.starts[row]) + PHYSICAL_OFFSET_AT
+        offset = int.from_bytes(self.data[start : start + 8], "big", signed=True)
+        return offset_id(bytes(self.data[at : at + 20]), offset)
+
+    def born_host(self) -> Any:
+        return self._hosts(self.places.starts + BORN_HOST_AT, BORN_V6)
+
+    def store_host(self) -> Any:
+        return self._hosts(self._store_hosts, STORE_V6)
+
+    @property
+    def _store_hosts(self) -> Numbers:
+        return self.places.starts + STORE_HOST_AT + longer_by(self.places.sys_flags, BORN_V6)
+
+    def _hosts(self, positions: Numbers, v6: int) -> Any:
+        """There are few: each is written once."""
+        packed, which = np.unique(field_at(self.data, ">i8", positions), return_inverse=True)
+        texts = [host_text(int(host).to_bytes(8, "big", signed=True)) for host in packed]
+        column = pa.array(texts, pa.string()).take(pa.array(which))
+        long = np.flatnonzero(self.places.sys_flags & v6)
+        return patched(column, long, [self._long_host(int(positions[row])) for row in long])
+
+    def _long_host(self, at: int) -> str:
+        return host_text(bytes(self.data[at : at + 20]))
+
+    def _bytes_at(self, at: int, width: int) -> NDArray[np.uint8]:
+        return self._bytes(self.places.starts + at, width)
+
+    def _bytes(self, positions: Numbers, width: int) -> NDArray[np.uint8]:
+        found: NDArray[np.uint8] = np.frombuffer(self.data, np.uint8)[positions[:, None] + np.arange(width)]
+        return found
+
+
+READ: dict[str, Callable[[_Rows], Any]] = {
+    "topic": _Rows.topic,
+    "brokerName": _Rows.broker,
+    "queueId": lambda rows: rows.number(">i4", QUEUE_ID_AT, pa.int32()),
+    "queueOffset": lambda rows: rows.number(">i8", QUEUE_OFFSET_AT, pa.int64()),
+    "msgId": _Rows.message_id,
+    "tags": _Rows.tags,
+    "keys": _Rows.keys,
+    "body": _Rows.body,
+    "bornTimestamp": _Rows.born,
+    "storeTimestamp": _Rows.stored,
+    "reconsumeTimes": _Rows.reconsume_times,
+    "flag": lambda rows: rows.number(">i4", FLAG_AT, pa.int32()),
+    "properties": lambda rows: rows.pairs.maps(),
+    "sysFlag": lambda rows: _plain(rows.places.sys_flags, pa.int32()),
+    "bornHost": _Rows.born_host,
+    "storeHost": _Rows.store_host,
+    "offsetMsgId": _Rows.offset_id,
+    "commitLogOffset": lambda rows: rows.number(">i8", PHYSICAL_OFFSET_AT, pa.int64()),
+    "storeSize": lambda rows: _plain(rows.places.sizes, pa.int32()),
+    "key": _Rows.first_key,
+    "value": _Rows.body,
+    "partition": lambda rows: rows.number(">i4", QUEUE_ID_AT, pa.int32()),
+    "offset": lambda rows: rows.number(">i8", QUEUE_OFFSET_AT, pa.int64()),
+    "timestamp": _Rows.stored,
+    "timestampType": lambda rows: pa.repeat(pa.scalar(SET_BY_BROKER, pa.int32()), len(rows.places)),
+    "headers": lambda rows: rows.pairs.headers(),
+}
+"""Column → how it is read. Both tables of `schema.py` are covered."""
+
+
+def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
+    return pa.array(numbers.astype(np.int32) if kind == pa.int32() else numbers, kind)
+
+
+def _times(in_ms: Numbers) -> Any:
+    """Null for what no calendar has: a producer may send any number as its time."""
+    missing = (in_ms < FIRST_MS) | (in_ms > LAST_MS)
+    return pa.array(np.where(missing, 0, in_ms) * 1000, pa.int64(), mask=missing).cast(TIME)
+
+
+def _expanded(body: bytes, sys_flag: int) -> bytes | None:
+    try:
+        return decompress(body, sys_flag)
+    except CodecMissing:
+        raise  # the user can mend this
+    except BrokenBody:
+        return None

@@ -1,0 +1,205 @@
+"""Property strings of many records at once: the map of each, and the values of single names.
+
+In: a buffer, and where in it the strings lie. Out: Arrow columns. The usual string (pairs in order, each with
+a name and a value, no name twice, readable text) is cut by its separators, all strings in one go. Any other
+row is read by `protocol/properties.py`, alone: that is the reference, and a property test holds the two
+together.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from turbopump.pipelines.places import Data, Mask, Numbers
+from turbopump.pipelines.schema import HEADERS, PAIRS
+from turbopump.protocol.properties import parse
+
+VALUE_END = 2
+LONGEST_PICKED = 8  # bytes of a name that `pick` compares, as one number
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+
+
+def cut(data: Any, begins: Numbers, sizes: Numbers, kind: pa.DataType, missing: Mask | None = None) -> Any:
+    """Slices of a buffer as one Arrow array, copied once and in C: an array over the buffer in which slices
+    and what is between them alternate, of which every second element is taken. `begins` rise.
+    """
+    count = len(begins)
+    if not count:
+        return pa.array([], kind)
+    base = int(begins[0])
+    span = int(begins[-1] + sizes[-1]) - base
+    assert span < 2**31, "a batch lies in one file, and its offsets have 32 bits"
+    edges = np.empty(2 * count, np.int32)
+    edges[0::2] = begins - base
+    edges[1::2] = edges[0::2] + sizes
+    whole = pa.py_buffer(data).slice(base, span)
+    alternating = pa.Array.from_buffers(kind, 2 * count - 1, [None, pa.py_buffer(edges), whole])
+    return alternating.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=missing))
+
+
+def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
+    """The column with these values in these rows."""
+    if not len(rows):
+        return column
+    order = np.arange(len(column), dtype=np.int64)
+    order[rows] = len(column) + np.arange(len(rows))
+    return pa.concat_arrays([column, pa.array(values, column.type)]).take(pa.array(order))
+
+
+class Pairs:
+    """The property strings of some records."""
+
+    def __init__(self, data: Data, begins: Numbers, sizes: Numbers) -> None:
+        self._count = len(begins)
+        self._text, self._edges = _gathered(data, begins, sizes)
+        ends: Numbers = np.flatnonzero(self._text - np.uint8(1) < VALUE_END)
+        bounds = np.searchsorted(ends, self._edges, "right")  # of each string's separators
+        self._odd: Mask = self._oddly_parted(ends, bounds) | self._unreadable()
+        if self._odd.any():
+            is_kept = np.repeat(~self._odd, np.diff(bounds))
+            ends = ends[is_kept]
+            bounds = np.concatenate(([0], np.cumsum(np.where(self._odd, 0, np.diff(bounds)))))
+        self._bounds = bounds // 2  # of each string's pairs
+        self._rows = np.repeat(np.arange(self._count), np.diff(self._bounds))
+        self._name_ends, self._value_ends = ends[0::2], ends[1::2]
+        self._name_begins = np.empty_like(self._name_ends)
+        self._name_begins[1:] = self._value_ends[:-1] + 1
+        firsts = self._bounds[:-1][np.diff(self._bounds) > 0]
+        self._name_begins[firsts] = self._edges[self._rows[firsts]] + 1
+        self._drop(self._has_empty())
+
+    def _oddly_parted(self, ends: Numbers, bounds: Numbers) -> Mask:
+        """Rows in which names' and values' ends do not take turns."""
+        counts = np.diff(bounds)
+        is_value_end = self._text[ends] == VALUE_END
+        odd: Mask = (counts & 1) != 0
+        if not odd.any() and is_value_end[1::2].all() and not is_value_end[0::2].any():
+            return odd
+        rows = np.repeat(np.arange(self._count), counts)
+        turns = ((np.arange(len(ends)) - bounds[rows]) & 1) != 0
+        odd[rows[turns != is_value_end]] = True
+        return odd
+
+    def _unreadable(self) -> Mask:
+        """Rows that are no UTF-8."""
+        odd = np.zeros(self._count, np.bool_)
+        if self._text.max() < 0x80 or _is_utf8(self._text.tobytes()):
+            return odd
+        for row in range(self._count):
+            odd[row] = not _is_utf8(self._string(row))
+        return odd
+
+    def _has_empty(self) -> Mask:
+        """Pairs that a reader drops."""
+        is_empty: Mask = (self._name_begins == self._name_ends) | (self._name_ends + 1 == self._value_ends)
+        return is_empty
+
+    def _drop(self, is_bad: Mask) -> None:
+        """Rows with such a pair are read alone, too."""
+        if not is_bad.any():
+            return
+        self._odd[self._rows[is_bad]] = True
+        keep = ~self._odd[self._rows]
+        self._name_begins, self._name_ends = self._name_begins[keep], self._name_ends[keep]
+        self._value_ends, self._rows = self._value_ends[keep], self._rows[keep]
+        self._bounds = np.searchsorted(self._rows, np.arange(self._count + 1))
+
+    # what there is
+
+    def pick(self, name: str) -> Any:
+        """The value of one name in each row, null where there is none."""
+        wanted = name.encode()
+        assert len(wanted) <= LONGEST_PICKED
+        near = np.flatnonzero(self._name_ends - self._name_begins == len(wanted))
+        words = self._words(self._name_begins[near]) >> np.uint64(8 * (LONGEST_PICKED - len(wanted)))
+        found = near[words == int.from_bytes(wanted, "big")]
+        begins, sizes = self._edges[:-1].copy(), np.zeros(self._count, np.int64)
+        missing = np.ones(self._count, np.bool_)
+        rows = self._rows[found]  # of two pairs with one name the last counts, here as in a dict
+        begins[rows] = self._name_ends[found] + 1
+        sizes[rows] = self._value_ends[found] - self._name_ends[found] - 1
+        missing[rows] = False
+        column = cut(self._text, begins, sizes, pa.string(), missing)
+        return patched(column, self._odd_rows, [pairs.get(name) for pairs in self._odd_pairs])
+
+    def maps(self) -> Any:
+        """All pairs of each row."""
+        names, values, bounds = self._columns(pa.string())
+        column = pa.MapArray.from_arrays(bounds, names, values)
+        assert column.type == PAIRS
+        return patched(column, self._odd_rows, [list(pairs.items()) for pairs in self._odd_pairs])
+
+    def headers(self) -> Any:
+        """The same as Spark's Kafka connector shows headers."""
+        names, values, bounds = self._columns(pa.binary())
+        pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
+        column = pa.ListArray.from_arrays(bounds, pairs, type=HEADERS)
+        odd = [[{"key": k, "value": v.encode()} for k, v in pairs.items()] for pairs in self._odd_pairs]
+        return patched(column, self._odd_rows, odd)
+
+    def _columns(self, kind: pa.DataType) -> tuple[Any, Any, Any]:
+        self._drop(self._has_twice())
+        names = cut(self._text, self._name_begins, self._name_ends - self._name_begins, pa.string())
+        values = cut(self._text, self._name_ends + 1, self._value_ends - self._name_ends - 1, kind)
+        return names, values, pa.array(self._bounds.astype(np.int32))
+
+    def _has_twice(self) -> Mask:
+        """Pairs whose name may be in its row twice: for equal names always, for others hardly ever."""
+        sizes = self._name_ends - self._name_begins
+        first = self._words(self._name_begins) >> (8 * np.maximum(LONGEST_PICKED - sizes, 0)).astype(
+            np.uint64
+        )
+        last = self._words(np.maximum(self._name_ends - LONGEST_PICKED, 0))
+        last[sizes < LONGEST_PICKED] = 0
+        marks = (first * _MIXER ^ last) * _MIXER + sizes.astype(np.uint64)
+        marks = (marks >> np.uint64(24) << np.uint64(24)) | self._rows.astype(np.uint64)
+        ordered = np.sort(marks)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        return np.isin(marks, twice) if len(twice) else np.zeros(len(marks), np.bool_)
+
+    def _words(self, positions: Numbers) -> NDArray[np.uint64]:
+        """Eight bytes from each position on, as one number."""
+        view: NDArray[np.uint64] = np.ndarray((len(self._text) - 7,), ">u8", self._text.data, 0, (1,))
+        return view[positions].astype(np.uint64)
+
+    # rows that are read one by one
+
+    @property
+    def _odd_rows(self) -> Numbers:
+        return np.flatnonzero(self._odd)
+
+    @property
+    def _odd_pairs(self) -> list[dict[str, str]]:
+        return [parse(self._string(row)) for row in self._odd_rows]
+
+    def _string(self, row: int) -> bytes:
+        return self._text[self._edges[row] + 1 : self._edges[row + 1]].tobytes()
+
+
+def _gathered(data: Data, begins: Numbers, sizes: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
+    """All strings behind one another, and where each begins, less one. The byte before each is the last of
+    its length in the record, and not needed: it becomes the end that the string before lacks, when its last
+    pair is not closed (4.9.1 to 5.1.4).
+    """
+    count = len(begins)
+    if not count:
+        return np.zeros(LONGEST_PICKED, np.uint8), np.zeros(1, np.int64)
+    strings = cut(data, begins - 1, sizes + 1, pa.binary())
+    _, offsets, contents = strings.buffers()
+    edges = np.frombuffer(offsets, np.int32, count + 1).astype(np.int64)
+    text = np.zeros(edges[-1] + 1 + LONGEST_PICKED, np.uint8)
+    text[: edges[-1]] = np.frombuffer(contents, np.uint8, edges[-1])
+    is_open = (sizes > 0) & (text[edges[1:] - 1] != VALUE_END)
+    text[0] = 0
+    text[edges[1:]] = np.where(is_open, VALUE_END, 0)
+    return text, edges
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
