@@ -13,7 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "reading a store needs PyArrow: pip install 'turbopump[arrow]'", name="pyarrow"
+    ) from None
 
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.look import partitions_of

@@ -96,9 +96,7 @@ TABLE = (
     Option("maxRecordsPerPartition", count(), ROWS_PER_PARTITION, help="rows that one task reads"),
     Option("arrowBatchRows", count(), BATCH_ROWS, help="rows of one Arrow batch"),
     Option("failOnDataLoss", flag, True, help="false: pass over what is missing or damaged"),
-    Option(
-        "pushFilters", flag, False, help="take over filters on topic, queueId, queueOffset, storeTimestamp"
-    ),
+    Option("pushFilters", flag, False, help="take over conditions of the query, too; see filterPushdown"),
 )
 
 

@@ -16,6 +16,7 @@ from turbopump.protocol.names import is_retry_or_dlq, is_system_topic
 from turbopump.store.walk import LogPart
 
 EARLIEST, LATEST = -2, -1
+LAST_OFFSET = 2**63 - 1
 FEW_ROWS = 10_000
 """Queues with fewer rows share a partition: thousands of tasks of a few rows cost more than reading them."""
 ROWS_PER_PARTITION = 250_000
@@ -47,7 +48,10 @@ class Query:
     topics: tuple[str, ...] = ()
     pattern: str = ""
     has_system: bool = False  # also the broker's own
+    among: frozenset[str] | None = None  # of these topics, whether the store has them or not
     queues: frozenset[int] | None = None
+    least: int = 0  # offset in any queue
+    most: int = LAST_OFFSET
     starting: Positions = Positions(EARLIEST)
     ending: Positions = Positions(LATEST)
     since_ms: int | None = None  # stored in [since, until)
@@ -59,6 +63,8 @@ class Query:
     rows_per_partition: int = ROWS_PER_PARTITION
 
     def wants_topic(self, name: str) -> bool:
+        if self.among is not None and name not in self.among:
+            return False
         if self.topics:
             return name in self.topics
         if not self.has_system and (is_system_topic(name) or is_retry_or_dlq(name)):
@@ -129,8 +135,8 @@ def narrowed(query: Query, ends: QueueEnds) -> QueueRange:
         )
     begin = {EARLIEST: ends.begin, LATEST: ends.end}.get(begin, begin)
     end = {EARLIEST: ends.begin, LATEST: ends.end}.get(end, end)
-    begin = max(begin, ends.begin, ends.since if ends.since is not None else 0)
-    end = min(end, ends.end, ends.until if ends.until is not None else ends.end)
+    begin = max(begin, ends.begin, query.least, ends.since if ends.since is not None else 0)
+    end = min(end, ends.end, query.most + 1, ends.until if ends.until is not None else ends.end)
     return QueueRange(ends.name, begin, max(begin, end))
 
 

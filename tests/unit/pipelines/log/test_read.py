@@ -3,6 +3,8 @@
 import os
 import shutil
 import struct
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +13,7 @@ from tests.unit.pipelines.log.kit import bodies, changed, closed, log_files, num
 from tests.unit.store.kit import HandClock, apache_store
 from tests.unit.store.lab import HOST_V6, expected_of
 
+import turbopump
 from turbopump.pipelines.log import NoStore, NoSuchTopic, OffsetsGone, RecordsLost, read_log
 from turbopump.pipelines.log.files import StoreFiles
 from turbopump.pipelines.log.look import partitions_of
@@ -369,3 +372,21 @@ def test_rows_in_kafkas_names(store):
     row = rows(store, "T", kafka_names=True, properties=True, queue=0)[0]
     assert (row["key"], row["topic"], row["partition"], row["offset"]) == (b"k0", "T", 0, 0)
     assert {"key": "TAGS", "value": b"a"} in row["headers"]
+
+
+def test_turbopump_offers_it_and_says_what_to_install(store):
+    assert turbopump.read_log is read_log
+    assert turbopump.read_log(store, "T", queue=0, columns=["body"]).read_all().num_rows == 20
+    code = "import sys; sys.modules['pyarrow'] = None; import turbopump; turbopump.read_log"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'turbopump[arrow]'" in done.stderr
+
+
+def test_numpy_and_pyarrow_are_loaded_by_nobody_who_does_not_use_them():
+    code = (
+        "import sys, turbopump.cli.main, turbopump.pipelines\n"
+        "from turbopump import *\n"
+        "print({'numpy', 'pyarrow'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
