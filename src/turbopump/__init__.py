@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
     from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
     from turbopump.client.transaction import Decision, TransactionResult
+    from turbopump.pipelines.log import read_log as read_log
 
 __version__ = "0.1.0"
 
@@ -72,10 +73,11 @@ _HOMES = {
     "aio": "turbopump.aio",
     "configure": "turbopump.client.discovery",
     "errors": "turbopump.errors",
+    "read_log": "turbopump.pipelines.log",
     "selectors": "turbopump.client.selectors",
     "strategies": "turbopump.client.strategies",
 }
-"""Name → the module that has it, or is it."""
+"""Name → the module that has it, or is it. `read_log` needs an extra, so it is not in `__all__`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -89,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,118 @@
+"""A store directory as Arrow record batches, with no broker: live, stopped or copied, ours or Apache's.
+
+    import turbopump
+
+    turbopump.read_log("data/store", "OrderTopic").read_pandas()
+
+`files.py` and `queue.py` say what lies there, `plan.py` which of it answers a query, `look.py` brings the two
+together, `read.py` reads it.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        "reading a store needs PyArrow: pip install 'turbopump[arrow]'", name="pyarrow"
+    ) from None
+
+from turbopump.pipelines.log.files import NoStore, StoreFiles
+from turbopump.pipelines.log.look import partitions_of
+from turbopump.pipelines.log.options import positions_of
+from turbopump.pipelines.log.plan import EARLIEST, LATEST, NoSuchTopic, OffsetsGone, Positions, Query
+from turbopump.pipelines.log.read import Reader, RecordsLost, Rows
+from turbopump.pipelines.schema import BadColumn, schema_of
+
+__all__ = ["BadColumn", "NoStore", "NoSuchTopic", "OffsetsGone", "RecordsLost", "read_log"]
+
+BATCH_ROWS = 16_384
+"""Outside Spark larger batches are a little quicker."""
+
+Offsets = Mapping[str, Mapping[int | str, int]]
+Moment = datetime | int
+
+
+def read_log(
+    directory: str | os.PathLike[str],
+    topic: str | Iterable[str] = (),
+    *,
+    queue: int | Iterable[int] | None = None,
+    columns: Sequence[str] = (),
+    properties: bool = False,
+    pattern: str = "",
+    system_topics: bool = False,
+    starting_offsets: Offsets | None = None,
+    ending_offsets: Offsets | None = None,
+    since: Moment | None = None,
+    until: Moment | None = None,
+    tags: str | Iterable[str] = (),
+    key: str = "",
+    scan: str = "",
+    kafka_names: bool = False,
+    broker: str | None = None,
+    batch_rows: int = BATCH_ROWS,
+    fail_on_data_loss: bool = True,
+) -> pa.RecordBatchReader:
+    """The messages of a store directory as Arrow record batches; no broker is asked, and none disturbed.
+
+    What is stored when this is called is read, and nothing that comes later. Rows come queue by queue, each
+    in its order; with `scan="log"` in the order in which they were stored.
+
+        read_log("store", "T").read_pandas()                            # pandas
+        polars.from_arrow(read_log("store", "T").read_all())            # polars
+        duckdb.from_arrow(read_log("store", "T")).aggregate("count(*)") # DuckDB, as a stream
+
+    directory: of the store, with commitlog/ in it, or a data directory of `turbopump up`
+    topic, pattern: names, or a regular expression; neither: all but the broker's own (`system_topics`)
+    queue: numbers of queues
+    columns: what to read, by default all but the rarely used; `properties` adds the map of properties
+    starting_offsets, ending_offsets: {"topic": {queue: offset}}; the end is exclusive
+    since, until: of the time of storing, a datetime or ms since 1970; `until` is exclusive
+    tags, key: messages with one of these tags; with this key or message id, found through the index
+    scan: "queue" or "log"; by default by queue where there are any
+    fail_on_data_loss: whether what is missing or damaged is an error (RecordsLost, OffsetsGone)
+    """
+    if scan not in ("", "queue", "log"):
+        raise ValueError(f"scan={scan!r}: there are 'queue' and 'log'")
+    query = Query(
+        topics=_tuple(topic),
+        pattern=pattern,
+        has_system=system_topics,
+        queues=None if queue is None else frozenset([queue] if isinstance(queue, int) else queue),
+        starting=_positions(starting_offsets, EARLIEST),
+        ending=_positions(ending_offsets, LATEST),
+        since_ms=_in_ms(since),
+        until_ms=_in_ms(until),
+        tags=frozenset(_tuple(tags)),
+        key=key,
+        scan=scan,
+        is_strict=fail_on_data_loss,
+    )
+    rows = Rows(schema_of(columns, has_properties=properties, is_kafka=kafka_names), broker, batch_rows)
+    files = StoreFiles(os.fspath(directory))
+    partitions = partitions_of(files, query)
+    reader = Reader(files, query, rows)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for partition in partitions:
+            yield from reader.read(partition)
+
+    return pa.RecordBatchReader.from_batches(rows.schema.arrow, batches())
+
+
+def _tuple(given: str | Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _positions(given: Any, default: int) -> Positions:
+    return Positions(default) if given is None else Positions(default, positions_of(given).of)
+
+
+def _in_ms(given: Moment | None) -> int | None:
+    if not isinstance(given, datetime):
+        return given
+    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,159 @@
+"""A store's files as they lie there: which parts the log has, and which topics and queues there are.
+
+In: a directory, written by us or by Apache, in use, stopped or copied. Out: mapped parts of the log, and
+where it ends. Reads only, takes no lock and opens no store: a broker beside goes on. Queues are in
+`queue.py`; what a query wants of all this is decided in `plan.py`.
+"""
+
+import mmap
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, starts_in
+from turbopump.protocol.record import PHYSICAL_OFFSET_AT
+from turbopump.runtime.disk import Entry, SystemDisk
+from turbopump.store.scan import measure_at
+from turbopump.store.segment import NAME_DIGITS
+from turbopump.store.times import timestamp_at
+from turbopump.store.walk import LogPart, log_parts
+
+
+class NoStore(ValueError):
+    """The directory is none, or lacks what is to be read; the text says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueName:
+    topic: str
+    queue_id: int
+
+
+class StoreFiles:
+    """The files of one store, as they were when first asked for; maps stay open as long as this object."""
+
+    def __init__(self, directory: str, log_dirs: Sequence[str] = ()) -> None:
+        self.directory = store_in(directory) if not log_dirs else directory
+        self._log_dirs = tuple(log_dirs) or (os.path.join(self.directory, "commitlog"),)
+        self._maps: dict[str, Data] = {}
+
+    # the log
+
+    @cached_property
+    def parts(self) -> list[LogPart]:
+        found = [part for path in self._log_dirs for part in log_parts(path, SystemDisk()) if part.size]
+        return sorted(found, key=lambda part: part.start)
+
+    @property
+    def log_begin(self) -> int:
+        return self.parts[0].start if self.parts else 0
+
+    def part_at(self, physical: int) -> LogPart | None:
+        """The file that holds this offset of the log."""
+        at = bisect_right(self.parts, physical, key=lambda part: part.start) - 1
+        return self.parts[at] if at >= 0 and physical < self.parts[at].end else None
+
+    def bytes_of(self, part: LogPart) -> Data:
+        """Raises FileNotFoundError when the file was deleted since it was found."""
+        if part.path not in self._maps:
+            self._maps[part.path] = mapped(part.path)
+        return self._maps[part.path]
+
+    def store_time(self, physical: int) -> int | None:
+        part = self.part_at(physical)
+        if part is None or physical + 88 > part.end:
+            return None
+        return timestamp_at(self.bytes_of(part), physical - part.start)
+
+    def log_end(self, known: int) -> int:
+        """Behind the last whole record. Records before `known` are in queues and taken as whole; those behind
+        it may be half written at this moment, so their bodies are held against their checksums.
+        """
+        end = max(known, self.log_begin)
+        for part in self.parts:
+            if part.end > end >= part.start:
+                position = self._walked(part, end - part.start)
+                if position < part.size:
+                    return part.start + position
+                end = part.end
+        return end
+
+    def _walked(self, part: LogPart, position: int) -> int:
+        """The end of the records from here on; the file's own size behind a blank."""
+        data = self.bytes_of(part)
+        while (size := measure_at(data, part.start, position, part.size, check_crc=True)) > 0:
+            position += size
+        return part.size if size == 0 else position
+
+    # topics and queues
+
+    @cached_property
+    def queue_names(self) -> list[QueueName]:
+        """Of queues that have files."""
+        root = os.path.join(self.directory, "consumequeue")
+        return [
+            QueueName(topic.name, int(queue.name))
+            for topic in _directories(root)
+            for queue in _directories(os.path.join(root, topic.name))
+            if queue.name.isdecimal()
+        ]
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """Also of those that have no messages, where the store's own table tells them."""
+        found = {name.topic for name in self.queue_names}
+        try:
+            with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
+                found.update(msgspec.json.decode(file.read(), type=_Topics).topicConfigTable)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            pass  # it is for the names of empty topics alone
+        return sorted(found)
+
+
+class _Topics(msgspec.Struct):
+    topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
+
+
+def is_at_home(data: Data, places: Places, part: LogPart) -> Mask:
+    """Whole records that lie where they say: others are left over from an earlier life of the file."""
+    good: Mask = places.is_whole.copy()
+    rows = np.flatnonzero(good)
+    said = field_at(data, ">i8", places.starts[rows] + PHYSICAL_OFFSET_AT)
+    good[rows] = said == places.starts[rows] + part.start
+    return good
+
+
+def records_between(data: Data, begin: int, end: int) -> tuple[Numbers, int]:
+    """Where records begin, and how far they reach: less than `end` where something else is in between."""
+    starts = starts_in(data, begin, end)
+    if not len(starts):
+        return starts, begin
+    last = int(starts[-1])
+    return starts, last + struct.unpack_from(">i", data, last)[0]
+
+
+def mapped(path: str) -> Data:
+    with open(path, "rb") as file:
+        return mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+
+
+def store_in(directory: str) -> str:
+    """The directory itself, or the store below a data directory of `turbopump up`."""
+    for candidate in (directory, os.path.join(directory, "store")):
+        if os.path.isdir(os.path.join(candidate, "commitlog")):
+            return candidate
+    raise NoStore(f"{directory}: not a store, there is no commitlog/ in it")
+
+
+def _directories(path: str) -> list[Entry]:
+    return [entry for entry in SystemDisk().entries(path) if entry.is_dir]
+
+
+def is_file(entry: Entry) -> bool:
+    return not entry.is_dir and len(entry.name) == NAME_DIGITS and entry.name.isdecimal()

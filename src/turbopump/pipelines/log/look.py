@@ -1,0 +1,96 @@
+"""From a query to partitions: asks the files what `plan.py` needs to know, and nothing about messages.
+
+In: a store's files and a query. Out: partitions, whose ends are fixed from now on.
+"""
+
+from collections.abc import Iterator
+
+from turbopump.pipelines.log.files import NoStore, StoreFiles
+from turbopump.pipelines.log.index import looked_up
+from turbopump.pipelines.log.plan import (
+    EARLIEST,
+    LATEST,
+    Partition,
+    Picked,
+    Positions,
+    Query,
+    QueueEnds,
+    check_topics,
+    log_ranges,
+    narrowed,
+    shared_out,
+    wished_cuts,
+)
+from turbopump.pipelines.log.queue import QueueFiles
+from turbopump.pipelines.options import BadOption
+from turbopump.store.walk import LogPart
+
+
+def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
+    if files.topics:
+        check_topics(query, files.topics)
+    if query.scan == "queue" and not files.queue_names and files.parts:
+        raise NoStore(f"{files.directory} has no consume queues: read it with scan=log")
+    if query.key:
+        return list(_by_key(files, query))
+    if query.scan == "queue" or (not query.scan and files.queue_names):
+        queues = [QueueFiles(files, name) for name in files.queue_names if query.wants(name)]
+        return shared_out(
+            [narrowed(query, _ends(queue, query)) for queue in queues], query.rows_per_partition
+        )
+    return list(_by_log(files, query))
+
+
+def _ends(queue: QueueFiles, query: Query) -> QueueEnds:
+    since = None if query.since_ms is None else queue.first_since(query.since_ms)
+    until = None if query.until_ms is None else queue.first_since(query.until_ms)
+    return QueueEnds(queue.name, queue.begin, queue.end, since, until)
+
+
+def _by_log(files: StoreFiles, query: Query, begin: int = 0, stop: int | None = None) -> Iterator[Partition]:
+    """The log between these offsets, at which records begin."""
+    if query.starting != Positions(EARLIEST) or query.ending != Positions(LATEST):
+        raise BadOption("startingOffsets and endingOffsets are of queues, and scan=log reads none: use times")
+    queues = [QueueFiles(files, name) for name in files.queue_names]
+    end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
+    end = end if stop is None else min(end, stop)
+    rows = sum(queue.end - queue.begin for queue in queues)
+    per_byte = rows / max(end - files.log_begin, 1)
+    for number, part in enumerate(files.parts):
+        if part.end <= begin or part.start >= end or not _is_in_time(files, number, query):
+            continue
+        part = LogPart(max(part.start, begin), part.end - max(part.start, begin), part.path)
+        wished = wished_cuts(part.start, min(part.end, end), per_byte, query.rows_per_partition)
+        yield from log_ranges(
+            part, end, (cut for at in wished if (cut := _record_at(queues, at)) is not None)
+        )
+
+
+def _record_at(queues: list[QueueFiles], physical: int) -> int | None:
+    """Where the first record begins there or behind, of those that are in a queue."""
+    return min((at for queue in queues if (at := queue.first_at(physical)) is not None), default=None)
+
+
+def _is_in_time(files: StoreFiles, number: int, query: Query) -> bool:
+    """Whether a file of the log may hold messages of the wished time: they were stored after its first, and
+    before the first of the next.
+    """
+    parts = files.parts
+    first = files.store_time(parts[number].start)
+    if query.until_ms is not None and first is not None and first >= query.until_ms:
+        return False
+    after = files.store_time(parts[number + 1].start) if number + 1 < len(parts) else None
+    return query.since_ms is None or not after or after >= query.since_ms
+
+
+def _by_key(files: StoreFiles, query: Query) -> Iterator[Partition]:
+    """What the index names. What lies before its first and behind its last item is read through."""
+    topics = [topic for topic in files.topics if query.wants_topic(topic)]
+    found = looked_up(files, topics, query.key)
+    if found is None:
+        yield from _by_log(files, query)
+        return
+    yield from _by_log(files, query, stop=found.begin)
+    if found.offsets:
+        yield (Picked(found.offsets),)
+    yield from _by_log(files, query, found.end)

@@ -1,0 +1,138 @@
+"""Options of the format `rocketmq-log`, and the query that they say."""
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from turbopump.pipelines.log.files import QueueName
+from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, Positions, Query
+from turbopump.pipelines.log.read import BATCH_ROWS, Rows
+from turbopump.pipelines.options import BadOption, Option, Options, choice, count, document, flag, text, words
+from turbopump.pipelines.schema import BadColumn, Schema, schema_of
+
+FORMAT = "rocketmq-log"
+
+
+def moment(given: str) -> int:
+    """Milliseconds since 1970, or a time such as 2025-06-30T12:00 (UTC unless it says otherwise)."""
+    if given.strip().lstrip("-").isdecimal():
+        return int(given)
+    try:
+        found = datetime.fromisoformat(given.strip())
+    except ValueError:
+        raise ValueError("wants milliseconds since 1970, or a time such as 2025-06-30T12:00") from None
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def tag_list(given: str) -> frozenset[str]:
+    """`a || b`, as consumers subscribe; `*` is any."""
+    found = {word.strip() for word in re.split(r"\|\||,", given) if word.strip()}
+    if not found:
+        raise ValueError("wants tags such as a || b")
+    return frozenset() if "*" in found else frozenset(found)
+
+
+def numbers(given: str) -> frozenset[int]:
+    try:
+        return frozenset(int(word) for word in words(given))
+    except ValueError:
+        raise ValueError("wants numbers of queues with commas between") from None
+
+
+def pattern(given: str) -> str:
+    try:
+        re.compile(given)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return given
+
+
+def positions(given: str) -> Positions:
+    word = given.strip().lower()
+    if word in ("earliest", "latest"):
+        return Positions(EARLIEST if word == "earliest" else LATEST)
+    return positions_of(document(given))
+
+
+def positions_of(tree: Any) -> Positions:
+    """`{"topic": {"queue": n}}`, or with the broker in between as the format `rocketmq` writes it."""
+    found: dict[QueueName, int] = {}
+    try:
+        for topic, queues in tree.items():
+            for word, at in queues.items():
+                for queue_id, offset in at.items() if isinstance(at, dict) else [(word, at)]:
+                    found[QueueName(topic, int(queue_id))] = int(offset)
+    except (AttributeError, TypeError, ValueError):
+        raise ValueError('wants earliest, latest or {"topic":{"queue":offset}}') from None
+    return Positions(EARLIEST, found)
+
+
+TABLE = (
+    Option("path", text, help="the store directory, with commitlog/ in it"),
+    Option("commitLogPath", words, help="where the log is, if not below it; several with commas between"),
+    Option(
+        "scan", choice("queue", "log"), "", help="by queue, or the log from front to back; default: by queue"
+    ),
+    Option(
+        "subscribe", words, (), ("topic",), "topics, with commas between; default: all but the broker's own"
+    ),
+    Option("subscribePattern", pattern, "", help="a regular expression that topics match"),
+    Option("includeSystemTopics", flag, False, help="also retry, dead-letter, delay and system topics"),
+    Option("queue", numbers, None, ("queueId",), "numbers of queues, with commas between"),
+    Option("startingOffsets", positions, Positions(EARLIEST), help='earliest, or {"topic":{"queue":offset}}'),
+    Option(
+        "endingOffsets", positions, Positions(LATEST), help='latest, or {"topic":{"queue":offset}}; exclusive'
+    ),
+    Option(
+        "startingTimestamp", moment, None, help="stored then or later: ms since 1970, or 2025-06-30T12:00"
+    ),
+    Option("endingTimestamp", moment, None, help="stored before"),
+    Option("tags", tag_list, frozenset(), ("subExpression",), "messages with one of these tags: a || b"),
+    Option("key", text, "", help="messages with this key or message id, found through the index"),
+    Option("columns", words, (), help="the columns to read; Spark does not tell which it needs"),
+    Option("includeProperties", flag, False, ("includeHeaders",), "add the column properties (headers)"),
+    Option("kafkaCompat", flag, False, help="columns as Spark's Kafka connector names them"),
+    Option("brokerName", text, None, help="value of the column brokerName: the files do not tell it"),
+    Option("maxRecordsPerPartition", count(), ROWS_PER_PARTITION, help="rows that one task reads"),
+    Option("arrowBatchRows", count(), BATCH_ROWS, help="rows of one Arrow batch"),
+    Option("failOnDataLoss", flag, True, help="false: pass over what is missing or damaged"),
+    Option("pushFilters", flag, False, help="take over conditions of the query, too; see filterPushdown"),
+)
+
+
+def query_of(options: Options) -> Query:
+    if options.is_given("subscribe") and options.is_given("subscribePattern"):
+        raise BadOption("give subscribe or subscribePattern, not both")
+    starting, ending = options["startingOffsets"], options["endingOffsets"]
+    if starting.default == LATEST:
+        raise BadOption(
+            "startingOffsets=latest: nothing is behind the end of what is read once; use earliest"
+        )
+    return Query(
+        topics=options["subscribe"],
+        pattern=options["subscribePattern"],
+        has_system=options["includeSystemTopics"],
+        queues=options["queue"],
+        starting=starting,
+        ending=Positions(LATEST, ending.of) if ending.of else ending,
+        since_ms=options["startingTimestamp"],
+        until_ms=options["endingTimestamp"],
+        tags=options["tags"],
+        key=options["key"],
+        scan=options["scan"],
+        is_strict=options["failOnDataLoss"],
+        rows_per_partition=options["maxRecordsPerPartition"],
+    )
+
+
+def rows_of(options: Options) -> Rows:
+    return Rows(schema(options), options["brokerName"], options["arrowBatchRows"])
+
+
+def schema(options: Options) -> Schema:
+    try:
+        return schema_of(
+            options["columns"], has_properties=options["includeProperties"], is_kafka=options["kafkaCompat"]
+        )
+    except BadColumn as error:
+        raise BadOption(f"option columns: {error}") from None

@@ -1,0 +1,174 @@
+"""Which parts of a store answer a query, and how they are shared out: values in, values out.
+
+In: what is asked (`Query`), which queues there are and where they begin and end. Out: partitions, each of
+which one reader reads alone. The end of everything is fixed here, once: what is stored later is not part of
+the answer, however long reading takes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import pairwise
+
+from turbopump.pipelines.log.files import QueueName
+from turbopump.protocol.names import is_retry_or_dlq, is_system_topic
+from turbopump.store.walk import LogPart
+
+EARLIEST, LATEST = -2, -1
+LAST_OFFSET = 2**63 - 1
+FEW_ROWS = 10_000
+"""Queues with fewer rows share a partition: thousands of tasks of a few rows cost more than reading them."""
+ROWS_PER_PARTITION = 250_000
+
+
+class OffsetsGone(ValueError):
+    """Rows that were asked for are no longer in the store; the text says how to do without them."""
+
+
+class NoSuchTopic(ValueError):
+    """The store has never heard of it; the text names the nearest that it knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where to begin or end: in these queues there, in all others at `default`."""
+
+    default: int
+    of: Mapping[QueueName, int] = field(default_factory=dict)
+
+    def at(self, name: QueueName) -> int:
+        return self.of.get(name, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of a store. No topic named: all that are not the broker's own."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    has_system: bool = False  # also the broker's own
+    among: frozenset[str] | None = None  # of these topics, whether the store has them or not
+    queues: frozenset[int] | None = None
+    least: int = 0  # offset in any queue
+    most: int = LAST_OFFSET
+    starting: Positions = Positions(EARLIEST)
+    ending: Positions = Positions(LATEST)
+    since_ms: int | None = None  # stored in [since, until)
+    until_ms: int | None = None
+    tags: frozenset[str] = frozenset()  # none: any
+    key: str = ""
+    scan: str = ""  # queue or log; empty: by queue where there are any
+    is_strict: bool = True  # what is missing is an error
+    rows_per_partition: int = ROWS_PER_PARTITION
+
+    def wants_topic(self, name: str) -> bool:
+        if self.among is not None and name not in self.among:
+            return False
+        if self.topics:
+            return name in self.topics
+        if not self.has_system and (is_system_topic(name) or is_retry_or_dlq(name)):
+            return False
+        return not self.pattern or re.fullmatch(self.pattern, name) is not None
+
+    def wants(self, name: QueueName) -> bool:
+        return self.wants_topic(name.topic) and (self.queues is None or name.queue_id in self.queues)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Offsets [begin, end) of one queue."""
+
+    name: QueueName
+    begin: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Offsets [begin, end) of the log, in one file of it; both are where records begin, or its end."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Single records of the log, by their offsets, which rise; they need not fit."""
+
+    offsets: tuple[int, ...]
+
+
+Piece = QueueRange | LogRange | Picked
+Partition = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEnds:
+    """What a queue has, and between which offsets the wished times lie."""
+
+    name: QueueName
+    begin: int
+    end: int
+    since: int | None = None
+    until: int | None = None
+
+
+def check_topics(query: Query, known: Sequence[str]) -> None:
+    for name in query.topics:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise NoSuchTopic(f"the store has no topic {name!r}: {hint}")
+
+
+def narrowed(query: Query, ends: QueueEnds) -> QueueRange:
+    """The part of a queue that is asked for; it may be empty."""
+    begin, end = query.starting.at(ends.name), query.ending.at(ends.name)
+    if query.is_strict and 0 <= begin < ends.begin:
+        raise OffsetsGone(
+            f"{ends.name.topic}/{ends.name.queue_id} begins at offset {ends.begin}: {begin} is gone. "
+            "Begin at earliest, or set failOnDataLoss=false"
+        )
+    begin = {EARLIEST: ends.begin, LATEST: ends.end}.get(begin, begin)
+    end = {EARLIEST: ends.begin, LATEST: ends.end}.get(end, end)
+    begin = max(begin, ends.begin, query.least, ends.since if ends.since is not None else 0)
+    end = min(end, ends.end, query.most + 1, ends.until if ends.until is not None else ends.end)
+    return QueueRange(ends.name, begin, max(begin, end))
+
+
+def shared_out(ranges: Iterable[QueueRange], most: int) -> list[Partition]:
+    """Long ranges in equal pieces of at most `most` rows, short ones together."""
+    partitions: list[Partition] = []
+    together: list[QueueRange] = []
+    for one in ranges:
+        if len(one) >= min(FEW_ROWS, most):
+            partitions += [(piece,) for piece in pieces_of(one, most)]
+        elif len(one):
+            if sum(map(len, together)) + len(one) > min(FEW_ROWS, most):
+                partitions.append(tuple(together))
+                together = []
+            together.append(one)
+    return [*partitions, tuple(together)] if together else partitions
+
+
+def pieces_of(one: QueueRange, most: int) -> list[QueueRange]:
+    count = -(-len(one) // most)
+    edges = [one.begin + len(one) * number // count for number in range(count + 1)]
+    return [QueueRange(one.name, begin, end) for begin, end in pairwise(edges)]
+
+
+def wished_cuts(begin: int, end: int, rows_per_byte: float, most: int) -> list[int]:
+    """Where a part of the log had best be cut, if records began there."""
+    count = max(1, round(rows_per_byte * (end - begin) / most + 0.5))
+    return [begin + (end - begin) * number // count for number in range(1, count)]
+
+
+def log_ranges(part: LogPart, end: int, cuts: Iterable[int]) -> list[Partition]:
+    """A file of the log, cut where records begin."""
+    end = min(end, part.end)
+    edges = sorted({part.start, end, *(cut for cut in cuts if part.start < cut < end)})
+    return [(LogRange(begin, stop),) for begin, stop in pairwise(edges)]

@@ -1,0 +1,130 @@
+"""One consume queue, from its files: where its messages are in the log, and which of them are there.
+
+Entries are NumPy records over the mapped files. A queue begins where the log does, since retention removes
+the oldest files, and ends with the last entry whose message is whole: behind it are zeros, or what a crash
+left. Reads only.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from turbopump.pipelines.log.files import QueueName, StoreFiles, is_file, mapped
+from turbopump.runtime.disk import SystemDisk
+from turbopump.store.consume_queue import BLANK_SIZE, UNIT
+from turbopump.store.scan import measure_at
+
+ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+
+Entries = NDArray[np.void]
+
+
+class QueueFiles:
+    """The entries of one queue."""
+
+    def __init__(self, store: StoreFiles, name: QueueName) -> None:
+        self._store = store
+        self.name = name
+        directory = os.path.join(store.directory, "consumequeue", name.topic, str(name.queue_id))
+        self._files = [
+            (int(entry.name) // UNIT, os.path.join(directory, entry.name))
+            for entry in SystemDisk().entries(directory)
+            if is_file(entry) and entry.size >= UNIT
+        ]
+        self._maps: dict[str, Entries] = {}
+
+    @cached_property
+    def begin(self) -> int:
+        """The first entry whose message the log still has."""
+        return self._first(self._base, self._written, self._is_gone)
+
+    @cached_property
+    def end(self) -> int:
+        """Behind the last entry whose message is whole: a crash may have left entries that point nowhere, or
+        to what never reached the disk.
+        """
+        log_end = self._store.parts[-1].end if self._store.parts else 0
+        end = self._first(self._base, self._written, lambda entry: int(entry["physical"]) < log_end)
+        while end > self._base and not self._is_whole(self.entry(end - 1)):
+            end -= 1
+        return end
+
+    def entry(self, offset: int) -> Any:
+        """None where a file is missing."""
+        return next((entries[0] for _, entries in self.pieces(offset, offset + 1)), None)
+
+    def pieces(self, begin: int, end: int) -> Iterator[tuple[int, Entries]]:
+        """Queue offset of the first, and the entries, file by file."""
+        at = max(bisect_right(self._files, begin, key=lambda file: file[0]) - 1, 0)
+        for base, path in self._files[at:]:
+            if base >= end:
+                return
+            found = self._mapped(path)[max(begin - base, 0) : end - base]
+            if len(found):
+                yield max(begin, base), found
+
+    def physical_end(self) -> int:
+        """Behind the queue's last message."""
+        last = self.entry(self.end - 1) if self.end > self._base else None
+        return 0 if last is None else int(last["physical"]) + int(last["size"])
+
+    def first_at(self, physical: int) -> int | None:
+        """Where in the log the first message of this queue begins that lies there or behind."""
+        found = self._first(self.begin, self.end, lambda entry: int(entry["physical"]) < physical)
+        return int(self.entry(found)["physical"]) if found < self.end else None
+
+    def first_since(self, time_ms: int) -> int:
+        """The first offset that was stored then or later; times are taken to rise, as a broker takes them."""
+
+        def is_before(entry: Any) -> bool:
+            stored = self._store.store_time(int(entry["physical"]))
+            return stored is None or stored < time_ms
+
+        return self._first(self.begin, self.end, is_before)
+
+    # how it is found
+
+    @property
+    def _base(self) -> int:
+        return self._files[0][0] if self._files else 0
+
+    @cached_property
+    def _written(self) -> int:
+        """Behind the last entry; zeros follow."""
+        if not self._files:
+            return 0
+        base, path = self._files[-1]
+        return self._first(base, base + len(self._mapped(path)), lambda entry: int(entry["size"]) > 0)
+
+    def _first(self, low: int, high: int, is_before: Any) -> int:
+        """The first offset between these of which this is not true."""
+        while low < high:
+            middle = (low + high) // 2
+            found = self.entry(middle)
+            if found is None or is_before(found):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is_gone(self, entry: Any) -> bool:
+        return int(entry["physical"]) < self._store.log_begin or int(entry["size"]) == BLANK_SIZE
+
+    def _is_whole(self, entry: Any) -> bool:
+        physical = -1 if entry is None else int(entry["physical"])
+        part = self._store.part_at(physical)
+        if part is None:
+            return False
+        position = physical - part.start
+        return measure_at(self._store.bytes_of(part), part.start, position, part.size, check_crc=True) > 0
+
+    def _mapped(self, path: str) -> Entries:
+        if path not in self._maps:
+            data = mapped(path)
+            self._maps[path] = np.frombuffer(data, ENTRY, len(data) // UNIT)
+        return self._maps[path]

@@ -1,0 +1,249 @@
+"""One partition of a store as record batches: entries become positions in the log, records there rows.
+
+In: the pieces of a partition and the query they answer. Out: batches of at most so many rows. What the plan
+could not decide by files and offsets (tags, keys, times, and topics where the log itself is read) is decided
+here, before a column is made. A record that should be there and is not is an error, unless the query is not
+strict: then it is passed over.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from turbopump.pipelines.decode import batches
+from turbopump.pipelines.log.files import StoreFiles, is_at_home, records_between
+from turbopump.pipelines.log.plan import LogRange, Partition, Picked, Query, QueueRange
+from turbopump.pipelines.log.queue import Entries, QueueFiles
+from turbopump.pipelines.pairs import Pairs, cut
+from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, locate, store_times
+from turbopump.pipelines.schema import Schema
+from turbopump.protocol import properties as props
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.record import BLANK, QUEUE_OFFSET_AT
+from turbopump.store.consume_queue import BLANK_SIZE
+from turbopump.store.queue_ext import HIGHEST_ADDRESS
+from turbopump.store.walk import LogPart
+
+QUEUE_ID_AT = 12
+BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
+LIGHT_PREFIX = "%LMQ%"  # queues of other topics' messages
+BATCH_ROWS = 4096
+
+
+class RecordsLost(Exception):
+    """The store does not have what it should; the text says where, and how to read the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How rows are to look."""
+
+    schema: Schema
+    broker: str | None = None
+    batch_rows: int = BATCH_ROWS
+
+
+class Reader:
+    """Reads partitions of one store. Files are mapped when they are first needed."""
+
+    def __init__(self, files: StoreFiles, query: Query, rows: Rows) -> None:
+        self._files = files
+        self._query = query
+        self._rows = rows
+        self._topics: dict[bytes, bool] = {}
+
+    def read(self, partition: Partition) -> Iterator[pa.RecordBatch]:
+        for piece in partition:
+            match piece:
+                case QueueRange():
+                    yield from self._queue(piece)
+                case LogRange():
+                    yield from self._log(piece)
+                case Picked():
+                    yield from self._picked(piece)
+
+    # by queue
+
+    def _queue(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+        at = wanted.begin
+        for first, entries in QueueFiles(self._files, wanted.name).pieces(wanted.begin, wanted.end):
+            self._missing(first - at, f"{_named(wanted)}: entries from offset {at}")
+            for begin in range(0, len(entries), self._rows.batch_rows):
+                block = entries[begin : begin + self._rows.batch_rows]
+                yield from self._block(wanted, first + begin, block)
+            at = first + len(entries)
+        self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
+
+    def _block(self, wanted: QueueRange, first: int, entries: Entries) -> Iterator[pa.RecordBatch]:
+        kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
+        physical = entries["physical"].astype(np.int64)[kept]
+        offsets = first + kept
+        for part, here in self._by_file(physical):
+            places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
+            good = is_at_home(data, places, part) & _rises(places.starts)
+            if not wanted.name.topic.startswith(LIGHT_PREFIX):
+                good &= _is_number(data, places, good, offsets[here])
+            self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
+            yield from self._batches(data, places.only(good), IN_QUEUES)
+
+    def _may_have_tags(self, wanted: QueueRange, entries: Entries) -> Mask:
+        """By their hashes; what an entry does not tell is found in the record."""
+        if not self._query.tags or wanted.name.topic == SCHEDULE_TOPIC:
+            return np.ones(len(entries), np.bool_)
+        codes = entries["tags"].astype(np.int64)
+        return np.isin(codes, [java_hash(tag) for tag in self._query.tags]) | (codes <= HIGHEST_ADDRESS)
+
+    def _by_file(self, physical: Numbers) -> Iterator[tuple[LogPart, slice]]:
+        """Runs of offsets that lie in one file. Of what is in none, how much is missing is told."""
+        parts = self._files.parts
+        which = np.searchsorted([part.start for part in parts], physical, "right") - 1
+        which[physical >= np.array([part.end for part in parts])[which]] = -1
+        edges = [0, *(np.flatnonzero(np.diff(which)) + 1).tolist(), len(which)]
+        for begin, end in pairwise(edges):
+            if begin == end:
+                continue
+            part = parts[which[begin]] if which[begin] >= 0 else None
+            if part is None or not self._is_there(part):
+                self._missing(end - begin, f"the file of the log that holds offset {physical[begin]}")
+            else:
+                yield part, slice(begin, end)
+
+    def _is_there(self, part: LogPart) -> bool:
+        try:
+            self._files.bytes_of(part)
+        except FileNotFoundError:  # retention was quicker
+            return False
+        return True
+
+    # by log
+
+    def _log(self, wanted: LogRange) -> Iterator[pa.RecordBatch]:
+        part = self._files.part_at(wanted.begin)
+        if part is None or not self._is_there(part):
+            self._missing(1, f"the file of the log that holds offset {wanted.begin}")
+            return
+        data = self._files.bytes_of(part)
+        at, end = wanted.begin - part.start, min(wanted.end, part.end) - part.start
+        while at < end:
+            starts, at = records_between(data, at, end)
+            yield from self._walked(data, part, starts)
+            if at < end and not _ends_file(data, at):
+                self._missing(1, f"records behind log offset {part.start + at}")
+                at = self._next_record(part.start + at + 1) - part.start
+            else:
+                return
+
+    def _walked(self, data: Data, part: LogPart, starts: Numbers) -> Iterator[pa.RecordBatch]:
+        for begin in range(0, len(starts), self._rows.batch_rows):
+            places = locate(data, starts[begin : begin + self._rows.batch_rows])
+            good = is_at_home(data, places, part)
+            self._missing(int((~good).sum()), f"records behind log offset {part.start + starts[begin]}")
+            yield from self._batches(data, places.only(good), IN_LOG)
+
+    def _next_record(self, physical: int) -> int:
+        """Behind damage one goes on where a queue says that a record begins."""
+        queues = [QueueFiles(self._files, name) for name in self._files.queue_names]
+        found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
+        return min(found, default=self._files.parts[-1].end)
+
+    def _picked(self, wanted: Picked) -> Iterator[pa.RecordBatch]:
+        physical = np.array(wanted.offsets, np.int64)
+        for part, here in self._by_file(physical):
+            places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
+            yield from self._batches(data, places.only(is_at_home(data, places, part)), IN_LOG)
+
+    # what is wanted
+
+    def _batches(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
+        for is_wanted in tests:
+            mask = is_wanted(self, data, places)
+            if mask is not None and not mask.all():
+                places = places.only(mask)
+        if len(places):
+            yield from batches(data, places, self._rows.schema, self._rows.broker, self._rows.batch_rows)
+
+    def in_time(self, data: Data, places: Places) -> Mask | None:
+        since, until = self._query.since_ms, self._query.until_ms
+        if since is None and until is None:
+            return None
+        times = store_times(data, places)
+        low, high = since if since is not None else -(2**63), until if until is not None else 2**63 - 1
+        mask: Mask = (times >= low) & (times < high)
+        return mask
+
+    def of_topics(self, data: Data, places: Places) -> Mask | None:
+        names = cut(data, places.topics, places.topic_sizes, pa.binary()).dictionary_encode()
+        wanted = [self._wants(name) for name in names.dictionary.to_pylist()]
+        return None if all(wanted) else np.array(wanted)[names.indices.to_numpy()]
+
+    def _wants(self, topic: bytes) -> bool:
+        if topic not in self._topics:
+            self._topics[topic] = self._query.wants_topic(topic.decode("utf-8", "replace"))
+        return self._topics[topic]
+
+    def of_queues(self, data: Data, places: Places) -> Mask | None:
+        if self._query.queues is None:
+            return None
+        return np.isin(field_at(data, ">i4", places.starts + QUEUE_ID_AT), list(self._query.queues))
+
+    def with_tags(self, data: Data, places: Places) -> Mask | None:
+        if not self._query.tags:
+            return None
+        tags = Pairs(data, places.properties, places.property_sizes).pick(props.TAGS)
+        return _mask(pc.is_in(tags, value_set=pa.array(sorted(self._query.tags), pa.string())))
+
+    def with_key(self, data: Data, places: Places) -> Mask | None:
+        key = self._query.key
+        if not key:
+            return None
+        pairs = Pairs(data, places.properties, places.property_sizes)
+        mask = _mask(pc.equal(pairs.pick(props.UNIQUE_KEY), key))
+        keys = pairs.pick(props.KEYS)
+        for row in np.flatnonzero(_mask(pc.match_substring(keys, key))):
+            mask[row] |= key in keys[int(row)].as_py().split(" ")
+        return mask
+
+    def _missing(self, count: int, what: str) -> None:
+        if count > 0 and self._query.is_strict:
+            raise RecordsLost(
+                f"{self._files.directory}: {what} cannot be read. `turbopump store verify` tells more; "
+                "failOnDataLoss=false passes over what is missing"
+            )
+
+
+Test = Callable[[Reader, Data, Places], Mask | None]
+IN_QUEUES: tuple[Test, ...] = (Reader.in_time, Reader.with_tags, Reader.with_key)
+IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
+"""What is asked of each record; a mask, or None for all of them."""
+
+
+def _named(wanted: QueueRange) -> str:
+    return f"{wanted.name.topic}/{wanted.name.queue_id}"
+
+
+def _is_number(data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
+    """Records that have the place in their queue at which they were looked for."""
+    mask: Mask = np.zeros(len(places), np.bool_)
+    mask[good] = field_at(data, ">i8", places.starts[good] + QUEUE_OFFSET_AT) == offsets[good]
+    return mask
+
+
+def _rises(starts: Numbers) -> Mask:
+    """A queue's messages lie in its order; what does not is left over."""
+    mask: Mask = np.ones(len(starts), np.bool_)
+    mask[1:] = starts[1:] > np.maximum.accumulate(starts)[:-1]
+    return mask
+
+
+def _ends_file(data: Data, position: int) -> bool:
+    return bool(len(data) - position < 8) or data[position + 4 : position + 8] == BLANK_MAGIC
+
+
+def _mask(column: pa.Array) -> Mask:
+    found: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return found

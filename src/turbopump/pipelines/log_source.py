@@ -1,0 +1,143 @@
+"""Format `rocketmq-log` as Spark sees it: the rows of a store directory, read by the tasks themselves.
+
+    spark.read.format("rocketmq-log").option("topic", "T").option("columns", "body,tags").load("/data/store")
+
+In: options. Out: one task per partition of `log/plan.py`, whose ends are fixed when the query is planned. The
+directory must be there under the same path on every worker. Nothing is decided here.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from turbopump.pipelines.log.files import StoreFiles
+from turbopump.pipelines.log.look import partitions_of
+from turbopump.pipelines.log.options import FORMAT, TABLE, query_of, rows_of
+from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, Positions, Query
+from turbopump.pipelines.log.read import Reader, Rows
+from turbopump.pipelines.options import Options
+
+
+class RocketMqLog(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return rows_of(self._asked).schema.ddl
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        kind = FilteringReader if self._asked["pushFilters"] else LogReader
+        path = self._asked.need("path", "the store directory, as in load(path)")
+        return kind(path, self._asked["commitLogPath"] or (), query_of(self._asked), rows_of(self._asked))
+
+    @cached_property
+    def _asked(self) -> Options:
+        return Options(TABLE, dict(self.options), FORMAT)
+
+
+class LogReader(DataSourceReader):
+    def __init__(self, path: str, log_dirs: tuple[str, ...], query: Query, rows: Rows) -> None:
+        self._path = path
+        self._log_dirs = log_dirs
+        self._query = query
+        self._rows = rows
+
+    def partitions(self) -> list[InputPartition]:
+        found = partitions_of(StoreFiles(self._path, self._log_dirs), self._query)
+        return [InputPartition(partition) for partition in found or [()]]  # Spark wants one at least
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        pieces: Partition = partition.value
+        return Reader(StoreFiles(self._path, self._log_dirs), self._query, self._rows).read(pieces)
+
+
+class FilteringReader(LogReader):
+    """Takes conditions of the query over. All of them stay with Spark as well, which costs little and keeps
+    its answer right, whatever the files can be asked.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        for one in filters:
+            self._query = taken_over(self._query, one)
+        return filters
+
+
+def taken_over(query: Query, condition: Filter) -> Query:
+    """The query narrowed by a condition, perhaps less than it says; as it was, if files cannot answer it."""
+    match condition:
+        case EqualTo((column,), value) | EqualNullSafe((column,), value) if value is not None:
+            return _one_of(query, column, [value])
+        case In((column,), values):
+            return _one_of(query, column, [value for value in values if value is not None])
+        case GreaterThan((column,), value) | GreaterThanOrEqual((column,), value):
+            return _at_least(query, column, value)
+        case LessThan((column,), value) | LessThanOrEqual((column,), value):
+            return _at_most(query, column, value)
+    return query
+
+
+def _one_of(query: Query, column: str, values: list[Any]) -> Query:
+    wanted = frozenset(values)
+    match column:
+        case "topic":
+            return replace(query, among=wanted if query.among is None else wanted & query.among)
+        case "queueId" | "partition":
+            return replace(query, queues=wanted if query.queues is None else wanted & query.queues)
+        case "tags" if not query.tags:
+            return replace(query, tags=wanted)
+        case "queueOffset" | "offset" if values:
+            return _at_most(_at_least(query, column, min(values)), column, max(values))
+        case "keys" if len(values) == 1 and _is_one_key(values[0]) and not (query.key or _has_offsets(query)):
+            return replace(query, key=values[0])
+    return query
+
+
+def _at_least(query: Query, column: str, value: Any) -> Query:
+    match column, value:
+        case (("queueOffset" | "offset"), int()):
+            return replace(query, least=max(query.least, value))
+        case (("storeTimestamp" | "timestamp"), datetime()):
+            since = _in_ms(value)
+            return replace(query, since_ms=since if query.since_ms is None else max(since, query.since_ms))
+    return query
+
+
+def _at_most(query: Query, column: str, value: Any) -> Query:
+    match column, value:
+        case (("queueOffset" | "offset"), int()):
+            return replace(query, most=min(query.most, value))
+        case (("storeTimestamp" | "timestamp"), datetime()):
+            until = _in_ms(value) + 1
+            return replace(query, until_ms=until if query.until_ms is None else min(until, query.until_ms))
+    return query
+
+
+def _is_one_key(keys: str) -> bool:
+    return keys != "" and " " not in keys
+
+
+def _has_offsets(query: Query) -> bool:
+    return query.starting != Positions(EARLIEST) or query.ending != Positions(LATEST)
+
+
+def _in_ms(moment: datetime) -> int:
+    """The millisecond that it is in."""
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000 // 1)
