@@ -313,6 +313,7 @@ class Pulling:
             matches=pull.matches,
             most=SCAN_UNITS if pull.wanted is None else pull.wanted.most,
             bits=None if pull.wanted is None else pull.wanted.bits,
+            bulk_bytes=header.bulkBytes or 0,
         )
         took_ms = int((self._clock.monotonic() - began) * 1000)
         if took_ms:  # seldom: messages that had to come from the disk

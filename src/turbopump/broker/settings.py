@@ -300,6 +300,11 @@ OURS: dict[str, Setting] = {
     "filterModulePath": Setting("filters.module_dir", DIRECTORY),
     "filterModuleFuel": Setting("filters.module_fuel", integer(1000, 2**40)),
     "filterModuleMemoryMax": Setting("filters.module_memory", integer(65_536, 2**31 - 1, "bytes")),
+    "maxTransferBytesInBulk": Setting(
+        "store.max_bulk_bytes",
+        integer(0, 8 << 20, "bytes"),
+        "bytes in one pull answer to who asks for bulk, as our Spark source does; 0: as for all others",
+    ),
 }
 """Keys that Apache does not have."""
 

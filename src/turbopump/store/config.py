@@ -56,6 +56,8 @@ class StoreConfig:
     max_count_in_memory: int = 32  # maxTransferCountOnMessageInMemory
     max_bytes_on_disk: int = 65_536  # maxTransferBytesOnMessageInDisk
     max_count_on_disk: int = 8  # maxTransferCountOnMessageInDisk
+    # ours alone: bytes in one answer to who asks for bulk, from wherever; 0: the limits above hold for all
+    max_bulk_bytes: int = 1 << 20
     max_query_count: int = 64  # maxMsgsNumBatch
     default_query_count: int = 32  # defaultQueryMaxNum
 

@@ -27,10 +27,15 @@ SCAN_UNITS = 16_000 // UNIT  # entries looked at for one pull, whether wanted or
 MAX_BYTES = 128 << 20
 LEAST_MAX_BYTES = 100
 MATCHED_BYTES = 4 << 20  # of old messages are looked at for one pull that chooses by properties
+MAX_BULK_COUNT = 8_192  # messages in one answer to who asks for bulk: 3 ms of the loop
 READ_AHEAD = 1 << 20
 RECENT_ENTRIES = 300_000  # of a queue are taken to be in memory, unless a process before this one wrote them
 NOTHING = bytearray()
 LOG_OFFSET = struct.Struct(">q")  # the beginning of an entry
+
+
+Limit = tuple[int, int]
+"""Bytes and messages of one answer."""
 
 
 class GetStatus(Enum):
@@ -73,6 +78,7 @@ class Reader:
         self._hot_bytes = machine_memory() * config.access_in_memory_ratio // 100
         self._hot = (config.max_bytes_in_memory, config.max_count_in_memory)
         self._cold = (config.max_bytes_on_disk, config.max_count_on_disk)
+        self._max_bulk_bytes = config.max_bulk_bytes
 
     def get(
         self,
@@ -85,15 +91,17 @@ class Reader:
         matches: Callable[[bytes], bool] | None = None,
         most: int = SCAN_UNITS,
         bits: Bits | None = None,
+        bulk_bytes: int = 0,
     ) -> GetResult:
         """Without `may_wait`, NotInMemory is raised where the disk would have to be waited for. `accepts`
         chooses by tag code, `matches` by the property strings of `most` messages at most; `bits` spares it
-        those whose bit map says no.
+        those whose bit map says no. With `bulk_bytes` one answer may have more than others' may.
         """
         low, high = queue.min_offset, queue.max_offset
         outside = _outside(offset, low, high)
         if outside is not None:
             return GetResult(outside[0], outside[1], low, high)
+        hot, cold = self._limits(bulk_bytes)
         wanted = max(SCAN_UNITS, max_count)
         count = wanted if accepts else min(wanted, max(max_count, 1))
         if matches:
@@ -107,11 +115,18 @@ class Reader:
             if matches:
                 units, max_seen, max_total = _first(units, MATCHED_BYTES), SCAN_UNITS, MATCHED_BYTES
             else:
-                max_seen, max_total = min(self._hot[1], max_count), self._hot[0]
+                max_seen, max_total = min(hot[1], max_count), hot[0]
             if not may_wait:
                 self._look_for_records(units, max_seen, max_total, accepts)
-        byte_limit = _byte_limit(max_bytes)
-        return self._scan(queue, units, offset, max_count, byte_limit, accepts, matches, bits, (low, high))
+        hot, cold = _narrowed(hot, max_bytes, max_count), _narrowed(cold, max_bytes, max_count)
+        return self._scan(queue, units, offset, hot, cold, accepts, matches, bits, (low, high))
+
+    def _limits(self, bulk_bytes: int) -> tuple[Limit, Limit]:
+        """For messages in memory, and on disk."""
+        bulk = min(bulk_bytes, self._max_bulk_bytes)
+        if bulk <= self._hot[0]:
+            return self._hot, self._cold
+        return (bulk, MAX_BULK_COUNT), (bulk, MAX_BULK_COUNT)
 
     def _look_for_records(
         self, units: bytes, max_count: int, max_total: int, accepts: Callable[[int], bool] | None
@@ -153,8 +168,8 @@ class Reader:
         queue: ConsumeQueue,
         units: bytes,
         offset: int,
-        max_count: int,
-        max_bytes: int,
+        hot: Limit,
+        cold: Limit,
         accepts: Callable[[int], bool] | None,
         matches: Callable[[bytes], bool] | None,
         bits: Bits | None,
@@ -168,14 +183,14 @@ class Reader:
         count = total = 0
         is_cold = True
         chooses = accepts is not None or bits is not None
-        byte_limit, count_limit = min(self._cold[0], max_bytes), min(self._cold[1], max_count)
+        byte_limit, count_limit = cold
         buffer: Buffer = NOTHING
         base = top = -1  # the part of the log that `buffer` holds
         skip_below = begin = end = -1  # [begin, end): neighbours that go out in one piece
         for physical, size, tags_code in ENTRY.iter_unpack(units):
             if is_cold and physical >= hot_from:
                 is_cold = False
-                byte_limit, count_limit = min(self._hot[0], max_bytes), min(self._hot[1], max_count)
+                byte_limit, count_limit = hot
             if count and (count >= count_limit or total + size > byte_limit):
                 break
             offset += 1
@@ -263,8 +278,10 @@ def _outside(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
     return GetStatus.OFFSET_OVERFLOW_BADLY, high
 
 
-def _byte_limit(max_bytes: int | None) -> int:
-    return MAX_BYTES if max_bytes is None else min(max(max_bytes, LEAST_MAX_BYTES), MAX_BYTES)
+def _narrowed(limit: Limit, max_bytes: int | None, max_count: int) -> Limit:
+    """By what the pull itself says."""
+    asked = MAX_BYTES if max_bytes is None else min(max(max_bytes, LEAST_MAX_BYTES), MAX_BYTES)
+    return min(limit[0], asked), min(limit[1], max_count)
 
 
 def machine_memory() -> int:

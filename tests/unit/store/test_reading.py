@@ -57,6 +57,23 @@ def test_a_pull_gets_what_it_asks_for_but_thirty_two_at_most(asked, given):
     assert (result.count, result.next_offset) == (given, 3 + given)
 
 
+@pytest.mark.parametrize(
+    ("bulk_bytes", "setting", "given"),
+    [(1 << 20, 1 << 20, 5_000), (400_000, 1 << 20, 3_703), (1 << 20, 300_000, 2_777), (1 << 20, 0, 32)],
+)
+def test_who_asks_for_bulk_gets_more_within_a_limit_of_its_own(bulk_bytes, setting, given):
+    store = many(5_000, max_bulk_bytes=setting, consume_queue_file_size=200_000)
+    result = store.get(store.queue("T", 0), 0, 5_000, bulk_bytes, bulk_bytes=bulk_bytes)
+    assert (result.count, result.next_offset) == (given, given)
+    assert result.size <= max(min(bulk_bytes, setting), 262_144)
+
+
+def test_bulk_is_limited_in_number_too():
+    store = many(9_000, max_bulk_bytes=8 << 20, consume_queue_file_size=200_000)
+    assert store.get(store.queue("T", 0), 0, 9_000, None, bulk_bytes=8 << 20).count == 8_192
+    assert store.get(store.queue("T", 0), 0, 100, None, bulk_bytes=8 << 20).count == 100
+
+
 def test_bytes_are_limited_but_the_first_message_always_comes():
     store = many(5, size=100_000, commit_log_file_size=1 << 20)
     queue = store.queue("T", 0)

@@ -25,6 +25,8 @@ class PullMessageRequest(Header):
     proxyFrowardClientId: str | None = None  # spelled so
     liteTopic: str | None = None
     bname: str | None = None
+    bulkBytes: I32 | None = None
+    """Ours: how much one answer may hold to who reads in bulk. Apache's brokers do not look at it."""
 
 
 class PullMessageResponse(Header):

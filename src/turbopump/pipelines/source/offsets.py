@@ -1,0 +1,255 @@
+"""Offsets of many queues: their JSON, where a query begins and ends, how far one micro-batch goes, and how
+that is cut into tasks.
+
+In: what the brokers have, what was asked for. Out: positions and ranges. A position is the offset of the next
+message; a range is [start, end). Nothing is asked here; what cannot be is told by `BadOffsets`, what is gone
+by `DataLost`, in words that name the queue and the way out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from turbopump.client.message import MessageQueue
+
+EARLIEST, LATEST = -2, -1
+"""In the JSON of starting and ending offsets, as with Spark's Kafka connector."""
+SHAPE = '{"topic":{"broker":{"0":17}}}'
+NAMED = 5  # queues that a message names
+
+Positions = Mapping[MessageQueue, int]
+
+
+class BadOffsets(ValueError):
+    """Offsets that cannot be read, or do not fit the queues there are."""
+
+
+class DataLost(RuntimeError):
+    """Messages that the query should read are not there any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The first offset that is there, and that of the next message."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    queue: MessageQueue
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+# --- as JSON ---------------------------------------------------------------------------------------------
+
+
+def positions_of(document: Any, least: int = 0) -> dict[MessageQueue, int]:
+    """Of `{"topic": {"broker": {"queue": offset}}}`; `least` is EARLIEST where that may be named."""
+    found: dict[MessageQueue, int] = {}
+    for topic, brokers in _table(document).items():
+        for broker, queues in _table(brokers).items():
+            for number, offset in _table(queues).items():
+                if not number.isdecimal():
+                    raise BadOffsets(f"queue {number!r} of {topic} is no number: {SHAPE} is wanted")
+                found[MessageQueue(topic, broker, int(number))] = _offset(topic, offset, least)
+    return found
+
+
+def document_of(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
+    """The same for Spark's offset log, always in one order."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for queue in sorted(positions):
+        brokers = found.setdefault(queue.topic, {})
+        brokers.setdefault(queue.broker, {})[str(queue.id)] = positions[queue]
+    return found
+
+
+def queues_of(document: Any) -> tuple[dict[str, set[int]], set[MessageQueue]]:
+    """What `assign` names: `{"topic": [0, 1]}`, these of every broker, or `{"topic": {"broker": [0, 1]}}`."""
+    everywhere: dict[str, set[int]] = {}
+    exactly: set[MessageQueue] = set()
+    shape = '{"topic":[0,1]} or {"topic":{"broker":[0,1]}}'
+    for topic, given in _table(document, shape).items():
+        if isinstance(given, list):
+            everywhere[topic] = _numbers(given, shape)
+            continue
+        for broker, numbers in _table(given, shape).items():
+            exactly |= {MessageQueue(topic, broker, number) for number in _numbers(numbers, shape)}
+    return everywhere, exactly
+
+
+def _table(given: Any, shape: str = SHAPE) -> Mapping[str, Any]:
+    if not isinstance(given, dict) or not given:
+        raise BadOffsets(f"{shape} is wanted, not {given!r}")
+    return given
+
+
+def _numbers(given: Any, shape: str) -> set[int]:
+    if not isinstance(given, list) or not all(type(one) is int and one >= 0 for one in given) or not given:
+        raise BadOffsets(f"{shape} is wanted, not {given!r}")
+    return set(given)
+
+
+def _offset(topic: str, given: Any, least: int) -> int:
+    if type(given) is not int or given < least:
+        allowed = "0 or more" if least == 0 else "0 or more, -1 for the latest, -2 for the earliest"
+        raise BadOffsets(f"an offset of {topic} is {allowed}, not {given!r}")
+    return given
+
+
+# --- where a query begins and ends -----------------------------------------------------------------------
+
+
+def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    """What was asked for queue by queue, with EARLIEST and LATEST as they are now. Every queue is named."""
+    if missing := sorted(ends.keys() - given.keys()):
+        raise BadOffsets(
+            f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
+            "for the latest"
+        )
+    if unknown := sorted(given.keys() - ends.keys()):
+        raise BadOffsets(f"offsets are given for {listed(unknown)}, which this query does not read")
+    return {queue: _resolved(offset, ends[queue]) for queue, offset in sorted(given.items())}
+
+
+def _resolved(offset: int, ends: Ends) -> int:
+    return ends.low if offset == EARLIEST else ends.high if offset == LATEST else offset
+
+
+def earliest(ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    return {queue: one.low for queue, one in ends.items()}
+
+
+def latest(ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    return {queue: one.high for queue, one in ends.items()}
+
+
+# --- how far the next micro-batch goes -------------------------------------------------------------------
+
+
+def target(
+    start: Positions, ends: Mapping[MessageQueue, Ends], away: Iterable[MessageQueue] = ()
+) -> dict[MessageQueue, int]:
+    """As far as there is anything. Queues whose broker is away stand still; those that are gone for good are
+    not carried on. One that is new takes its place at its earliest message, and is read from the micro-batch
+    after: then the offset log says where it began, also to who repeats the batch when that is gone.
+    """
+    still = {queue: start[queue] for queue in away if queue in start}
+    return {**still, **{queue: one.high if queue in start else one.low for queue, one in ends.items()}}
+
+
+def limited(start: Positions, end: Positions, most: int) -> dict[MessageQueue, int]:
+    """At most about so many messages, each queue in proportion to what waits there and one at the least, as
+    Spark's Kafka connector does it: a small queue is not starved by a large one.
+    """
+    waiting = {queue: max(0, offset - start.get(queue, offset)) for queue, offset in end.items()}
+    total = sum(waiting.values())
+    if total <= most:
+        return dict(end)
+    return {
+        queue: start[queue] + _share(waiting[queue], most, total) if waiting[queue] else offset
+        for queue, offset in end.items()
+    }
+
+
+def _share(waiting: int, most: int, total: int) -> int:
+    return min(waiting, max(1, waiting * most // total))
+
+
+def count_between(start: Positions, end: Positions) -> int:
+    return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
+
+
+def is_worth_it(waiting: int, least: int, waited_s: float, longest_s: float) -> bool:
+    """Whether a micro-batch begins: enough is there, or it was put off long enough."""
+    return waiting >= least or (waiting > 0 and waited_s >= longest_s)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+def ranges(start: Positions, end: Positions) -> list[Range]:
+    """What lies between."""
+    found = [Range(queue, start[queue], end[queue]) for queue in sorted(end) if queue in start]
+    return [one for one in found if one.size > 0]
+
+
+def split(wanted: Iterable[Range], least_parts: int | None, most_records: int | None) -> list[Range]:
+    """One task for each queue, or several where that makes a task too long or tasks too few."""
+    found = [part for one in wanted for part in _cut(one, _parts(one.size, most_records))]
+    if least_parts is None or len(found) >= least_parts or not found:
+        return found
+    total = sum(one.size for one in found)
+    return [part for one in found for part in _cut(one, -(-one.size * least_parts // total))]
+
+
+def _parts(size: int, most_records: int | None) -> int:
+    return 1 if most_records is None else -(-size // most_records)
+
+
+def _cut(one: Range, parts: int) -> list[Range]:
+    parts = max(1, min(parts, one.size))
+    edges = [one.start + one.size * number // parts for number in range(parts + 1)]
+    return [Range(one.queue, low, high) for low, high in pairwise(edges)]
+
+
+# --- what is not there any more --------------------------------------------------------------------------
+
+
+def losses(
+    start: Positions, ends: Mapping[MessageQueue, Ends], away: Iterable[MessageQueue] = ()
+) -> list[str]:
+    """What a query that goes on from `start` can not have, a sentence for each queue."""
+    told = []
+    standing = set(away)
+    for queue, offset in sorted(start.items()):
+        one = ends.get(queue)
+        if one is None:
+            if queue not in standing:
+                told.append(f"{named(queue)} is gone: the topic was deleted, or has fewer queues now")
+        elif offset < one.low:
+            gone = f"messages {offset} to {one.low - 1} of {named(queue)} are gone"
+            told.append(f"{gone}: the broker keeps from {one.low} on (fileReservedTime, or a full disk)")
+        elif offset > one.high:
+            told.append(
+                f"{named(queue)} ends at {one.high}, and this query had come to {offset}: the topic was made "
+                "anew, or its broker lost the last messages"
+            )
+    return told
+
+
+def lost(told: Iterable[str]) -> DataLost:
+    return DataLost(
+        "; ".join(told)
+        + ". To go on with what is there, set failOnDataLoss to false; to begin again, use a new "
+        "checkpointLocation"
+    )
+
+
+def check_topics(start: Positions, topics: Iterable[str]) -> None:
+    """A checkpoint of other topics is the wrong checkpoint."""
+    before, now = {queue.topic for queue in start}, set(topics)
+    if before and not before & now:
+        reads = ", ".join(sorted(now)) or "no topic that is there"
+        raise BadOffsets(
+            f"the checkpoint is of {', '.join(sorted(before))}, and this query reads {reads}: give each "
+            "query a checkpointLocation of its own"
+        )
+
+
+def named(queue: MessageQueue) -> str:
+    return f"queue {queue.id} of {queue.topic} on {queue.broker}"
+
+
+def listed(queues: Iterable[MessageQueue]) -> str:
+    names = [named(queue) for queue in queues]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
