@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.places import Numbers, field_at, locate, starts_in
+from turbopump.pipelines.places import Mask, Numbers, field_at, locate, starts_in
 from turbopump.pipelines.schema import COLUMNS, Schema
 from turbopump.pipelines.source.offsets import Range
 from turbopump.pipelines.source.pulling import Part
@@ -35,15 +35,23 @@ def rows_of(
     starts = starts_in(data)
     _check_whole(data, starts)
     offsets = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) + part.delta
+    wanted_ones = (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
+    starts, offsets = starts[wanted_ones], offsets[wanted_ones]
     if filter.is_all:
         for start, end in missing(offsets, part.start, part.end):
             lose(start, end)
-    starts = starts[(offsets >= part.start) & (offsets < min(part.end, wanted.end))]
     decoded = with_tags(schema) if filter.tags else schema
     for batch in batches(data, locate(data, starts), decoded, wanted.queue.broker, ROWS):
         chosen = _chosen(batch, schema, filter.tags) if filter.tags else batch
         if chosen.num_rows:
             yield _shifted(chosen, part.delta) if part.delta else chosen
+
+
+def _is_first(offsets: Numbers) -> Mask:
+    """Where messages are missing, a pull goes on beyond where the next one begins: what comes twice, comes
+    again behind what is higher."""
+    before = np.maximum.accumulate(offsets)
+    return np.concatenate((np.ones(min(len(offsets), 1), bool), offsets[1:] > before[:-1]))
 
 
 def missing(offsets: Numbers, start: int, end: int) -> list[tuple[int, int]]:
