@@ -4,13 +4,12 @@ In: the options of a query. Out: readers and writers, each of a room of its own;
 Wrong options are told when the query is planned, not when it runs.
 """
 
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
-from turbopump.pipelines.schema import Schema, schema_of
+from turbopump.pipelines.source.settings import query_of, schema_of_options
 
 
 class RocketMq(DataSource):
@@ -19,11 +18,17 @@ class RocketMq(DataSource):
         return "rocketmq"
 
     def schema(self) -> str:
-        return self._schema.ddl
+        return schema_of_options(self.options).ddl
 
-    @cached_property
-    def _schema(self) -> Schema:
-        return schema_of()
+    def reader(self, schema: Any) -> Any:
+        from turbopump.pipelines.source.reader import BatchReader
+
+        return BatchReader(query_of(self.options, is_stream=False))
+
+    def streamReader(self, schema: Any) -> Any:  # noqa: N802
+        from turbopump.pipelines.source.reader import StreamReader
+
+        return StreamReader(query_of(self.options, is_stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         return _sink().writer_of(self.options, schema, overwrite)

@@ -1,0 +1,81 @@
+"""What a task and a plan do with brokers, without Spark: rows of a range, and looks.
+
+In: a query and a range. Out: Arrow batches, in the order of offsets. For any thread but an event loop's.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from turbopump.client.message import MessageQueue
+from turbopump.pipelines.source.brokers import Brokers, Seen, asked, shared, some_topic
+from turbopump.pipelines.source.offsets import Ends, Positions, Range, lost, named
+from turbopump.pipelines.source.pulling import Reading, parts_of
+from turbopump.pipelines.source.rows import rows_of
+from turbopump.pipelines.source.settings import Query
+from turbopump.protocol.errors import Refused
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass
+class Eyes:
+    """Looks at the brokers for a plan."""
+
+    query: Query
+
+    def look(self, is_first: bool = False) -> Seen:
+        seen = self._ask(lambda brokers: brokers.look(self.query.topics))
+        return some_topic(seen, self.query.topics) if is_first else seen
+
+    def offsets_at(
+        self, times_ms: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, Ends]
+    ) -> Mapping[MessageQueue, int | None]:
+        return self._ask(lambda brokers: brokers.offsets_at(times_ms, ends))
+
+    def commit(self, positions: Positions) -> None:
+        """As well as it goes: it is for who watches the group."""
+        group = self.query.group
+        assert group is not None
+        try:
+            self._ask(lambda brokers: brokers.commit(group, positions))
+        except (OSError, Refused) as error:
+            log.warning("Group %s is not told how far it is: %s", group, error)
+
+    def _ask(self, ask: Callable[[Brokers], Coroutine[Any, Any, T]]) -> T:
+        return asked(self.query.access, ask, self.query.tries, self.query.pause_s)
+
+
+def read(wanted: Range, query: Query) -> Iterator[pa.RecordBatch]:
+    """The rows of one task."""
+    if not wanted.size:
+        return
+    brokers = shared(query.access)
+    lose = partial(_lose, wanted, query)
+    for part in parts_of(lambda: _reading(brokers, wanted, query)):
+        yield from rows_of(part, wanted, query.schema, query.filter, lose)
+
+
+def _reading(brokers: Brokers, wanted: Range, query: Query) -> Reading:
+    return Reading(
+        brokers.puller,
+        brokers.routes.doubt,
+        wanted,
+        query.filter,
+        query.pull_count,
+        query.patience_s,
+        query.fails_on_loss,
+    )
+
+
+def _lose(wanted: Range, query: Query, start: int, end: int) -> None:
+    told = f"messages {start} to {end - 1} of {named(wanted.queue)} are missing between others"
+    if query.fails_on_loss:
+        raise lost([told])
+    log.warning("%s; going on without them, as failOnDataLoss is false", told)

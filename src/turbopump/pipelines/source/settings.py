@@ -1,0 +1,340 @@
+"""The options of who reads through format `rocketmq`, and what they come to: one value that workers get too.
+
+In: Spark's strings. Out: `Query`, checked; what is wrong is told by `BadOption`, which names the option.
+Names are those of Spark's Kafka connector, with RocketMQ's own as aliases.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import MessageQueue
+from turbopump.client.subscription import ALL, OR, choice
+from turbopump.pipelines import options as kinds
+from turbopump.pipelines.options import BadOption, Option, Options
+from turbopump.pipelines.schema import BadColumn, Schema, schema_of
+from turbopump.pipelines.source.offsets import EARLIEST, positions_of, queues_of
+from turbopump.protocol.names import TAG
+
+FORMAT = "rocketmq"
+READERS = "TOOLS_CONSUMER"
+"""The group that every broker lets pull without having been told of it."""
+UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def duration(given: str) -> float:
+    """Seconds, of `90s`, `15m`, `1h` or milliseconds without a unit."""
+    found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", given.strip())
+    if found is None:
+        raise ValueError("wants a time such as 500ms, 90s, 15m or 1h")
+    return int(found[1]) * UNITS_S[found[2] or "ms"]
+
+
+def pattern(given: str) -> str:
+    try:
+        re.compile(given)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return kinds.text(given)
+
+
+def offsets(given: str) -> str | dict[MessageQueue, int]:
+    """`earliest`, `latest`, or queue by queue."""
+    word = given.strip().lower()
+    if word in ("earliest", "latest"):
+        return word
+    if not word.startswith("{"):
+        raise ValueError('wants earliest, latest or JSON such as {"topic":{"broker":{"0":17,"1":-2}}}')
+    return positions_of(kinds.document(given), EARLIEST)
+
+
+def times(given: str) -> dict[MessageQueue, int]:
+    return positions_of(kinds.document(given))
+
+
+def queues(given: str) -> tuple[dict[str, set[int]], set[MessageQueue]]:
+    return queues_of(kinds.document(given))
+
+
+OPTIONS = (
+    Option(
+        "nameServer",
+        kinds.text,
+        aliases=("rocketmq.namesrv.addr", "namesrvAddr"),
+        help="`host:port` of the name servers, with `;` between. Needed",
+    ),
+    Option(
+        "subscribe", kinds.words, aliases=("topic", "topics"), help="the topics, with commas between them"
+    ),
+    Option("subscribePattern", pattern, help="a regular expression: all topics whose whole name it matches"),
+    Option("assign", queues, help='these queues alone: `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`'),
+    Option(
+        "includeSystemTopics",
+        kinds.flag,
+        False,
+        help="`subscribePattern` matches retry, dead-letter, delay and system topics too; `subscribe` can "
+        "always name them",
+    ),
+    Option(
+        "startingOffsets",
+        offsets,
+        help='`earliest` (a batch), `latest` (a stream), or JSON `{"topic":{"broker":{"0":17}}}` with -2 for '
+        "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead",
+    ),
+    Option(
+        "endingOffsets", offsets, help="where a batch ends, exclusively: `latest`, or JSON in which -1 is it"
+    ),
+    Option(
+        "startingTimestamp",
+        kinds.count(0),
+        help="begin at the first message stored at that time or later, in ms since 1970",
+    ),
+    Option("endingTimestamp", kinds.count(0), help="end a batch before the first one stored then or later"),
+    Option(
+        "startingOffsetsByTimestamp",
+        times,
+        help='the same queue by queue: `{"topic":{"broker":{"0":1700000000000}}}`',
+    ),
+    Option("endingOffsetsByTimestamp", times, help="the same for the end of a batch"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        kinds.choice("error", "latest"),
+        "error",
+        help="what to do where no message is so young: fail, or begin with the next that comes",
+    ),
+    Option("maxOffsetsPerTrigger", kinds.count(), help="about so many messages in one micro-batch at most"),
+    Option(
+        "minOffsetsPerTrigger", kinds.count(), help="a micro-batch waits until so many messages are there"
+    ),
+    Option("maxTriggerDelay", duration, 900.0, help="and no longer than this: `90s`, `15m`, `1h`"),
+    Option("minPartitions", kinds.count(), help="at least so many tasks: queues are split"),
+    Option(
+        "maxRecordsPerPartition",
+        kinds.count(),
+        help="a task reads so many messages of a queue at most; below 250,000 starting it costs more",
+    ),
+    Option(
+        "failOnDataLoss",
+        kinds.flag,
+        True,
+        help="fail when messages that should be read are gone; `false`: warn and go on with what is there",
+    ),
+    Option("tags", kinds.text, aliases=("subExpression",), help="`paid || shipped`: these tags alone"),
+    Option("sql", kinds.text, help="SQL92 over properties, worked out by the broker: `price > 10`"),
+    Option("columns", kinds.words, help="these columns alone; what is not asked for is not decoded"),
+    Option(
+        "includeProperties",
+        kinds.flag,
+        False,
+        aliases=("includeHeaders",),
+        help="with the column `properties` (`headers` under `kafkaCompat`)",
+    ),
+    Option("kafkaCompat", kinds.flag, False, help="columns by the names of Spark's Kafka connector"),
+    Option(
+        "groupId",
+        kinds.text,
+        aliases=("rocketmq.group.id", "consumerGroup"),
+        help="tell the brokers how far this group has come, so that `mqadmin consumerProgress` shows the lag",
+    ),
+    Option("pullBatchSize", kinds.count(), 4096, help="messages asked for at once; brokers have limits too"),
+    Option(
+        "pullTimeoutMs",
+        kinds.count(),
+        120_000,
+        help="how long a task waits for a broker that is away before it fails",
+    ),
+    Option("fetchOffset.numRetries", kinds.count(0), 3, help="more attempts to ask servers for offsets"),
+    Option("fetchOffset.retryIntervalMs", kinds.count(0), 1000, help="between them"),
+    Option("useTls", kinds.flag, False, aliases=("rocketmq.use.tls",), help="TLS to all servers"),
+    Option("tlsTrustCertPath", kinds.text, "", help="PEM of the authorities, on every worker"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How servers are reached: what a worker's connections are kept under."""
+
+    name_server: str
+    group: str = READERS
+    use_tls: bool = False
+    tls_trust_cert_path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    expression: str = ALL
+    kind: str = TAG
+    tags: tuple[str, ...] = ()
+    """Whose text is compared here: brokers compare hashes."""
+
+    @property
+    def is_all(self) -> bool:
+        return self.expression == ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which queues are wanted: one of the first three is given."""
+
+    named: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[dict[str, set[int]], set[MessageQueue]] | None = None
+    with_system: bool = False
+
+    def names(self) -> tuple[str, ...]:
+        if self.assigned is None:
+            return self.named
+        everywhere, exactly = self.assigned
+        return tuple(sorted({*everywhere, *(queue.topic for queue in exactly)}))
+
+    def wants(self, queue: MessageQueue) -> bool:
+        if self.assigned is None:
+            return True
+        everywhere, exactly = self.assigned
+        return queue in exactly or queue.id in everywhere.get(queue.topic, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to begin or to end: `earliest` and the like, offsets, or times."""
+
+    offsets: str | Mapping[MessageQueue, int] = "latest"
+    time_ms: int | None = None
+    times_ms: Mapping[MessageQueue, int] | None = None
+    or_latest: bool = True
+    """Where no message is so young."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    access: Access
+    topics: Topics
+    filter: Filter
+    schema: Schema
+    start: Bound
+    end: Bound
+    group: str | None
+    most: int | None
+    least: int | None
+    longest_delay_s: float
+    least_parts: int | None
+    most_records: int | None
+    fails_on_loss: bool
+    pull_count: int
+    patience_s: float
+    tries: int
+    pause_s: float
+
+
+def query_of(given: Mapping[str, str], is_stream: bool) -> Query:
+    options = Options(OPTIONS, given, FORMAT)
+    return Query(
+        access=_access(options),
+        topics=_topics(options),
+        filter=_filter(options),
+        schema=schema(options),
+        start=_start(options, is_stream),
+        end=_end(options, is_stream),
+        group=options["groupId"],
+        most=options["maxOffsetsPerTrigger"],
+        least=_least(options),
+        longest_delay_s=options["maxTriggerDelay"],
+        least_parts=options["minPartitions"],
+        most_records=options["maxRecordsPerPartition"],
+        fails_on_loss=options["failOnDataLoss"],
+        pull_count=options["pullBatchSize"],
+        patience_s=options["pullTimeoutMs"] / 1000,
+        tries=1 + options["fetchOffset.numRetries"],
+        pause_s=options["fetchOffset.retryIntervalMs"] / 1000,
+    )
+
+
+def schema_of_options(given: Mapping[str, str]) -> Schema:
+    return schema(Options(OPTIONS, given, FORMAT))
+
+
+def schema(options: Options) -> Schema:
+    try:
+        return schema_of(
+            options["columns"] or (),
+            has_properties=options["includeProperties"],
+            is_kafka=options["kafkaCompat"],
+        )
+    except BadColumn as bad:
+        raise BadOption(f"option columns: {bad}") from None
+
+
+def _access(options: Options) -> Access:
+    where = options.need("nameServer", 'where the name server is, as "127.0.0.1:9876"')
+    group = options["groupId"] or READERS
+    return Access(where, group, options["useTls"], options["tlsTrustCertPath"])
+
+
+def _topics(options: Options) -> Topics:
+    options.one_of("subscribe", "subscribePattern", "assign", hint="what to read")
+    return Topics(
+        options["subscribe"] or (),
+        options["subscribePattern"],
+        options["assign"],
+        options["includeSystemTopics"],
+    )
+
+
+def _filter(options: Options) -> Filter:
+    if options.is_given("tags") and options.is_given("sql"):
+        raise BadOption("options tags and sql are given: SQL can test the property TAGS")
+    try:
+        expression, kind = choice(options["tags"] or ALL, options["sql"], None)
+    except InvalidArgument as bad:
+        raise BadOption(f"option {bad}") from None
+    if kind != TAG or expression == ALL:
+        return Filter(expression, kind)
+    tags = tuple(tag for part in expression.split(OR) if (tag := part.strip()))
+    return Filter(" || ".join(tags), kind, tags) if tags and tags != (ALL,) else Filter()
+
+
+def _start(options: Options, is_stream: bool) -> Bound:
+    _at_most_one(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+    given = options["startingOffsets"] or ("latest" if is_stream else "earliest")
+    if not is_stream and (given == "latest" or _has(given, -1)):
+        raise BadOption(
+            "option startingOffsets: a batch cannot begin at the latest message: it would be empty"
+        )
+    return Bound(
+        given,
+        options["startingTimestamp"],
+        options["startingOffsetsByTimestamp"],
+        options["startingOffsetsByTimestampStrategy"] == "latest",
+    )
+
+
+def _end(options: Options, is_stream: bool) -> Bound:
+    names = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    _at_most_one(options, *names)
+    for name in names:
+        if is_stream and options.is_given(name):
+            raise BadOption(f"option {name}: a stream has no end; read it as a batch, or stop the query")
+    given = options["endingOffsets"] or "latest"
+    if given == "earliest" or _has(given, EARLIEST):
+        raise BadOption("option endingOffsets: nothing can end at the earliest message")
+    return Bound(given, options["endingTimestamp"], options["endingOffsetsByTimestamp"])
+
+
+def _has(given: Any, offset: int) -> bool:
+    return isinstance(given, dict) and offset in given.values()
+
+
+def _at_most_one(options: Options, *names: str) -> None:
+    found = [name for name in names if options.is_given(name)]
+    if len(found) > 1:
+        raise BadOption(f"options {' and '.join(found)} say the same thing: give one")
+
+
+def _least(options: Options) -> int | None:
+    least: int | None = options["minOffsetsPerTrigger"]
+    most = options["maxOffsetsPerTrigger"]
+    if least is not None and most is not None and least > most:
+        raise BadOption(f"minOffsetsPerTrigger ({least}) must not be more than maxOffsetsPerTrigger ({most})")
+    return least
