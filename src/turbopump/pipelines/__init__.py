@@ -8,3 +8,21 @@
 Nothing heavy is imported before it is used: PyArrow comes with `turbopump[arrow]`, PySpark and Delta with
 `turbopump[spark]`.
 """
+
+from importlib import import_module
+from typing import Any
+
+FORMATS = (("turbopump.pipelines.rocketmq", "RocketMq"),)
+"""Module and class of each format."""
+
+
+def register(spark: Any) -> None:
+    """Makes the formats known to this session, after a look whether its workers can run them.
+
+    Raises CannotRun, whose text says what to install or to set.
+    """
+    from turbopump.pipelines.ground import check
+
+    check(spark)
+    for module, name in FORMATS:
+        spark.dataSource.register(getattr(import_module(module), name))

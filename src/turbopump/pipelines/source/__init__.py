@@ -1,0 +1,1 @@
+"""Format `rocketmq`, reading: topics through their brokers, as a table or as a stream."""
