@@ -345,5 +345,5 @@ def groups(codes: Numbers) -> list[tuple[int, Numbers]]:
     """Of each number that occurs, the indices where it does."""
     order = np.argsort(codes, kind="stable")
     found, begins = np.unique(codes[order], return_index=True)
-    parts = np.split(order, begins[1:])
+    parts = np.split(order, begins[1:]) if len(found) else []
     return [(int(code), part) for code, part in zip(found, parts, strict=True)]

@@ -144,6 +144,11 @@ def test_rows_with_a_time_go_alone_with_time_rounded_up():
     assert [body for _, body, _ in batch.split(others.frames[0].body)] == [b"now"]
 
 
+def test_all_rows_may_have_a_time():
+    made = pa.record_batch({"body": ["a", "b"], "delayLevel": pa.array([1, 2], pa.int32())})
+    assert [lane.frames[0].body for lane in lanes(rows_of(made, "T", FRONT), {"T": 4})] == [b"a", b"b"]
+
+
 def test_a_row_that_is_larger_than_a_frame_goes_alone():
     bodies = [b"a", b"b" * (2 << 20), b"c"]
     found = lanes(rows_of(pa.record_batch({"body": bodies}), "T", FRONT), {"T": 1})
