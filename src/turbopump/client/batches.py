@@ -48,18 +48,18 @@ def _letter(
     first = members[0]
     if len(members) == 1:
         return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
-    whole = Message(first.topic, b"", wait_store_ok=first.wait_store_ok)
-    own = sender.own_properties(whole, {properties.UNIQUE_KEY: keys[0]})
+    letter = packed_letter(sender, first.topic, batch.join(chunk), keys[0], first.wait_store_ok)
+    letter.message, letter.messages, letter.message_ids = first, members, keys
+    return letter
+
+
+def packed_letter(sender: Sender, topic: str, body: bytes, key: str = "", waits: bool = True) -> Letter:
+    """Of messages that are packed already; `key` is the unique key of the first."""
+    whole = Message(topic, b"", wait_store_ok=waits)
+    own = sender.own_properties(whole, {properties.UNIQUE_KEY: key})
     del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole to each of them
-    return Letter(
-        message=first,
-        envelope=sender.envelope(first.topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true"),
-        body=batch.join(chunk),
-        properties=properties.pack(own),
-        unique_key=keys[0],
-        messages=members,
-        message_ids=keys,
-    )
+    envelope = sender.envelope(topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true")
+    return Letter(whole, envelope, body, properties.pack(own), key)
 
 
 def deal(result: SendResult, keys: Sequence[str]) -> list[SendResult]:

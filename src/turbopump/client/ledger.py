@@ -48,6 +48,8 @@ TRIES, PAUSE_S = 5, 1.0  # for questions that can be asked again
 
 T = TypeVar("T")
 Packed = tuple[int, bytes, bytes]
+Parcel = tuple[str, str, Iterable[tuple[bytes, int]]]
+"""A broker, its address, and for it frames with the number of their messages."""
 KeyOf = Callable[[Message], object]
 
 
@@ -149,7 +151,19 @@ class Ledger:
 
     async def decided(self, batch: int) -> bool:
         """Whether there is nothing to do for a batch any more but to `end` it."""
-        return (await self._book([batch])).highest >= batch
+        return await self.highest() >= batch
+
+    async def highest(self) -> int:
+        """The last batch that is decided; -1: none is."""
+        return (await self._book([])).highest
+
+    async def is_current(self) -> bool:
+        """Whether no other run has taken over."""
+        return (await self._book([])).run == self.run
+
+    async def check_supported(self) -> None:
+        """Raises LedgerNotSupported if a broker of the cluster keeps no ledger."""
+        await self._everywhere(await self._masters(), self._home_by)
 
     def writer(self, batch: int) -> "Writer":
         """For one attempt at a part of a batch."""
@@ -314,14 +328,22 @@ class Writer:
         """Returns when brokers have stored all of them. `by`: messages of one key go to one queue, in order;
         else all queues get their share.
         """
+        await self.send_packed(
+            (broker, address, ((batches.join(frame), len(frame)) for frame in cut(packed)))
+            for broker, address, packed in await self._frames(messages, by)
+        )
+
+    async def send_packed(self, parcels: Iterable[Parcel]) -> None:
+        """The same for who packs by himself: bodies of batch sends, in which each message names its topic and
+        queue (REAL_TOPIC, REAL_QID) and has a unique key.
+        """
         if self._is_spoiled:
             raise SpoiledWriter(f"a frame of writer {self.token} was not acknowledged: begin a new writer")
-        frames = await self._frames(messages, by)
         self._sending += 1
         try:
             async with asyncio.TaskGroup() as tasks:
-                for broker, address, packed in frames:
-                    tasks.create_task(self._send_all(broker, address, packed))
+                for parcel in parcels:
+                    tasks.create_task(self._send_all(*parcel))
         except BaseExceptionGroup as failures:
             self._is_spoiled = True
             raise failures.exceptions[0] from None
@@ -331,13 +353,13 @@ class Writer:
         finally:
             self._sending -= 1
 
-    async def _send_all(self, broker: str, address: str, packed: list[Packed]) -> None:
+    async def _send_all(self, broker: str, address: str, frames: Iterable[tuple[bytes, int]]) -> None:
         """One frame after the other: so messages of a queue keep their order."""
         asking = self._ledger.admin.asking
         self._brokers.add(broker)
-        for frame in cut(packed):
-            await asking.ask(address, RequestCode.LEDGER_SEND, self._header, batches.join(frame))
-            self._count += len(frame)
+        for body, count in frames:
+            await asking.ask(address, RequestCode.LEDGER_SEND, self._header, body)
+            self._count += count
 
     async def _frames(
         self, messages: Sequence[Message], by: KeyOf | None

@@ -1,0 +1,37 @@
+"""The sink of format `rocketmq`: rows become messages, exactly once or at least once.
+
+`columns.py` and `settings.py` say what may be asked, `rows.py` and `frames.py` pack rows without a loop over
+them, `at_least_once.py` and `exactly_once.py` send, and `spark.py` is what Spark calls. Spark is imported by
+the last of them alone.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
+
+
+def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
+    """Of a batch."""
+    from turbopump.pipelines.sink import spark
+
+    sink = sink_of(options, _columns(schema), overwrite, AT_LEAST_ONCE)
+    return spark.BatchExactlyOnce(sink) if _is_exact(sink) else spark.BatchAtLeastOnce(sink)
+
+
+def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
+    from turbopump.pipelines.sink import exactly_once, spark
+
+    sink = sink_of(options, _columns(schema), overwrite, EXACTLY_ONCE)
+    if not _is_exact(sink):
+        return spark.StreamAtLeastOnce(sink)
+    exactly_once.check_brokers(sink)
+    return spark.StreamExactlyOnce(sink)
+
+
+def _is_exact(sink: Sink) -> bool:
+    return sink.delivery == EXACTLY_ONCE
+
+
+def _columns(schema: Any) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -1,0 +1,125 @@
+"""Rows written at least once: batch sends, each awaited, before a task says that it is done.
+
+In: Arrow batches of a task. Out: the number of messages that brokers have acknowledged. What is not
+acknowledged is sent again for a while, and then the task fails and Spark repeats it: so a message may be
+there twice. Works with every broker, Apache's too. Rows with a sharding key keep their order within a task.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from turbopump.client import background
+from turbopump.client.admin.admin import Admin
+from turbopump.client.batches import packed_letter
+from turbopump.client.errors import ClientError
+from turbopump.client.letters import Letter
+from turbopump.client.message import Message, MessageQueue, SendStatus
+from turbopump.client.sender import Pick, Sender
+from turbopump.pipelines.sink.connections import Kept, patiently
+from turbopump.pipelines.sink.frames import Frame, Lane, lanes
+from turbopump.pipelines.sink.rows import Rows, pieces, rows_of
+from turbopump.pipelines.sink.settings import Sink
+from turbopump.protocol import properties
+from turbopump.protocol.ids import UniqueIds
+
+GROUP = "spark-rocketmq-sink"
+LANES_AT_ONCE = 4
+
+
+class StoredUnsafely(ClientError, OSError):
+    """The broker could not do what it is set up to: sync the message, or copy it."""
+
+
+class Sending:
+    """Of one process to one cluster."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._admin = Admin(sink.name_servers, **sink.client_options)
+        self._sender = self._admin.producer(GROUP)
+
+    async def close(self) -> None:
+        await self._sender.close()
+        await self._admin.close()
+
+    def front(self) -> str:
+        """Of unique keys that nobody else makes."""
+        clock, chance = self._admin.clock, self._admin.chance
+        return UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32)).next()[
+            :-4
+        ]
+
+    async def send(self, rows: Rows) -> None:
+        """Returns when brokers have stored all of them."""
+        queues = {topic: await self._queue_count(topic) for topic in rows.topics}
+        free = asyncio.Semaphore(LANES_AT_ONCE)
+
+        async def send_lane(lane: Lane) -> None:
+            async with free:
+                for frame in lane.frames:
+                    await self._deliver(frame, lane.queue)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for lane in lanes(rows, queues):
+                    tasks.create_task(send_lane(lane))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _queue_count(self, topic: str) -> int:
+        name = self._sender.envelope(topic).topic
+        route = await self._patiently(lambda: self._sender.route(name, self._sink.patience_s))
+        return len(route.publish)
+
+    async def _deliver(self, frame: Frame, queue: int | None) -> None:
+        letter = letter_of(self._sender, frame)
+        pick = None if queue is None else by_place(queue)
+        result = await self._patiently(lambda: self._sender.deliver(letter, self._sink.patience_s, pick))
+        if result.status is not SendStatus.SEND_OK:
+            raise StoredUnsafely(f"broker {result.queue.broker} says {result.status.name} for {frame.topic}")
+
+    async def _patiently(self, ask: Any) -> Any:
+        return await patiently(ask, self._sink.patience_s, self._admin.clock)
+
+
+def letter_of(sender: Sender, frame: Frame) -> Letter:
+    if frame.alone is None:
+        return packed_letter(sender, frame.topic, frame.body)
+    key = properties.find(frame.alone, properties.UNIQUE_KEY) or ""
+    return Letter(Message(frame.topic, b""), sender.envelope(frame.topic), frame.body, frame.alone, key)
+
+
+def by_place(queue: int) -> Pick:
+    def pick(queues: Any) -> MessageQueue:
+        found: MessageQueue = queues[queue % len(queues)]
+        return found
+
+    return pick
+
+
+_sendings: Kept[Sending] = Kept()
+
+
+def write(sink: Sink, batches: Iterable[Any]) -> int:
+    """All rows of a task. While a batch is under way, the next one is packed."""
+    sending = _sendings.get(sink, lambda: Sending(sink))
+    count = 0
+    under_way: Future[None] | None = None
+    try:
+        for batch in batches:
+            for piece in pieces(batch):
+                rows = rows_of(piece, sink.topic, sending.front(), count)
+                if under_way is not None:
+                    under_way.result()
+                under_way = background.submit(sending.send(rows))
+                count += len(rows)
+        if under_way is not None:
+            under_way.result()
+    except BaseException:
+        if under_way is not None:
+            under_way.cancel()
+        _sendings.drop(sink)
+        raise
+    return count

@@ -1,0 +1,70 @@
+"""Which columns a row may have that becomes a message, and of which types.
+
+In: names and types of a query's columns, in Spark's words. Out: nothing, or what is wrong and how to mend it,
+told when the query is planned. A column that nobody knows is an error: passed over, it would be a message
+with something missing.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from turbopump.pipelines.schema import BadColumn
+
+INTEGERS = ("int", "bigint", "smallint", "tinyint")
+
+TYPES = {
+    "body": ("binary", "string"),
+    "topic": ("string",),
+    "tags": ("string",),
+    "keys": ("string", "array<string>"),  # text with several of them has blanks between
+    "properties": ("map<string,string>",),
+    "delayLevel": INTEGERS,
+    "deliverTime": ("timestamp",),
+    "shardingKey": ("string",),  # one key, one queue, in order
+}
+TIMES = ("delayLevel", "deliverTime")
+LOWER = {name.lower(): name for name in TYPES}
+FIX = {
+    "body": "CAST(x AS BINARY), or to_json(struct(*)) AS body",
+    "properties": "map('name', CAST(x AS STRING), …) AS properties",
+    "deliverTime": "CAST(x AS TIMESTAMP), which has a time zone",
+}
+
+
+def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool, takes_times: bool) -> None:
+    """`has_topic`: an option names the topic of all rows. `takes_times`: messages may be delayed."""
+    found: set[str] = set()
+    for name, type in columns:
+        column = LOWER.get(name.lower())
+        if column is None:
+            raise BadColumn(_unknown(name))
+        if column in found:
+            raise BadColumn(f"there are two columns {column}: select one of them")
+        if type not in TYPES[column]:
+            raise BadColumn(_mistyped(column, type))
+        found.add(column)
+    _check_set(found, has_topic, takes_times)
+
+
+def _check_set(found: set[str], has_topic: bool, takes_times: bool) -> None:
+    if "body" not in found:
+        raise BadColumn("there is no column body, the message itself: select to_json(struct(*)) AS body")
+    if not has_topic and "topic" not in found:
+        raise BadColumn("nothing says where messages go: give the option topic, or a column topic")
+    times = [name for name in TIMES if name in found]
+    if times and not takes_times:
+        raise BadColumn(
+            f"column {' and '.join(times)}: a message that is written exactly once cannot be delayed; drop "
+            "the column, or give the option delivery=at-least-once"
+        )
+
+
+def _unknown(name: str) -> str:
+    near = get_close_matches(name.lower(), LOWER, 1)
+    hint = f"did you mean {LOWER[near[0]]}?" if near else "select what is to be sent"
+    return f"a message has no column {name!r}: {hint} There are {', '.join(TYPES)}"
+
+
+def _mistyped(column: str, type: str) -> str:
+    fix = FIX.get(column, f"CAST(x AS {TYPES[column][0].upper()})")
+    return f"column {column} is {type}, not {' or '.join(TYPES[column])}: write {fix}"

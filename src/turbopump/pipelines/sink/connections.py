@@ -1,0 +1,70 @@
+"""Connections of a worker process, kept from task to task: Spark uses its workers again.
+
+In: where to, as a value. Out: what was made for it, in this process. A process that was forked makes its own.
+At most MOST_KEPT of a kind are open; the one that was not used for longest is closed then.
+"""
+
+import contextlib
+import os
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from turbopump.client import background
+from turbopump.client.admin.asking import Unreachable
+from turbopump.client.errors import SendFailed, TopicNotFound
+from turbopump.runtime.clock import Clock
+
+MOST_KEPT = 16
+PAUSE_S = 0.5
+NO_TOPIC_S = 10.0  # after a restart name servers hear of a broker's topics a little later
+CLOSE_S = 5.0
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+T = TypeVar("T")
+C = TypeVar("C", bound=Closable)
+
+
+class Kept(Generic[C]):
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, C] = {}
+        self._pid = os.getpid()
+
+    def get(self, key: Hashable, make: Callable[[], C]) -> C:
+        if self._pid != os.getpid():  # those of the parent are left alone
+            background.leave_to_parent(self._kept)
+            self._kept, self._pid = {}, os.getpid()
+        one = self._kept.pop(key, None)
+        if one is None:
+            one = make()
+        self._kept[key] = one
+        while len(self._kept) > MOST_KEPT:
+            self.drop(next(iter(self._kept)))
+        return one
+
+    def drop(self, key: Hashable) -> None:
+        """Closes it: whoever needs it next begins anew."""
+        one = self._kept.pop(key, None)
+        if one is not None:
+            with contextlib.suppress(OSError):
+                background.run(one.close(), CLOSE_S)
+
+
+async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
+    """Servers that are away are asked again, for so long. Only for what may be asked twice."""
+    began = clock.monotonic()
+    while True:
+        try:
+            return await ask()
+        except TopicNotFound:
+            left_s = min(patience_s, NO_TOPIC_S) - (clock.monotonic() - began)
+            if left_s <= PAUSE_S:
+                raise
+        except (Unreachable, SendFailed):
+            left_s = patience_s - (clock.monotonic() - began)
+            if left_s <= PAUSE_S:
+                raise
+        await clock.sleep(PAUSE_S)

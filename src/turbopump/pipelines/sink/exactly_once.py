@@ -1,0 +1,234 @@
+"""Rows written exactly once: half messages, and one decision of the brokers' ledger for each batch.
+
+In: Arrow batches of a task, and which batch of which run it is an attempt at. Out: what the attempt has
+written, for whoever decides. Decision 0014 has the protocol: tasks open the ledger for their run, so a new
+run fences off the one before it; the first decision about a batch counts, and brokers carry it out.
+"""
+
+import contextlib
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from turbopump.client import background
+from turbopump.client.admin.asking import Unreachable
+from turbopump.client.ledger import FRAME_BYTES, FRAME_MESSAGES, Ledger, LedgerNotSupported, Writer, Written
+from turbopump.client.namespace import wrap
+from turbopump.pipelines.sink.connections import NO_TOPIC_S, Kept, patiently
+from turbopump.pipelines.sink.frames import Place, half_frames
+from turbopump.pipelines.sink.rows import Rows, pieces, rows_of
+from turbopump.pipelines.sink.settings import Sink
+from turbopump.protocol.errors import FlowControl, Refused, TopicNotFound
+from turbopump.protocol.ids import UniqueIds
+
+NOTHING = Written("", 0, ())
+
+
+class CannotBeExact(RuntimeError):
+    """Exactly once cannot be had here; the text has the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A life of a query: the id outlives it, `run` names it. With `home` it was opened already."""
+
+    id: str
+    run: str
+    home: str = ""
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What one task has done for its part of a batch, and where the decision is made."""
+
+    run: Run
+    written: Written
+
+
+# --- a task ----------------------------------------------------------------------------------------------
+
+
+def write(sink: Sink, run: Run, batch: int, batches: Iterable[Any]) -> Attempt:
+    """Sends nothing when the batch is decided already: a driver before this one came so far."""
+    ledger = opened(sink, run)
+    try:
+        if background.run(ledger.decided(batch)):
+            return Attempt(where(ledger), NOTHING)
+        return Attempt(where(ledger), _written(sink, ledger, batch, batches))
+    except BaseException:
+        _ledgers.drop((sink, run))
+        raise
+
+
+def opened(sink: Sink, run: Run) -> Ledger:
+    """The same run may be opened by all of its tasks; Fenced: there is a newer one."""
+    return _ledgers.get((sink, run), lambda: _open(sink, run))
+
+
+_ledgers: Kept[Ledger] = Kept()
+
+
+def _open(sink: Sink, run: Run) -> Ledger:
+    ledger = _ledger(sink, run)
+    if run.home:
+        return ledger
+    try:
+        background.run(patiently(lambda: ledger.open(run.run), sink.patience_s, ledger.admin.clock))
+    except LedgerNotSupported as error:
+        raise not_here(error) from None
+    return ledger
+
+
+def _ledger(sink: Sink, run: Run) -> Ledger:
+    return Ledger(
+        run.id,
+        sink.name_servers,
+        run=run.run if run.home else "",
+        home=run.home,
+        cluster=run.cluster or sink.cluster,
+        timeout=sink.patience_s,
+        **sink.client_options,
+    )
+
+
+def where(ledger: Ledger) -> Run:
+    """For who is not to open it again."""
+    return Run(ledger.id, ledger.run, ledger.home, ledger.cluster)
+
+
+def not_here(error: LedgerNotSupported) -> CannotBeExact:
+    return CannotBeExact(
+        f"delivery=exactly-once cannot be had: {error}. Give the option delivery=at-least-once, which works "
+        "with every broker"
+    )
+
+
+def _written(sink: Sink, ledger: Ledger, batch: int, batches: Iterable[Any]) -> Written:
+    writer = ledger.writer(batch)
+    sending = _Sending(ledger, writer)
+    count = 0
+    under_way: Future[None] | None = None
+    for arrow in batches:
+        for piece in pieces(arrow):
+            rows = rows_of(piece, sink.topic, sending.front(), count)
+            if under_way is not None:
+                under_way.result()
+            under_way = background.submit(sending.send(rows, count))
+            count += len(rows)
+    if under_way is not None:
+        under_way.result()
+    assert writer.written.count == count
+    return writer.written
+
+
+class _Sending:
+    def __init__(self, ledger: Ledger, writer: Writer) -> None:
+        self._ledger = ledger
+        self._writer = writer
+        self._places: dict[str, Sequence[Place]] = {}
+        self._turn = ledger.admin.chance.getrandbits(16)
+
+    def front(self) -> str:
+        """Of unique keys that nobody else makes."""
+        clock, chance = self._ledger.admin.clock, self._ledger.admin.chance
+        return UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32)).next()[
+            :-4
+        ]
+
+    async def send(self, rows: Rows, before: int) -> None:
+        places = [await self._queues(topic) for topic in rows.topics]
+        found: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
+        for broker, body, count in half_frames(
+            rows, places, self._turn + before, FRAME_BYTES, FRAME_MESSAGES
+        ):
+            found[broker].append((body, count))
+        try:
+            await self._writer.send_packed(
+                [(broker, await self._ledger.address(broker), frames) for broker, frames in found.items()]
+            )
+        except FlowControl as refused:
+            raise CannotBeExact(
+                f"{refused.remark}. A batch written exactly once has to be smaller: give its source the "
+                "option maxOffsetsPerTrigger, such as 200000"
+            ) from None
+
+    async def _queues(self, topic: str) -> Sequence[Place]:
+        """Asked once for each task: queues may have been added."""
+        if topic not in self._places:
+            admin = self._ledger.admin
+            name = wrap(admin.settings.namespace, topic)
+            try:
+                route = await patiently(lambda: admin.routes.refresh(name), NO_TOPIC_S, admin.clock)
+            except TopicNotFound:
+                route = None
+            if route is None or not route.publish:
+                raise CannotBeExact(
+                    f"topic {topic} does not exist: create it, mqadmin updateTopic -t {topic} …"
+                )
+            self._places[topic] = [(name, queue.broker, queue.id) for queue in route.publish]
+        return self._places[topic]
+
+
+# --- the driver ------------------------------------------------------------------------------------------
+
+
+def check_brokers(sink: Sink) -> None:
+    """Raises CannotBeExact where brokers keep no ledger, before any task has begun."""
+    if sink in _checked:
+        return
+    with closing(_ledger(sink, Run("check", "check"))) as ledger:
+        try:
+            background.run(patiently(ledger.check_supported, sink.patience_s, ledger.admin.clock))
+        except LedgerNotSupported as error:
+            raise not_here(error) from None
+    _checked.add(sink)
+
+
+_checked: set[Sink] = set()
+
+
+def begin_job(sink: Sink) -> tuple[Run, int]:
+    """A batch job: a run of its own, and the next batch of its id. The same id fences off an earlier job that
+    has not ended.
+    """
+    name = uuid.uuid4().hex
+    with closing(_open(sink, Run(sink.transactional_id or f"spark-{name}", name))) as ledger:
+        return where(ledger), background.run(ledger.highest()) + 1
+
+
+def commit(sink: Sink, batch: int, attempts: Sequence[Attempt]) -> None:
+    """Raises Fenced when a newer run has taken over."""
+    with closing(_ledger(sink, attempts[0].run)) as ledger:
+        decide(sink, ledger, batch, [one.written for one in attempts])
+        end(ledger, batch)
+
+
+def decide(sink: Sink, ledger: Ledger, batch: int, written: Sequence[Written]) -> None:
+    background.run(patiently(lambda: ledger.decide(batch, written), sink.patience_s, ledger.admin.clock))
+
+
+def end(ledger: Ledger, batch: int) -> None:
+    """What is decided will be ended in any case: this only spares consumers the wait."""
+    with contextlib.suppress(Unreachable, Refused):
+        background.run(ledger.end(batch))
+
+
+def give_up(sink: Sink, run: Run) -> None:
+    """Of a batch job that has failed: nobody comes again to end its run, so a last run does, unless another
+    job has. What the job has decided before it failed stays decided.
+    """
+    with closing(_ledger(sink, run)) as ledger:
+        if background.run(ledger.is_current()):
+            background.run(ledger.open(f"{run.run}-failed"))
+
+
+@contextlib.contextmanager
+def closing(ledger: Ledger) -> Iterator[Ledger]:
+    try:
+        yield ledger
+    finally:
+        background.run(ledger.close())

@@ -1,0 +1,122 @@
+"""Rows in the frames in which they travel: batch sends to a queue, or half messages for a broker.
+
+In: `Rows`, and what the routes say: how many queues a topic has, and where they are. Out: frames, grouped by
+what has to stay in order. Nothing is sent here.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from turbopump.pipelines.sink.rows import NO_KEY, Numbers, Rows, cut, groups, records
+from turbopump.protocol import properties
+
+FRAME_BYTES = (
+    1 << 20
+)  # a broker of Apache's wants 4 MiB with all that it adds, and others wait behind a frame
+FRAME_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Messages that one queue gets, as the body of a batch send; or one that goes alone."""
+
+    topic: str
+    body: bytes
+    count: int
+    alone: str | None = None
+    """Properties of one that goes alone, whose `body` is its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Frames that follow one another."""
+
+    queue: int | None
+    """By its place among the topic's queues; None: any will do."""
+    frames: list[Frame]
+
+
+def lanes(rows: Rows, queues: Mapping[str, int]) -> list[Lane]:
+    """`queues`: how many a topic has."""
+    found: list[Lane] = []
+    counts = np.array([queues[topic] for topic in rows.topics], np.int64)
+    queue_of = _queues(rows, counts)
+    for index in rows.timed:
+        queue = int(queue_of[index])
+        found.append(Lane(None if queue == NO_KEY else queue, [_alone(rows, int(index))]))
+    most = int(counts.max(initial=0)) + 1
+    codes = rows.topic_of.astype(np.int64) * most + queue_of + 1
+    for code, part in _parts(rows, codes):
+        topic, queue = rows.topics[code // most], code % most - 1
+        frames = list(_frames(topic, part))
+        if queue == NO_KEY:
+            found += [Lane(None, [frame]) for frame in frames]
+        else:
+            found.append(Lane(queue, frames))
+    return found
+
+
+def _queues(rows: Rows, counts: Numbers) -> Numbers:
+    """Of each row, by its sharding key."""
+    if rows.hashes is None:
+        return np.full(len(rows), NO_KEY, np.int64)
+    return np.where(rows.hashes == NO_KEY, NO_KEY, rows.hashes % counts[rows.topic_of])
+
+
+def _parts(rows: Rows, codes: Numbers) -> Iterable[tuple[int, Rows]]:
+    """By code, without those that go alone. All rows of one kind are not copied."""
+    if not len(rows.timed):
+        if len(codes) and (codes == codes[0]).all():
+            return [(int(codes[0]), rows)]
+        return [(code, rows.take(indices)) for code, indices in groups(codes)]
+    others = np.setdiff1d(np.arange(len(rows)), rows.timed)
+    return [(code, rows.take(others[indices])) for code, indices in groups(codes[others])]
+
+
+def _frames(topic: str, rows: Rows) -> Iterator[Frame]:
+    data, offsets = records(rows)
+    view = memoryview(data)
+    for begin, end in cut(np.diff(offsets), FRAME_BYTES, FRAME_ROWS):
+        if offsets[end] - offsets[begin] > FRAME_BYTES:
+            yield _alone(rows, begin)
+        else:
+            yield Frame(topic, bytes(view[offsets[begin] : offsets[end]]), end - begin)
+
+
+def _alone(rows: Rows, index: int) -> Frame:
+    topic = rows.topics[rows.topic_of[index]]
+    return Frame(topic, rows.bodies[index].as_py(), 1, rows.properties[index].as_py().decode())
+
+
+Place = tuple[str, str, int]
+"""Topic as brokers know it, broker, queue."""
+
+
+def half_frames(
+    rows: Rows, places: Sequence[Sequence[Place]], turn: int, most_bytes: int, most_rows: int
+) -> Iterator[tuple[str, bytes, int]]:
+    """Broker, body and number of messages of each frame; those of one broker in the order of rows.
+
+    `places`: the queues of each topic of the rows. `turn`: which of them comes first for rows without a key.
+    """
+    assert not len(rows.timed)
+    counts = np.array([len(each) for each in places], np.int64)
+    turns = (turn + np.arange(len(rows))) % counts[rows.topic_of]
+    queue_of = _queues(rows, counts)
+    place_of = np.cumsum([0, *counts[:-1]])[rows.topic_of] + np.where(queue_of == NO_KEY, turns, queue_of)
+    flat = [place for each in places for place in each]
+    before = pa.array([_named(*place) for place in flat], pa.binary())
+    brokers = sorted({broker for _, broker, _ in flat})
+    broker_of = np.array([brokers.index(broker) for _, broker, _ in flat])[place_of]
+    for code, indices in groups(broker_of):
+        part = rows if len(brokers) == 1 else rows.take(indices)
+        data, offsets = records(part, before.take(place_of[indices]))
+        for begin, end in cut(np.diff(offsets), most_bytes, most_rows):
+            yield brokers[code], bytes(memoryview(data)[offsets[begin] : offsets[end]]), end - begin
+
+
+def _named(topic: str, broker: str, queue: int) -> bytes:
+    return properties.pack({properties.REAL_TOPIC: topic, properties.REAL_QUEUE_ID: str(queue)}).encode()

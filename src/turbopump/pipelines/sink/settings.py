@@ -1,0 +1,106 @@
+"""Options of the sink: Spark's strings in, one value out that goes with every task.
+
+The delivery is exactly-once for streams and at-least-once for batches, unless it is given: decision 0014 says
+why. Nothing is asked of a broker here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.options import ClientOptions
+from turbopump.client.rules import check_target
+from turbopump.pipelines.options import BadOption, Option, Options, choice, count, flag, text, words
+from turbopump.pipelines.sink.columns import check_columns
+
+FORMAT = "rocketmq"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+
+
+def topic(given: str) -> str:
+    try:
+        check_target(given.strip())
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from None
+    return given.strip()
+
+
+SINK = (
+    Option(
+        "nameServer",
+        words,
+        aliases=("rocketmq.namesrv.addr", "nameServers", "namesrvAddr"),
+        help="host:port of the name servers, with commas between",
+    ),
+    Option("topic", topic, help="where all rows go; without it the column topic says so for each"),
+    Option(
+        "delivery",
+        choice(EXACTLY_ONCE, AT_LEAST_ONCE),
+        help="exactly-once (streams) or at-least-once (batches); the first needs Turbopump's brokers",
+    ),
+    Option(
+        "transactionalId",
+        text,
+        help="under which exactly-once is kept at the brokers; the id of the query, which its checkpoint has",
+    ),
+    Option("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
+    Option("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
+    Option("namespace", text, "", help="of topics"),
+    Option("useTls", flag, False, help="connections to servers are encrypted"),
+    Option("tlsTrustCertPath", text, "", help="certificates of who may have signed those of servers"),
+    Option("tlsCertPath", text, "", help="our certificate"),
+    Option("tlsKeyPath", text, "", help="its key"),
+    Option("tlsKeyPassword", text, "", help="of the key"),
+)
+CLIENT = {
+    "namespace": "namespace",
+    "useTls": "use_tls",
+    "tlsTrustCertPath": "tls_trust_cert_path",
+    "tlsCertPath": "tls_cert_path",
+    "tlsKeyPath": "tls_key_path",
+    "tlsKeyPassword": "tls_key_password",
+}
+"""Option → setting of the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """What is asked of the sink. Goes to tasks by pickle."""
+
+    name_servers: tuple[str, ...]
+    topic: str | None
+    delivery: str
+    transactional_id: str | None
+    cluster: str
+    patience_s: float
+    client: tuple[tuple[str, Any], ...]
+
+    @property
+    def client_options(self) -> ClientOptions:
+        return cast(ClientOptions, dict(self.client))
+
+
+def sink_of(
+    given: Mapping[str, str], columns: Sequence[tuple[str, str]], overwrite: bool, default: str
+) -> Sink:
+    """`columns`: names and types of the rows, in Spark's words. Raises BadOption and BadColumn."""
+    if overwrite:
+        raise BadOption("messages can be appended to a topic, not put in place of others: mode('append')")
+    options = Options(SINK, given, FORMAT)
+    servers = options.need("nameServer", "where are the name servers? Give host:port, such as 127.0.0.1:9876")
+    delivery = options["delivery"] or default
+    if delivery == AT_LEAST_ONCE and options.is_given("transactionalId"):
+        raise BadOption("option transactionalId is for delivery=exactly-once: drop one of the two")
+    takes_times = delivery == AT_LEAST_ONCE
+    check_columns(columns, has_topic=options.is_given("topic"), takes_times=takes_times)
+    client = tuple((name, options[option]) for option, name in CLIENT.items() if options.is_given(option))
+    return Sink(
+        name_servers=servers,
+        topic=options["topic"],
+        delivery=delivery,
+        transactional_id=options["transactionalId"],
+        cluster=options["cluster"],
+        patience_s=options["sendTimeoutMs"] / 1000,
+        client=client,
+    )

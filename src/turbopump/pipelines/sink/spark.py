@@ -1,0 +1,109 @@
+"""The sink as Spark calls it: writers for batches and streams, exactly once and at least once.
+
+In: Spark's calls, on executors (`write`) and on the driver (`commit`, `abort`). Out: calls of the two rooms
+that do the work. A stream's writer is made anew for each micro-batch and once more for its commit, in other
+processes, so all that a commit has to know comes in the messages of its tasks.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from turbopump.pipelines.sink import at_least_once, exactly_once
+from turbopump.pipelines.sink.exactly_once import Attempt, CannotBeExact, Run
+from turbopump.pipelines.sink.settings import Sink
+
+QUERY_ID, RUN_ID, BATCH_ID = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
+"""Spark's names of what a task knows about its query; not part of its API, so a test looks for them."""
+
+
+@dataclass
+class Wrote(WriterCommitMessage):
+    """At least once there is nothing to be decided."""
+
+    attempt: Attempt | None = None
+
+
+class StreamAtLeastOnce(DataSourceStreamArrowWriter):
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        at_least_once.write(self._sink, iterator)
+        return Wrote()
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        """All is stored."""
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        """What is stored stays: the batch comes again."""
+
+
+class StreamExactlyOnce(DataSourceStreamArrowWriter):
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        run, batch = of_task(self._sink)
+        return Wrote(exactly_once.write(self._sink, run, batch, iterator))
+
+    def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        exactly_once.commit(self._sink, batchId, attempts_of(messages))
+
+    def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
+        """The next run rolls back what is not decided; a commit may have decided, and then failed."""
+
+
+class BatchAtLeastOnce(DataSourceArrowWriter):
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        at_least_once.write(self._sink, iterator)
+        return Wrote()
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        """All is stored."""
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """What is stored stays."""
+
+
+class BatchExactlyOnce(DataSourceArrowWriter):
+    """Made once for a job, on the driver; tasks and commit have copies of it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._run, self._batch = exactly_once.begin_job(sink)
+
+    def write(self, iterator: Iterator[Any]) -> Wrote:
+        return Wrote(exactly_once.write(self._sink, self._run, self._batch, iterator))
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        exactly_once.commit(self._sink, self._batch, attempts_of(messages))
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        exactly_once.give_up(self._sink, self._run)
+
+
+def of_task(sink: Sink) -> tuple[Run, int]:
+    """Of which query, run and batch the task that asks is a part."""
+    context = TaskContext.get()
+    assert context is not None, "only a task writes"
+    query, run, batch = (context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID))
+    id = sink.transactional_id or query
+    if not id or not run or not batch:
+        raise CannotBeExact(
+            f"this Spark does not say which query ({query}), run ({run}) and batch ({batch}) a task belongs "
+            "to: give the option delivery=at-least-once"
+        )
+    return Run(id, run), int(batch)
+
+
+def attempts_of(messages: Sequence[Any]) -> list[Attempt]:
+    found = [message.attempt for message in messages if message is not None]
+    assert found, "Spark commits at least one partition"
+    return found

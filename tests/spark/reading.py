@@ -1,0 +1,58 @@
+"""What a topic holds, read from the broker by our client, and topics made for a test."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+
+from tests.interop import peers
+
+from turbopump import Admin
+from turbopump.client.admin import Admin as AsyncAdmin
+from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.subscription import Subscription
+from turbopump.protocol.bodies import TopicConfig
+
+PATIENCE_S, POLL_S = 30.0, 0.2
+
+
+def make_topic(cluster: peers.Cluster, topic: str, queues: int = 4) -> None:
+    with Admin(cluster.namesrv) as admin:
+        config = TopicConfig(topicName=topic, readQueueNums=queues, writeQueueNums=queues)
+        admin.topics.create(cluster.broker_addr, config)
+
+
+def messages(cluster: peers.Cluster, topic: str) -> list[MessageExt]:
+    """All of them, queue by queue."""
+    return asyncio.run(_messages(cluster.namesrv, topic))
+
+
+def messages_once_there(cluster: peers.Cluster, topic: str, count: int) -> list[MessageExt]:
+    """As soon as there are so many: those that are delayed come later."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found := messages(cluster, topic)) < count:
+        assert time.monotonic() < deadline, f"{len(found)} of {count} messages: {found}"
+        time.sleep(POLL_S)
+    return found
+
+
+def bodies(cluster: peers.Cluster, topic: str) -> Counter[str]:
+    return Counter(message.text for message in messages(cluster, topic))
+
+
+async def _messages(namesrv: str, topic: str) -> list[MessageExt]:
+    found = []
+    async with AsyncAdmin(namesrv) as admin:
+        route = await admin.routes.find(topic)
+        for queue in route.subscribe:
+            found += await _of_queue(admin, queue)
+    return found
+
+
+async def _of_queue(admin: AsyncAdmin, queue: MessageQueue) -> list[MessageExt]:
+    at, end = await admin.queues.min_offset(queue), await admin.queues.max_offset(queue)
+    found: list[MessageExt] = []
+    async for part in admin.messages.pulls(queue, at, end):
+        found += part.messages(queue, Subscription(queue.topic))
+    return found

@@ -1,0 +1,119 @@
+"""Rows of a real Spark in topics of a real broker: batches and streams, exactly once and at least once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from tests.spark.reading import bodies, make_topic, messages, messages_once_there
+
+ROWS = 60
+
+
+def numbers(count: int = ROWS) -> Counter[str]:
+    return Counter(str(number) for number in range(count))
+
+
+def rows(spark, count: int = ROWS):
+    return spark.range(0, count, 1, 2).selectExpr("CAST(id AS STRING) AS body")
+
+
+def sink(frame, broker, topic: str, **options: str):
+    writer = frame.write.format("rocketmq").mode("append").option("nameServer", broker.namesrv)
+    return writer.option("topic", topic).options(**options)
+
+
+def stream(spark, tmp_path, broker, topic: str, files: int = 3, **options: str):
+    """Rows of files, one file to a micro-batch, written to the topic and all the way to the end."""
+    source = tmp_path / "in"
+    if not source.exists():
+        for number in range(files):
+            part = spark.range(number * 20, number * 20 + 20, 1, 2).selectExpr("CAST(id AS STRING) AS body")
+            part.coalesce(1).write.mode("append").json(str(source))
+    frame = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).json(str(source))
+    writer = frame.repartition(2).writeStream.format("rocketmq").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).options(**options)
+    return writer.option("nameServer", broker.namesrv).option("topic", topic).start()
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_batch_arrives_once_when_nothing_fails(spark, broker, topic, delivery):
+    make_topic(broker, topic)
+    sink(rows(spark), broker, topic, delivery=delivery).save()
+    assert bodies(broker, topic) == numbers()
+
+
+def test_every_column_arrives(spark, broker, topic):
+    soon = datetime.now(UTC) + timedelta(seconds=1)
+    frame = spark.createDataFrame(
+        [
+            (topic, b"1", "t", ["a", "b"], {"x": "y"}, "s", None, None),
+            (topic, b"2", None, None, None, None, 1, None),
+            (topic, b"3", "t", None, None, "s", None, soon),
+        ],
+        "topic STRING, body BINARY, tags STRING, keys ARRAY<STRING>, properties MAP<STRING,STRING>, "
+        "shardingKey STRING, delayLevel INT, deliverTime TIMESTAMP",
+    )
+    make_topic(broker, topic)
+    writer = frame.write.format("rocketmq").mode("append")
+    writer.option("rocketmq.namesrv.addr", broker.namesrv).save()
+    one, two, three = sorted(messages_once_there(broker, topic, 3), key=lambda message: message.body)
+    assert (one.body, one.tags, one.keys, one.properties["x"]) == (b"1", "t", ("a", "b"), "y")
+    assert one.properties["__SHARDINGKEY"] == "s"
+    assert (two.body, two.properties["DELAY"]) == (b"2", "1")
+    assert (three.body, three.queue) == (b"3", one.queue)
+    assert three.store_timestamp >= soon.timestamp() * 1000 - 1000
+
+
+def test_rows_of_one_sharding_key_are_in_one_queue_and_in_order(spark, broker, topic):
+    make_topic(broker, topic)
+    frame = spark.range(0, 300, 1, 1).selectExpr(
+        "CAST(id AS STRING) AS body", "CONCAT('key-', id % 7) AS shardingKey"
+    )
+    for delivery in ("at-least-once", "exactly-once"):
+        name = f"{topic}-{delivery}"
+        make_topic(broker, name)
+        sink(frame, broker, name, delivery=delivery).save()
+        queues: dict[str, set[int]] = {}
+        order: dict[str, list[int]] = {}
+        for message in messages(broker, name):
+            key = message.properties["__SHARDINGKEY"]
+            queues.setdefault(key, set()).add(message.queue.id)
+            order.setdefault(key, []).append(int(message.text))
+        assert all(len(each) == 1 for each in queues.values())
+        assert all(each == sorted(each) for each in order.values())
+        assert sum(map(len, order.values())) == 300
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_stream_arrives_once_when_nothing_fails(spark, broker, topic, tmp_path, delivery):
+    make_topic(broker, topic)
+    stream(spark, tmp_path, broker, topic, delivery=delivery).awaitTermination()
+    assert bodies(broker, topic) == numbers()
+
+
+def test_a_bad_row_is_named(spark, broker, topic):
+    frame = spark.range(0, 5, 1, 1).selectExpr("IF(id = 3, NULL, 'x') AS body")
+    with pytest.raises(Exception, match="row 3 of its partition: column body is null"):
+        sink(frame, broker, topic).save()
+
+
+def test_a_wrong_column_is_named_before_anything_runs(spark, broker, topic):
+    with pytest.raises(Exception, match="no column 'tag': did you mean tags"):
+        sink(spark.range(1).selectExpr("'x' AS body", "'y' AS tag"), broker, topic).save()
+
+
+def test_a_topic_is_not_overwritten(spark, broker, topic):
+    with pytest.raises(Exception, match="append"):
+        sink(rows(spark), broker, topic).mode("overwrite").save()
+
+
+def test_a_job_that_fails_leaves_nothing_behind_when_it_writes_exactly_once(spark, broker, topic):
+    make_topic(broker, topic)
+    failing = spark.range(0, 10, 1, 2).selectExpr("IF(id = 9, NULL, CAST(id AS STRING)) AS body")
+    with pytest.raises(Exception, match="column body is null"):
+        sink(failing, broker, topic, delivery="exactly-once", transactionalId=topic).save()
+    sink(rows(spark), broker, topic, delivery="exactly-once", transactionalId=topic).save()
+    sink(rows(spark), broker, topic, delivery="exactly-once", transactionalId=topic).save()
+    assert bodies(broker, topic) == numbers() + numbers()

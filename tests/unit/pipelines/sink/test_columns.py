@@ -1,0 +1,49 @@
+import pytest
+
+from turbopump.pipelines.schema import BadColumn
+from turbopump.pipelines.sink.columns import check_columns
+
+
+def check(*columns: tuple[str, str], has_topic: bool = True, takes_times: bool = True) -> None:
+    check_columns(columns, has_topic=has_topic, takes_times=takes_times)
+
+
+def test_all_columns_are_taken_in_any_case_of_letters():
+    check(
+        ("BODY", "string"),
+        ("topic", "string"),
+        ("Tags", "string"),
+        ("keys", "array<string>"),
+        ("properties", "map<string,string>"),
+        ("delaylevel", "int"),
+        ("deliverTime", "timestamp"),
+        ("shardingKey", "string"),
+        has_topic=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([("tags", "string")], "there is no column body"),
+        ([("body", "binary"), ("tag", "string")], r"no column 'tag': did you mean tags\?"),
+        ([("body", "binary"), ("brokerName", "string")], "no column 'brokerName': select what is to be sent"),
+        ([("body", "binary"), ("Body", "binary")], "two columns body"),
+        ([("body", "int")], r"column body is int, not binary or string: write CAST\(x AS BINARY\)"),
+        ([("body", "binary"), ("keys", "bigint")], r"keys is bigint.*CAST\(x AS STRING\)"),
+        ([("body", "binary"), ("deliverTime", "timestamp_ntz")], "which has a time zone"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_fix(columns, words):
+    with pytest.raises(BadColumn, match=words):
+        check(*columns)
+
+
+def test_something_has_to_say_where_messages_go():
+    with pytest.raises(BadColumn, match="give the option topic, or a column topic"):
+        check(("body", "binary"), has_topic=False)
+
+
+def test_what_is_written_exactly_once_is_not_delayed():
+    with pytest.raises(BadColumn, match="delayLevel: .* delivery=at-least-once"):
+        check(("body", "binary"), ("delayLevel", "int"), takes_times=False)
