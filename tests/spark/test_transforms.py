@@ -136,7 +136,6 @@ def test_dead_letters_say_where_they_came_from_and_go_back_without_their_way(fra
     assert to_group.topic == "%RETRY%billing"
     assert to_group.properties == {
         "own": "1",
-        "ORIGIN_MESSAGE_ID": "first",
         "RETRY_TOPIC": "Orders",
         "DLQ_RESENT_FROM": "at0",
     }

@@ -10,14 +10,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from turbopump.pipelines.jobs.end import PARTS
+from turbopump.pipelines.jobs.ends import TIME
 from turbopump.pipelines.jobs.showing import Outcome
 from turbopump.pipelines.jobs.spec import BadSpec
 from turbopump.pipelines.jobs.work import Work
-from turbopump.pipelines.transforms.bodies import ERROR, avro_body, json_body
+from turbopump.pipelines.transforms.bodies import avro_body, json_body
 from turbopump.pipelines.transforms.dedupe import dedupe
+from turbopump.pipelines.transforms.resending import sendable
 
 INPUT = "messages"  # how SQL names the source
-SENT = ("topic", "body", "tags", "keys", "properties", "delayLevel", "deliverTime", "shardingKey")
 
 
 def archive(work: Work) -> Outcome:
@@ -40,15 +41,12 @@ def replay(work: Work) -> Outcome:
     """Rows of a table or a store into a topic, or to one group alone."""
     if not work.target().is_topic:
         raise BadSpec("replay writes topic:NAME, or group:NAME for one group alone")
-    return work.move(lambda rows: limited(sendable(rows), work.given["rate"]))
+    return work.move(lambda rows: limited(sendable(in_order(rows)), work.given["rate"]))
 
 
-def sendable(rows: DataFrame) -> DataFrame:
-    """What the sink takes of archived messages, in the order in which they were stored. The topic is the
-    job's to say, and properties that tell how a message was stored are not sent again.
-    """
-    ordered = rows.orderBy("storeTimestamp") if "storeTimestamp" in rows.columns else rows
-    return ordered.select(*(name for name in SENT if name in rows.columns and name != "topic"))
+def in_order(rows: DataFrame) -> DataFrame:
+    """In which they were stored."""
+    return rows.orderBy(TIME) if TIME in rows.columns else rows
 
 
 def limited(rows: DataFrame, rate: int | None) -> DataFrame:
@@ -102,13 +100,6 @@ def drop_repeated(work: Work) -> Outcome:
 
     def change(rows: DataFrame) -> DataFrame:
         kept = dedupe(rows, by, within)
-        return (
-            kept.select(*(name for name in SENT if name in kept.columns and name != "topic"))
-            if is_sent
-            else kept
-        )
+        return sendable(kept) if is_sent else kept
 
     return work.move(change, () if is_sent else work.given["partition_by"], includeProperties="true")
-
-
-__all__ = ["ERROR", "archive", "drop_repeated", "limited", "read_body", "replay", "sendable", "transform"]

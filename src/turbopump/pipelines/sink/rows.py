@@ -207,10 +207,11 @@ def _map(column: Any, complain: "_Complaints") -> Any:
     return pc.if_else(pc.equal(pc.binary_length(joined), 0), None, joined)
 
 
-NOT_FREE = RESERVED | {
+NOT_FREE = (RESERVED - {properties.RETRY_TOPIC}) | {
     *(properties.UNIQUE_KEY, properties.SHARDING_KEY, properties.PRIORITY),
     *(properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS),
 }
+"""A row for the retry topic of a group must say to which topic its message was sent first."""
 
 
 def _times(columns: dict[str, Any], complain: "_Complaints") -> list[Any]:

@@ -3,11 +3,11 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.client.admin.dead_letters import MADE_FROM, OF_THEIR_WAY
+from turbopump.client.admin.dead_letters import MADE_FROM
+from turbopump.pipelines.transforms.resending import own_properties
 from turbopump.protocol import names, properties
 
 DEAD, RETRY = names.dlq_topic(""), names.retry_topic("")
-NOT_KEPT = sorted(OF_THEIR_WAY | {MADE_FROM, properties.KEYS, properties.TAGS})  # those of columns among them
 
 
 def letters(messages: DataFrame) -> DataFrame:
@@ -47,13 +47,12 @@ def again(dead: DataFrame, to_topic: bool = False) -> DataFrame:
     group = F.concat(F.lit(RETRY), F.col("consumerGroup"))
     made_from = F.create_map(F.lit(MADE_FROM), F.col("offsetMsgId"))
     origin = F.create_map(F.lit(properties.RETRY_TOPIC), F.col("originTopic"))
-    kept = F.map_filter("properties", lambda name, _: ~name.isin(*NOT_KEPT))
     return dead.select(
         (F.col("originTopic") if to_topic else group).alias("topic"),
         "body",
         "tags",
         "keys",
-        F.map_concat(kept, made_from, *([] if to_topic else [origin])).alias("properties"),
+        F.map_concat(own_properties(), made_from, *([] if to_topic else [origin])).alias("properties"),
     )
 
 

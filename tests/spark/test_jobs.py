@@ -1,0 +1,183 @@
+"""Jobs as a person types them: each against a real broker, in the session that all tests share."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.interop import peers, topics
+from tests.spark.reading import messages, messages_once_there
+
+from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
+from turbopump.pipelines.jobs.catalog import JOBS
+from turbopump.pipelines.jobs.showing import Outcome, Screen
+from turbopump.pipelines.jobs.spec import BadSpec, given_by
+from turbopump.pipelines.jobs.work import Work
+
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+_numbers = itertools.count()
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(spark: Any, broker: peers.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+
+    def done(job: str, **line: Any) -> Outcome:
+        given = given_by(JOBS[job].flags, {}, {name.rstrip("_"): value for name, value in line.items()}, job)
+        outcome: Outcome = JOBS[job].load()(
+            Work(spark, given, Screen(err=io.StringIO()), job, broker.namesrv)
+        )
+        return outcome
+
+    return done
+
+
+@pytest.fixture
+def topic(broker: peers.Cluster) -> str:
+    return topics.create(broker, f"Jobs{next(_numbers)}", 2)
+
+
+@pytest.fixture
+def other(broker: peers.Cluster) -> str:
+    return topics.create(broker, f"Others{next(_numbers)}", 2)
+
+
+def send(broker: peers.Cluster, topic: str, count: int, first: int = 0) -> None:
+    with Producer("job-senders", name_servers=broker.namesrv) as producer:
+        for number in range(first, first + count):
+            body = json.dumps({"id": number, "amount": number * 1.5}).encode()
+            tags = ("paid", "refunded")[number % 2]
+            producer.send(Message(topic, body, tags=tags, keys=f"k{number % 5}", properties={"own": "1"}))
+
+
+def bodies(broker: peers.Cluster, topic: str) -> list[int]:
+    """The ids of all messages of a topic, sorted."""
+    return sorted(message.json()["id"] for message in messages(broker, topic))
+
+
+def wear_out(broker: peers.Cluster, topic: str, group: str, count: int) -> None:
+    """A group that fails at everything, and may try once."""
+    consumer = Consumer(group, name_servers=broker.namesrv, max_reconsume_times=0, consume_from_where=FIRST)
+
+    @consumer.on(topic)
+    def fail(message: MessageExt) -> None:
+        raise ValueError(message.text)
+
+    with consumer:
+        topics.wait_known(broker, f"%DLQ%{group}")
+        messages_once_there(broker, f"%DLQ%{group}", count)
+
+
+def test_a_topic_is_archived_once_and_goes_on_where_it_ended(
+    run: Run, broker: peers.Cluster, topic: str, tmp_path: Path, spark: Any
+) -> None:
+    for first in (0, 20):
+        send(broker, topic, 20, first)
+        outcome = run("archive", from_=f"topic:{topic}", to="delta:lake")
+        assert outcome.summary["rows"] == 20
+    again = run("archive", from_=f"topic:{topic}", to="delta:lake", compact=True)
+    assert again.summary["rows"] == 0
+    counted = run("stats", from_="delta:lake", by="topic,tag")
+    assert [(row["tags"], row["messages"]) for row in counted.tables[0].rows] == [
+        ("paid", 20),
+        ("refunded", 20),
+    ]
+
+
+def test_a_table_is_replayed_into_a_topic_within_a_time_and_a_condition(
+    run: Run, broker: peers.Cluster, topic: str, other: str
+) -> None:
+    send(broker, topic, 20)
+    run("archive", from_=f"topic:{topic}", to="parquet:files")
+    assert run(
+        "replay", from_="parquet:files", to=f"topic:{other}", since="1h", where="tags = 'paid'", rate="100"
+    )
+    assert bodies(broker, other) == list(range(0, 20, 2))
+
+
+def test_sql_over_json_bodies_from_topic_to_topic(
+    run: Run, broker: peers.Cluster, topic: str, other: str
+) -> None:
+    send(broker, topic, 20)
+    query = "SELECT keys, body, tags FROM messages WHERE amount >= 15 AND bodyError IS NULL"
+    given = {
+        "from_": f"topic:{topic}",
+        "to": f"topic:{other}",
+        "sql": query,
+        "json_body": "id long, amount double",
+    }
+    assert run("transform", **given).summary["rows"] == 20
+    assert bodies(broker, other) == list(range(10, 20))
+    assert run("transform", **given).summary["rows"] == 0
+
+
+def test_repeated_keys_are_dropped_on_the_way(
+    run: Run, broker: peers.Cluster, topic: str, other: str
+) -> None:
+    send(broker, topic, 20)
+    run("dedupe", from_=f"topic:{topic}", to=f"topic:{other}", within="1h")
+    assert len(bodies(broker, other)) == 5
+
+
+def test_a_store_is_counted_and_verified_without_its_broker(
+    run: Run, broker: peers.Cluster, topic: str, tmp_path: Path
+) -> None:
+    send(broker, topic, 20)
+    store = f"log:{broker.store_dir}"
+    counted = run("stats", from_=store, options=[f"topic={topic}"], by="queue", report="stats.html")
+    assert counted.summary["messages"] == 20
+    assert "<svg" in (tmp_path / "stats.html").read_text()
+    sound = run("verify", from_=store)
+    assert not sound.is_failure, sound.tables
+    assert sound.summary["messages"] >= 20
+
+
+def test_dead_letters_are_grouped_and_sent_again(run: Run, broker: peers.Cluster, topic: str) -> None:
+    group = f"weary{next(_numbers)}"
+    send(broker, topic, 6)
+    wear_out(broker, topic, group, 6)
+    outcome = run("dlq", from_=f"dlq:{group}", redrive="tags = 'paid'", to_topic=True, report="dlq.html")
+    assert [(row["tags"], row["letters"]) for row in outcome.tables[0].rows] == [("paid", 3), ("refunded", 3)]
+    assert outcome.summary["sentAgain"] == 3
+    assert bodies(broker, topic) == [0, 0, 1, 2, 2, 3, 4, 4, 5]
+    run("dlq", from_=f"dlq:{group}", redrive="tags = 'refunded'")
+    assert bodies(broker, f"%RETRY%{group}") == [1, 3, 5]
+
+
+def test_traces_become_latencies(run: Run, broker: peers.Cluster, topic: str) -> None:
+    with Producer("traced", name_servers=broker.namesrv, enable_trace=True) as producer:
+        for number in range(5):
+            producer.send(Message(topic, f"{number}".encode()))
+    outcome = run("trace", from_="topic:RMQ_SYS_TRACE_TOPIC", where=None)
+    mine = [row for row in outcome.tables[0].rows if row["topic"] == topic]
+    assert [row["deliveries"] for row in mine] == [5]
+
+
+@pytest.mark.parametrize(
+    ("job", "line", "words"),
+    [
+        ("archive", {"from_": "topic:A", "to": "topic:B"}, "writes delta:DIR or parquet:DIR"),
+        (
+            "archive",
+            {"from_": "topic:A", "to": "delta:D", "partition_by": "size"},
+            "some of topic, date, hour",
+        ),
+        ("archive", {"to": "delta:D"}, "needs --from"),
+        ("replay", {"from_": "delta:D", "to": "delta:E"}, "writes topic:NAME"),
+        ("transform", {"from_": "topic:A", "to": "topic:B"}, "needs --sql"),
+        ("stats", {"from_": "topic:A", "by": "colour"}, "some of topic, queue"),
+        ("verify", {"from_": "topic:A"}, "reads log:DIR"),
+        ("dlq", {"from_": "topic:A"}, "reads dlq:GROUP"),
+    ],
+)
+def test_a_job_that_was_asked_wrongly_says_what_it_wants(
+    run: Run, job: str, line: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(BadSpec, match=words):
+        run(job, **line)
