@@ -24,3 +24,5 @@ report() {
   if [ $status -eq 0 ]; then echo "all suites passed"; else echo "FAILED, exit status $status"; fi
 }
 trap report EXIT
+trap 'exit 143' TERM # else the report of a run that was cut short would say that all passed
+trap 'exit 130' INT
