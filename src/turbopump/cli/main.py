@@ -26,6 +26,7 @@ COMMANDS = {
     "transactions": "transactions that nobody has ended: list, resume",
     "timers": "messages that wait for a time of their own: list, recall",
     "quickstart": "the producer and the consumer that RocketMQ users try first",
+    "export": "the messages of a topic or of a store directory into Parquet files",
     "store": "look into a store directory: verify, rebuild, dump",
 }
 
