@@ -4,6 +4,7 @@ In: batches, as they come. Out: files, and how many rows they have. Memory holds
 there is. A file has its name when it is whole, and not before.
 """
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -63,14 +64,13 @@ def _file(batches: Iterable[pa.RecordBatch], schema: Schema, to: str, compressio
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in batches:
         waiting.append(batch)
-        if (
-            sum(one.num_rows for one in waiting) >= GROUP_ROWS
-            or sum(one.nbytes for one in waiting) >= GROUP_BYTES
-        ):
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
             yield pa.Table.from_batches(waiting)
-            waiting = []
+            waiting, rows, size = [], 0, 0
     if waiting:
         yield pa.Table.from_batches(waiting)
 
@@ -79,6 +79,8 @@ def _directory(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> Exported:
     """`to/topic=T/date=2025-06-30/hour=12/part-0.parquet`: Spark, DuckDB and polars read the names too."""
+    if os.path.isdir(to) and os.listdir(to):
+        raise FileExistsError(errno.EEXIST, "is there, and is not empty", to)
     parts = pa.schema([pa.field(name, PARTS[name][0] if name in PARTS else pa.string()) for name in by])
     added = [field for field in parts if field.name in PARTS]
     written: list[Any] = []

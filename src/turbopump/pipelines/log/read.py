@@ -218,9 +218,11 @@ def is_in_time(data: Data, places: Places, since: int | None, until: int | None)
     if since is None and until is None:
         return None
     times = store_times(data, places)
-    mask: Mask = (times >= (-(2**63) if since is None else since)) & (
-        times < (2**63 - 1 if until is None else until)
-    )
+    mask: Mask = np.ones(len(places), np.bool_)
+    if since is not None:
+        mask &= times >= since
+    if until is not None:
+        mask &= times < until
     return mask
 
 
