@@ -27,6 +27,7 @@ COMMANDS = {
     "timers": "messages that wait for a time of their own: list, recall",
     "pipeline": "jobs on Spark over topics, stores and tables: archive, replay, transform, stats ...",
     "quickstart": "the producer and the consumer that RocketMQ users try first",
+    "export": "the messages of a topic or of a store directory into Parquet files",
     "store": "look into a store directory: verify, rebuild, dump",
 }
 

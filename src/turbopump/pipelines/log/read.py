@@ -168,13 +168,7 @@ class Reader:
             yield from batches(data, places, self._rows.schema, self._rows.broker, self._rows.batch_rows)
 
     def in_time(self, data: Data, places: Places) -> Mask | None:
-        since, until = self._query.since_ms, self._query.until_ms
-        if since is None and until is None:
-            return None
-        times = store_times(data, places)
-        low, high = since if since is not None else -(2**63), until if until is not None else 2**63 - 1
-        mask: Mask = (times >= low) & (times < high)
-        return mask
+        return is_in_time(data, places, self._query.since_ms, self._query.until_ms)
 
     def of_topics(self, data: Data, places: Places) -> Mask | None:
         names = cut(data, places.topics, places.topic_sizes, pa.binary()).dictionary_encode()
@@ -192,10 +186,7 @@ class Reader:
         return np.isin(field_at(data, ">i4", places.starts + QUEUE_ID_AT), list(self._query.queues))
 
     def with_tags(self, data: Data, places: Places) -> Mask | None:
-        if not self._query.tags:
-            return None
-        tags = Pairs(data, places.properties, places.property_sizes).pick(props.TAGS)
-        return _mask(pc.is_in(tags, value_set=pa.array(sorted(self._query.tags), pa.string())))
+        return has_tag(data, places, self._query.tags) if self._query.tags else None
 
     def with_key(self, data: Data, places: Places) -> Mask | None:
         key = self._query.key
@@ -220,6 +211,24 @@ Test = Callable[[Reader, Data, Places], Mask | None]
 IN_QUEUES: tuple[Test, ...] = (Reader.in_time, Reader.with_tags, Reader.with_key)
 IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
 """What is asked of each record; a mask, or None for all of them."""
+
+
+def is_in_time(data: Data, places: Places, since: int | None, until: int | None) -> Mask | None:
+    """Stored in [since, until); None where neither is said."""
+    if since is None and until is None:
+        return None
+    times = store_times(data, places)
+    mask: Mask = np.ones(len(places), np.bool_)
+    if since is not None:
+        mask &= times >= since
+    if until is not None:
+        mask &= times < until
+    return mask
+
+
+def has_tag(data: Data, places: Places, tags: frozenset[str]) -> Mask:
+    found = Pairs(data, places.properties, places.property_sizes).pick(props.TAGS)
+    return _mask(pc.is_in(found, value_set=pa.array(sorted(tags), pa.string())))
 
 
 def _named(wanted: QueueRange) -> str:

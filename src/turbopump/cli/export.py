@@ -1,0 +1,164 @@
+"""`turbopump export`: messages into Parquet, from a store directory or from the brokers of a topic."""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from turbopump.cli import connect
+from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.tail import parse_time
+from turbopump.client.pull import Puller
+from turbopump.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from turbopump.pipelines.parquet import Exported
+    from turbopump.pipelines.schema import Schema
+
+PARTS = ("topic", "date", "hour")
+BETWEEN_LINES_S = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    option, when = parser.add_argument, "a time (2025-06-30T12:00) or an age (10m)"
+    option("directory", metavar="DIR", nargs="?", help="a store directory; without it brokers are asked")
+    option("--to", required=True, metavar="PATH", help="the file to write; with --by, an empty directory")
+    option("--topic", action="append", default=[], help="this topic; may be repeated for a directory")
+    option("--pattern", default="", metavar="REGEX", help="topics whose names match; of a directory")
+    option("--system-topics", action="store_true", help="also retry, dead-letter, delay and system topics")
+    option("--queue", action="append", type=int, metavar="ID", help="this queue; may be repeated")
+    option("--since", metavar="TIME", help=f"stored at or after {when}")
+    option("--until", metavar="TIME", help=f"stored before {when}")
+    option("--tag", action="append", default=[], help="messages with this tag; may be repeated")
+    option("--key", default="", help="messages with this key or message id; of a directory")
+    option("--columns", default="", metavar="A,B", help="these columns, with commas between")
+    option("--properties", action="store_true", help="add the column properties")
+    option("--by", default="", metavar="PARTS", help=f"a directory for each of {','.join(PARTS)}")
+    option("--compression", default="zstd", choices=("zstd", "snappy", "gzip", "none"))
+    option("--scan", default="", choices=("queue", "log"), help="how a directory is read (default: by queue)")
+    option("--skip-missing", action="store_true", help="pass over what is missing or damaged")
+    option("--json", action="store_true", help="print the summary as JSON")
+    connect.add_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        from turbopump.pipelines.log import BadColumn, NoStore, NoSuchTopic, OffsetsGone, RecordsLost
+    except ModuleNotFoundError as error:
+        raise Failure(f"{error}") from None
+    try:
+        done = _export(options)
+    except (NoStore, NoSuchTopic) as error:
+        raise Failure(f"{error}") from None
+    except (OffsetsGone, RecordsLost) as error:
+        raise Failure(f"{error} (here: --skip-missing)") from None
+    except BadColumn as error:
+        raise Failure(f"{error}", ASKED_WRONGLY) from None
+    summary = f"{done.rows} messages in {done.files} files, {done.bytes >> 10} KiB: {done.path}"
+    print(msgspec.json.encode(done).decode() if options.json else summary)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> "Exported":
+    from turbopump.pipelines.parquet import exported, missing_for
+    from turbopump.pipelines.schema import schema_of
+
+    columns = [word.strip() for word in options.columns.split(",") if word.strip()]
+    by = [word.strip() for word in options.by.split(",") if word.strip()]
+    if wrong := [word for word in by if word not in PARTS]:
+        raise Failure(f"--by {wrong[0]}: there are {', '.join(PARTS)}", ASKED_WRONGLY)
+    schema = schema_of(columns, has_properties=options.properties)
+    if (missing := missing_for(by, schema)) is not None:
+        raise Failure(f"--by {options.by} needs the column {missing}", ASKED_WRONGLY)
+    batches = _of_directory(options, schema) if options.directory else _of_brokers(options, schema)
+    shown = Shown(sys.stderr)
+    return exported(shown.passing(batches), schema, options.to, by, options.compression)
+
+
+def _of_directory(options: argparse.Namespace, schema: "Schema") -> Iterator[Any]:
+    from turbopump.pipelines.log import read_log
+
+    yield from read_log(
+        options.directory,
+        options.topic,
+        pattern=options.pattern,
+        system_topics=options.system_topics,
+        queue=options.queue,
+        columns=schema.names,
+        since=_moment(options.since),
+        until=_moment(options.until),
+        tags=options.tag,
+        key=options.key,
+        scan=options.scan,
+        fail_on_data_loss=not options.skip_missing,
+    )
+
+
+def _of_brokers(options: argparse.Namespace, schema: "Schema") -> Iterator[Any]:
+    if len(options.topic) != 1 or options.key or options.pattern or options.scan:
+        raise Failure(
+            "without DIR, give one --topic; --key, --pattern and --scan are of directories", ASKED_WRONGLY
+        )
+    return _stepped(_pulled(options, schema))
+
+
+async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterator[Any]:
+    from turbopump.pipelines.pulled import Wanted, pulled
+
+    wanted = Wanted(
+        options.topic[0],
+        schema,
+        None if options.queue is None else frozenset(options.queue),
+        _moment(options.since),
+        _moment(options.until),
+        frozenset(options.tag),
+    )
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(connect.connected(options.namesrv))
+        async for batch in pulled(Puller(here.client, here.routes), here.routes, wanted):
+            yield batch
+
+
+def _stepped(batches: AsyncIterator[Any]) -> Iterator[Any]:
+    """One batch at a time, for a writer that takes them when it can."""
+    end = object()
+
+    async def step() -> Any:
+        return await anext(batches, end)
+
+    with asyncio.Runner() as runner:
+        while (batch := runner.run(step())) is not end:
+            yield batch
+
+
+def _moment(text: str | None) -> int | None:
+    return None if text is None else parse_time(text, SystemClock().now_ms())
+
+
+class Shown:
+    """How far it is, on a terminal; silent elsewhere."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+        self._next = 0.0
+        self._rows = self._bytes = 0
+
+    def passing(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch
+            self._rows += batch.num_rows
+            self._bytes += batch.nbytes
+            self._show()
+        if self._to.isatty():
+            self._to.write("\n")
+
+    def _show(self) -> None:
+        if self._to.isatty() and time.monotonic() >= self._next:
+            self._next = time.monotonic() + BETWEEN_LINES_S
+            self._to.write(f"\r{self._rows:,} messages, {self._bytes >> 20:,} MiB")
+            self._to.flush()

@@ -1,0 +1,71 @@
+"""A topic at its brokers as record batches, once through: for exports; Spark has a source of its own.
+
+In: a puller and what is wanted. Out: batches, queue by queue, up to where each queue ended when it was begun.
+No group's offsets are touched.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.pull import PulledBytes, Puller, PullStatus
+from turbopump.client.routes import Routes
+from turbopump.pipelines.decode import batches
+from turbopump.pipelines.log.read import has_tag, is_in_time
+from turbopump.pipelines.places import field_at, locate, starts_in
+from turbopump.pipelines.schema import Schema
+from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.record import QUEUE_OFFSET_AT
+
+PULL_COUNT = 4096
+PULL_BYTES = 4 * 1024 * 1024
+"""What is asked for at once; a broker gives less when its own limits are lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    topic: str
+    schema: Schema
+    queues: frozenset[int] | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    tags: frozenset[str] = frozenset()
+
+
+async def pulled(puller: Puller, routes: Routes, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+    for queue in (await routes.refresh(wanted.topic)).subscribe:
+        if wanted.queues is None or queue.id in wanted.queues:
+            async for batch in _queue(puller, queue, wanted):
+                yield batch
+
+
+async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+    offset, end = await puller.min_offset(queue), await puller.max_offset(queue)
+    if wanted.since_ms is not None:
+        offset = max(offset, await puller.offset_at(queue, wanted.since_ms))
+    tags = " || ".join(sorted(wanted.tags)) or "*"
+    while offset < end:
+        answer = await puller.pull_bytes(queue, offset, tags, PULL_COUNT, max_bytes=PULL_BYTES)
+        if answer.status is PullStatus.FOUND:
+            for batch in _rows(answer, end, queue.broker, wanted):
+                yield batch
+        if answer.next_offset <= offset:
+            return  # nothing is behind it
+        offset = answer.next_offset
+
+
+def _rows(answer: PulledBytes, end: int, broker: str, wanted: Wanted) -> list[pa.RecordBatch]:
+    """Of records below the end. They lie back to back, up to the last byte of the answer."""
+    data = answer.body
+    places = locate(data, starts_in(data))
+    reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
+    if reached != len(data) or not places.is_whole.all():
+        raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
+    places = places.only(field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT) + answer.delta < end)
+    if (in_time := is_in_time(data, places, wanted.since_ms, wanted.until_ms)) is not None:
+        places = places.only(in_time)
+    if wanted.tags:
+        places = places.only(has_tag(data, places, wanted.tags))
+    return list(batches(data, places, wanted.schema, broker, PULL_COUNT))

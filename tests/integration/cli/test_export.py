@@ -1,0 +1,74 @@
+"""`turbopump export` beside a running broker, and of the directory it left."""
+
+import json
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from tests.integration.cli.conftest import Home
+
+
+def sent(home: Home) -> None:
+    for number in range(6):
+        tag = "even" if number % 2 == 0 else "odd"
+        done = home.run("turbopump", "send", "t", f"m{number}", "--key", f"k{number}", "--tag", tag)
+        assert done.returncode == 0, done.stderr
+
+
+def bodies(path: object) -> list[bytes]:
+    return sorted(pq.read_table(path).column("body").to_pylist())
+
+
+def test_a_topic_is_exported_from_its_brokers_and_from_their_directory(home: Home) -> None:
+    up = home.up()
+    sent(home)
+    done = home.run("turbopump", "export", "--topic", "t", "--to", "a.parquet", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows"] == 6
+    assert bodies(home.path / "a.parquet") == [b"m0", b"m1", b"m2", b"m3", b"m4", b"m5"]
+    assert set(pq.read_table(home.path / "a.parquet").column("brokerName").to_pylist()) != {None}
+    odd = home.run("turbopump", "export", "--topic", "t", "--tag", "odd", "--to", "odd.parquet")
+    assert odd.returncode == 0, odd.stderr
+    assert bodies(home.path / "odd.parquet") == [b"m1", b"m3", b"m5"]
+
+    beside = home.run("turbopump", "export", "data", "--scan", "log", "--to", "out/b.parquet")
+    assert beside.stdout.startswith("6 messages in 1 files"), beside.stderr
+    assert up.stop() == 0
+    one = home.run("turbopump", "export", "data", "--topic", "t", "--key", "k4", "--to", "c.parquet")
+    assert one.returncode == 0, one.stderr
+    assert bodies(home.path / "c.parquet") == [b"m4"]
+
+
+def test_a_directory_for_each_topic_day_and_hour(home: Home) -> None:
+    up = home.up()
+    sent(home)
+    assert up.stop() == 0
+    done = home.run("turbopump", "export", "data", "--to", "lake", "--by", "topic,date,hour", "--properties")
+    assert done.returncode == 0, done.stderr
+    table = ds.dataset(home.path / "lake", format="parquet", partitioning="hive").to_table()
+    assert sorted(table.column("body").to_pylist()) == [b"m%d" % number for number in range(6)]
+    assert set(table.column("topic").to_pylist()) == {"t"}
+    stored = {time.strftime("%Y-%m-%d %H") for time in table.column("storeTimestamp").to_pylist()}
+    rows = zip(table.column("date").to_pylist(), table.column("hour").to_pylist(), strict=True)
+    assert {f"{day} {hour:02}" for day, hour in rows} == stored
+    again = home.run("turbopump", "export", "data", "--to", "lake", "--by", "topic")
+    assert again.returncode == 1
+    assert again.stderr == "turbopump: lake: is there, and is not empty\n"
+
+
+def test_what_cannot_be_is_one_line(home: Home) -> None:
+    up = home.up()
+    sent(home)
+    assert up.stop() == 0
+    for words, status, told in [
+        (("data", "--topic", "tt"), 1, "no topic 'tt'"),
+        ((".",), 1, "not a store"),
+        (("data", "--columns", "bodi"), 2, "did you mean body"),
+        (("data", "--by", "year"), 2, "there are topic, date, hour"),
+        (("data", "--by", "hour", "--columns", "body"), 2, "needs the column storeTimestamp"),
+        ((), 2, "give one --topic"),
+        (("data", "--since", "yesterday"), 2, "10m"),
+    ]:
+        done = home.run("turbopump", "export", *words, "--to", "x.parquet")
+        assert (done.returncode, told in done.stderr) == (status, True), done.stderr
+        assert done.stderr.count("\n") == 1
+        assert not [path for path in home.path.iterdir() if path.name.startswith("x.parquet")]
