@@ -32,7 +32,7 @@ def register(spark: Any) -> None:
 def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = False) -> Any:
     """One line for each micro-batch of the session's streams: rows, speed, lag, where the time went.
 
-    `empty`: for triggers that found nothing, too. Returns the listener; `spark.streams.removeListener` ends it.
+    `empty`: for triggers that found nothing, too. `spark.streams.removeListener` of what it returns ends it.
     """
     from turbopump.pipelines.listening import Telling
 
