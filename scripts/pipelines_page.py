@@ -20,8 +20,8 @@ HEAD = """\
 
 <!-- Written by scripts/pipelines_page.py; change the tables in src/turbopump/pipelines, not this page. -->
 
-Names are those of Spark's Kafka connector where it has one. Case does not matter. An option that a format does
-not know is an error that names the nearest one. What they are for in a query: [Topics in Spark](pipelines.md).
+Names are those of Spark's Kafka connector where it has one. Case does not matter. An option that a format
+does not know is an error that names the nearest one. What they are for: [Topics in Spark](pipelines.md).
 """
 TITLES = {
     "turbopump.pipelines.source.settings": "Format `rocketmq`: reading",

@@ -5,6 +5,7 @@ import time
 
 import pyarrow as pa
 import pytest
+from tests.interop.asking import asked
 
 from turbopump import Message
 from turbopump.client.message import MessageQueue
@@ -13,6 +14,7 @@ from turbopump.pipelines.source.offsets import BadOffsets, Range
 from turbopump.pipelines.source.plan import Stream, batch_ranges
 from turbopump.pipelines.source.reading import Eyes, read
 from turbopump.pipelines.source.settings import Query, query_of
+from turbopump.protocol.codes import RequestCode
 
 
 def query(cluster, topic: str, is_stream: bool = False, **given: str) -> Query:
@@ -106,6 +108,19 @@ def test_compressed_and_large_bodies_come_whole(cluster, topic):
     found = bodies(table(query(cluster, topic, columns="body")))
     assert [len(body) for body in found[:4]] == [100_000, 4_190_000, 4_190_000, 4_190_000]
     assert found[4:] == [b"%d" % n for n in range(40)]
+
+
+def test_properties_that_are_none_cost_no_row(cluster, producer, topic):
+    fill(producer, topic, 2)
+    address = cluster.admin().clusters.layout().master_of("broker-a")
+    header = {"topic": topic, "queueId": 0, "producerGroup": "g", "defaultTopic": "TBW102", "flag": 7}
+    counts = {"defaultTopicQueueNums": 4, "sysFlag": 0, "bornTimestamp": 1, "reconsumeTimes": 0}
+    for odd in ("a\x01b\x01c\x02TAGS\x01x", "no separator", "\x01\x02\x02\x01", "KEYS\x01"):
+        asked(address, RequestCode.SEND_MESSAGE, b"odd", **header, **counts, properties=odd)
+    rows = table(query(cluster, topic, includeProperties="true")).to_pylist()
+    assert [row["body"] for row in rows] == [b"0", b"1", *[b"odd"] * 4]
+    assert rows[2]["tags"] == "x"
+    assert rows[5]["keys"] is None
 
 
 def test_times_find_their_offsets(cluster, producer, topic):
