@@ -2,34 +2,57 @@
 
 from __future__ import annotations
 
-from tests.interop import peers, topics
+import pytest
 
-from turbopump import Message, Producer
-from turbopump.client.message import MessageQueue
+from turbopump import Message
+
+from .sending import create, numbered, send
 
 
-def reader(spark, broker: peers.Cluster, topic: str, **options: str):
+def reader(spark, broker, topic: str, **options: str):
     frame = spark.read.format("rocketmq").option("nameServer", broker.namesrv).option("subscribe", topic)
     return frame.options(**options)
 
 
-def fill(broker: peers.Cluster, topic: str, count: int, queues: int = 2, **fields) -> None:
-    topics.create(broker, topic, queues)
-    with Producer("spark-tests", name_servers=broker.namesrv) as producer:
-        for number in range(count):
-            queue = MessageQueue(topic, "broker-a", number % queues)
-            message = Message(topic, b"body %d" % number, keys=f"K{number}", **fields)
-            producer.send(message, queue=queue)
-
-
-def test_every_message_is_a_row(spark, broker, topic):
-    fill(broker, topic, 20, tags="paid")
+def test_every_message_is_a_row_with_the_columns_that_are_asked_for(spark, broker, topic):
+    create(broker, topic)
+    send(broker, numbered(topic, 10, tags="paid", properties={"region": "EU"}))
+    send(broker, numbered(topic, 10, 10), 1)
     rows = reader(spark, broker, topic).load().orderBy("queueId", "queueOffset").collect()
     assert [(row.queueId, row.queueOffset) for row in rows] == [(q, n) for q in (0, 1) for n in range(10)]
-    assert bytes(rows[1].body) == b"body 2"
-    assert (rows[1].topic, rows[1].brokerName, rows[1].tags, rows[1].keys) == (
-        topic,
-        "broker-a",
-        "paid",
-        "K2",
-    )
+    one = rows[1]
+    assert (one.topic, one.brokerName, one.tags, one.keys) == (topic, "broker-a", "paid", "K1")
+    assert bytes(one.body) == b"1"
+
+    options = {"columns": "keys,properties", "tags": "paid || shipped", "minPartitions": "5"}
+    few = reader(spark, broker, topic, **options).load()
+    assert few.columns == ["keys", "properties"]
+    assert few.rdd.getNumPartitions() >= 5
+    assert {row.properties["region"] for row in few.collect()} == {"EU"}
+
+    kafka = reader(spark, broker, topic, kafkaCompat="true", includeHeaders="true").load()
+    assert kafka.columns[:5] == ["key", "value", "topic", "partition", "offset"]
+    found = kafka.where("offset = 3 and partition = 1").collect()[0]
+    assert (bytes(found.key), bytes(found.value)) == (b"K13", b"13")
+    assert "KEYS" in {header.key for header in found.headers}
+
+
+def test_an_empty_topic_is_an_empty_table(spark, broker, topic):
+    create(broker, topic)
+    assert reader(spark, broker, topic).load().count() == 0
+
+
+def test_bodies_of_four_megabytes(spark, broker, topic):
+    create(broker, topic, 1)
+    send(broker, [Message(topic, bytes([n]) * 4_190_000) for n in range(3)])
+    sizes = reader(spark, broker, topic, columns="body").load().selectExpr("length(body) as size").collect()
+    assert [row.size for row in sizes] == [4_190_000] * 3
+
+
+def test_a_wrong_option_is_named_with_the_nearest_right_one(spark, broker, topic):
+    with pytest.raises(Exception, match="did you mean startingOffsets"):
+        reader(spark, broker, topic, startingOffset="earliest").load()
+    with pytest.raises(Exception, match="option nameServer is missing"):
+        spark.read.format("rocketmq").option("subscribe", topic).load().count()
+    with pytest.raises(Exception, match=f"has topic {topic}"):
+        reader(spark, broker, topic).load().count()

@@ -9,6 +9,7 @@ Nothing heavy is imported before it is used: PyArrow comes with `turbopump[arrow
 `turbopump[spark]`.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -29,3 +30,15 @@ def register(spark: Any) -> None:
     check(spark)
     for module, name in FORMATS:
         spark.dataSource.register(getattr(import_module(module), name))
+
+
+def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = False) -> Any:
+    """One line for each micro-batch of the session's streams: rows, speed, lag, where the time went.
+
+    `empty`: for triggers that found nothing, too. `spark.streams.removeListener` of what it returns ends it.
+    """
+    from turbopump.pipelines.listening import Telling
+
+    listener = Telling(tell, empty)
+    spark.streams.addListener(listener)
+    return listener

@@ -20,7 +20,6 @@ class Cluster:
     """Looks at itself."""
 
     ends: dict[MessageQueue, Ends]
-    topics: tuple[str, ...] = ("T",)
     silent: tuple[str, ...] = ()
     committed: list[Mapping[MessageQueue, int]] = field(default_factory=list)
     times: dict[MessageQueue, int | None] = field(default_factory=dict)
@@ -46,7 +45,8 @@ class Clock:
 
 
 def query(is_stream: bool = True, **given: str):
-    return query_of({"nameServer": "h:1", "subscribe": "T", **given}, is_stream)
+    topics = {} if "subscribePattern" in given else {"subscribe": "T"}
+    return query_of({"nameServer": "h:1", **topics, **given}, is_stream)
 
 
 def stream(cluster: Cluster, clock: Clock | None = None, **given: str) -> Stream:
@@ -70,7 +70,7 @@ def test_a_stream_begins_at_the_latest_message_and_says_the_same_twice():
 
 def test_an_empty_topic_and_no_topic_at_all():
     assert stream(Cluster({q(0): Ends(0, 0)})).initial() == at(0)
-    none = stream(Cluster({}, topics=()))
+    none = stream(Cluster({}), subscribePattern="T.*")
     assert none.initial() == {}
     assert none.next({}, None) == {}
     assert none.ranges({}, {}) == []
@@ -138,7 +138,21 @@ def test_a_topic_that_was_made_anew_stops_a_stream_or_goes_on_at_its_end():
 
 def test_a_checkpoint_of_another_topic_is_refused_whatever_is_done_about_losses():
     with pytest.raises(BadOffsets, match="the checkpoint is of T, and this query reads U"):
-        stream(Cluster({q(0, "U"): Ends(0, 3)}, ("U",)), failOnDataLoss="false").next(at(10), None)
+        stream(Cluster({q(0, "U"): Ends(0, 3)}), subscribe="U", failOnDataLoss="false").next(at(10), None)
+
+
+def test_a_pattern_whose_brokers_are_away_waits_for_them():
+    assert stream(Cluster({}, silent=("a",)), subscribePattern="T.*").next(at(10), None) == at(10)
+    with pytest.raises(BadOffsets, match=r"this query reads what U\.\* matches"):
+        stream(Cluster({}, silent=("a",)), subscribePattern="U.*").next(at(10), None)
+
+
+def test_a_topic_that_is_not_subscribed_any_more_is_a_loss():
+    start = {"T": {"a": {"0": 5}}, "U": {"a": {"0": 7}}}
+    cluster = Cluster({q(0): Ends(0, 9)})
+    with pytest.raises(DataLost, match="queue 0 of U on a was read until 7, and is not asked for any more"):
+        stream(cluster).next(start, None)
+    assert stream(cluster, failOnDataLoss="false").next(start, None) == at(9)
 
 
 def test_what_was_processed_is_committed_the_last_batch_too():

@@ -205,14 +205,19 @@ def _cut(one: Range, parts: int) -> list[Range]:
 
 
 def losses(
-    start: Positions, ends: Mapping[MessageQueue, Ends], away: Iterable[MessageQueue] = ()
+    start: Positions,
+    ends: Mapping[MessageQueue, Ends],
+    away: Iterable[MessageQueue] = (),
+    unwanted: Iterable[MessageQueue] = (),
 ) -> list[str]:
     """What a query that goes on from `start` can not have, a sentence for each queue."""
     told = []
-    standing = set(away)
+    standing, dropped = set(away), set(unwanted)
     for queue, offset in sorted(start.items()):
         one = ends.get(queue)
-        if one is None:
+        if queue in dropped:
+            told.append(f"{named(queue)} was read until {offset}, and is not asked for any more")
+        elif one is None:
             if queue not in standing:
                 told.append(f"{named(queue)} is gone: the topic was deleted, or has fewer queues now")
         elif offset < one.low:
@@ -234,14 +239,13 @@ def lost(told: Iterable[str]) -> DataLost:
     )
 
 
-def check_topics(start: Positions, topics: Iterable[str]) -> None:
-    """A checkpoint of other topics is the wrong checkpoint."""
-    before, now = {queue.topic for queue in start}, set(topics)
-    if before and not before & now:
-        reads = ", ".join(sorted(now)) or "no topic that is there"
+def check_topics(start: Positions, unwanted: Iterable[MessageQueue], reads: object) -> None:
+    """A checkpoint of which nothing is wanted is that of another query."""
+    if start and len(set(unwanted)) == len(start):
+        before = ", ".join(sorted({queue.topic for queue in start}))
         raise BadOffsets(
-            f"the checkpoint is of {', '.join(sorted(before))}, and this query reads {reads}: give each "
-            "query a checkpointLocation of its own"
+            f"the checkpoint is of {before}, and this query reads {reads}: give each query a "
+            "checkpointLocation of its own"
         )
 
 

@@ -42,9 +42,6 @@ class Seen(Protocol):
     """A look at the brokers."""
 
     @property
-    def topics(self) -> tuple[str, ...]: ...
-
-    @property
     def ends(self) -> Mapping[MessageQueue, Ends]: ...
 
     def away(self, queues: Any) -> list[MessageQueue]: ...
@@ -132,10 +129,11 @@ class Stream:
         """How far the micro-batch after `start` goes; `start` itself: there is nothing to do."""
         start = positions_of(dict(start_document)) if start_document else {}
         seen = self.sight.look()
-        check_topics(start, seen.topics)
+        unwanted = [queue for queue in start if not self.query.topics.wants(queue)]
+        check_topics(start, unwanted, self.query.topics)
         self._commit(start, seen)
-        away = seen.away(start)
-        _judge(losses(start, seen.ends, away), self.query)
+        away = [queue for queue in seen.away(start) if queue not in unwanted]
+        _judge(losses(start, seen.ends, away, unwanted), self.query)
         self._latest = {**{queue: start[queue] for queue in away}, **latest(seen.ends)}
         end = target(start, seen.ends, away)
         if self._goal is not None:

@@ -44,7 +44,7 @@ class Eyes:
         group = self.query.group
         assert group is not None
         try:
-            self._ask(lambda brokers: brokers.commit(group, positions))
+            asked(self.query.access, lambda brokers: brokers.commit(group, positions), 1, 0.0)
         except (OSError, Refused) as error:
             log.warning("Group %s is not told how far it is: %s", group, error)
 

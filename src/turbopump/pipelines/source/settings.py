@@ -190,10 +190,15 @@ class Topics:
         return tuple(sorted({*everywhere, *(queue.topic for queue in exactly)}))
 
     def wants(self, queue: MessageQueue) -> bool:
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, queue.topic) is not None
         if self.assigned is None:
-            return True
+            return queue.topic in self.named
         everywhere, exactly = self.assigned
         return queue in exactly or queue.id in everywhere.get(queue.topic, ())
+
+    def __str__(self) -> str:
+        return f"what {self.pattern} matches" if self.pattern is not None else ", ".join(self.names())
 
 
 @dataclass(frozen=True, slots=True)

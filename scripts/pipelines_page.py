@@ -1,0 +1,81 @@
+"""Writes docs/pipeline-options.md from the tables of options that the formats themselves use.
+
+Run `python scripts/pipelines_page.py` after a change of a table, where PySpark is installed, as after
+`make test-spark`: some tables are in modules that need it. A unit test fails when the page is not current.
+"""
+
+import pkgutil
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from turbopump import pipelines
+from turbopump.pipelines.options import Option
+
+PAGE = Path(__file__).parents[1] / "docs" / "pipeline-options.md"
+
+HEAD = """\
+# Options of the Spark formats
+
+<!-- Written by scripts/pipelines_page.py; change the tables in src/turbopump/pipelines, not this page. -->
+
+Names are those of Spark's Kafka connector where it has one. Case does not matter. An option that a format
+does not know is an error that names the nearest one. What they are for: [Topics in Spark](pipelines.md).
+"""
+TITLES = {
+    "turbopump.pipelines.source.settings": "Format `rocketmq`: reading",
+    "turbopump.pipelines.sink.settings": "Format `rocketmq`: writing",
+    "turbopump.pipelines.log.options": "Format `rocketmq-log`: reading",
+    "turbopump.pipelines.lake.spark": "Format `rocketmq-delta`: writing",
+}
+TABLE = """
+## {title}
+
+| option | also | default | what it is |
+|---|---|---|---|
+"""
+
+
+def sections() -> dict[str, str]:
+    """By module, those that can be imported here."""
+    found = dict(_tables())
+    order = [*(name for name in TITLES if name in found), *sorted(found.keys() - TITLES.keys())]
+    return {name: _section(TITLES.get(name, f"`{name}`"), found[name]) for name in order}
+
+
+def _tables() -> Iterator[tuple[str, tuple[Option, ...]]]:
+    for found in pkgutil.walk_packages(pipelines.__path__, f"{pipelines.__name__}."):
+        try:
+            module = import_module(found.name)
+        except ImportError:  # Spark, Delta: not everywhere
+            continue
+        for value in vars(module).values():
+            if _is_table(value):
+                yield found.name, value
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, Option) for one in value)
+
+
+def _section(title: str, table: tuple[Option, ...]) -> str:
+    rows = [
+        f"| `{one.name}` | {', '.join(f'`{word}`' for word in one.aliases)} | {_default(one.default)} | "
+        f"{one.help.replace('|', chr(92) + '|')} |\n"
+        for one in table
+    ]
+    return TABLE.format(title=title) + "".join(rows)
+
+
+def _default(value: Any) -> str:
+    if value is None or value == "":
+        return ""
+    if isinstance(value, float):
+        return f"`{value:g}s`"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"`{text}`"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(HEAD + "".join(sections().values()))

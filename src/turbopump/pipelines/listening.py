@@ -1,0 +1,32 @@
+"""Spark's listener of streams, over `progress.py`. Apart from it, since importing it needs Spark."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from turbopump.pipelines.progress import line
+
+
+class Telling(StreamingQueryListener):
+    """Spark calls one event after the other, in a thread of its own."""
+
+    def __init__(self, tell: Callable[[str], object], empty: bool) -> None:
+        self._tell = tell
+        self._empty = empty
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing has been read yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = json.loads(event.progress.json)
+        if self._empty or progress.get("numInputRows"):
+            self._tell(line(progress))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing came: nothing is told."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        if event.exception:
+            self._tell(f"{str(event.id)[:8]} failed: {event.exception.splitlines()[0]}")

@@ -1,0 +1,58 @@
+"""Seeing a stream: one line for each micro-batch, with rows, speed, lag and where the time went.
+
+In: what Spark reports of a trigger. Out: a line, or the numbers in it. The lag is counted in messages, from
+the offsets that the source reports; how far a group is at its brokers is the source's own matter (`groupId`).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from turbopump.pipelines.source.offsets import positions_of
+
+PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
+"""Of a trigger, in the order in which they happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Messages that are there and were not read yet: over all queues, and of the queues at either end."""
+
+    total: int = 0
+    least: int = 0
+    most: int = 0
+
+
+def lag_of(source: Mapping[str, Any]) -> Lag:
+    """Of one of a query's sources; one that is not ours has none."""
+    try:
+        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        done, there = positions_of(end), positions_of(latest)
+    except ValueError:
+        return Lag()
+    behind = [max(0, offset - done.get(queue, 0)) for queue, offset in there.items()]
+    return Lag(sum(behind), min(behind), max(behind))
+
+
+def _offsets(told: Any) -> Any:
+    """Spark gives them as text or as a document."""
+    return json.loads(told) if isinstance(told, str) else told
+
+
+def line(progress: Mapping[str, Any]) -> str:
+    """One trigger, as `query.lastProgress` tells it."""
+    parts = progress.get("durationMs") or {}
+    rows = int(progress.get("numInputRows") or 0)
+    whole_ms = int(parts.get("triggerExecution") or 0)
+    lags = [lag_of(source) for source in progress.get("sources") or ()]
+    behind = sum(lag.total for lag in lags)
+    name = progress.get("name") or str(progress.get("id"))[:8]
+    speed = rows * 1000 // whole_ms if whole_ms else 0
+    most = max((lag.most for lag in lags), default=0)
+    worst = f" (most in one queue {most:,})" if behind else ""
+    times = ", ".join(f"{part} {int(parts[part]):,}" for part in PARTS if part in parts)
+    return (
+        f"{name} batch {progress.get('batchId')}: {rows:,} rows, {speed:,} rows/s, {behind:,} behind{worst}, "
+        f"{whole_ms:,} ms: {times}"
+    )
