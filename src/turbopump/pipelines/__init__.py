@@ -12,7 +12,10 @@ Nothing heavy is imported before it is used: PyArrow comes with `turbopump[arrow
 from importlib import import_module
 from typing import Any
 
-FORMATS = (("turbopump.pipelines.rocketmq", "RocketMq"),)
+FORMATS = (
+    ("turbopump.pipelines.rocketmq", "RocketMq"),
+    ("turbopump.pipelines.lake.spark", "RocketMqDelta"),
+)
 """Module and class of each format."""
 
 
