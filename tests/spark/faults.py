@@ -2,8 +2,8 @@
 
 `fault` is point:batch:action. Points: `begun` (a task has sent a part), `sent` (a task is done), `written`
 (all tasks are done), `decided` (the ledger knows), `committed` (Spark does not know yet). Actions: `kill` the
-JVM with signal 9, `fail` with an exception, `fail-once` in the first attempt alone, `wait` until the file `go`
-is there. `place` is a directory where driver, tasks and test leave notes for each other.
+JVM with signal 9, `fail` with an exception, `fail-once` in the first attempt alone, `wait` until the file
+`go` is there. `place` is a directory where driver, tasks and test leave notes for each other.
 """
 
 from __future__ import annotations

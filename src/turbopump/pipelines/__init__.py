@@ -16,6 +16,7 @@ from typing import Any
 FORMATS = (
     ("turbopump.pipelines.rocketmq", "RocketMq"),
     ("turbopump.pipelines.log_source", "RocketMqLog"),
+    ("turbopump.pipelines.lake.spark", "RocketMqDelta"),
 )
 """Module and class of each format."""
 

@@ -13,6 +13,7 @@ from turbopump.client.admin.asking import Unreachable
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.ledger import Ended, Fenced, Ledger, LedgerNotSupported, SpoiledWriter, cut
 from turbopump.client.message import Message
+from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused, RequestNotSupported, TopicNotFound
 from turbopump.testing.cluster import AsyncCluster
@@ -310,3 +311,36 @@ def test_a_refusal_of_a_broker_reaches_the_writer() -> None:
                 await wrote(one, 5)
 
     with_cluster(scenario, 1)
+
+
+def test_who_asks_is_told_the_last_decision_and_whether_he_is_still_the_one() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with ledger(cluster) as one, ledger(cluster) as other:
+            await one.check_supported()
+            await one.open("r1")
+            assert await one.highest() == -1
+            await one.decide(3, [await wrote(one, 3)])
+            assert await one.highest() == 3
+            assert await one.is_current()
+            await other.open("r2")
+            assert not await one.is_current()
+            assert await other.is_current()
+
+    with_cluster(scenario)
+
+
+def test_packed_frames_are_seen_as_messages_are() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with ledger(cluster) as one:
+            await one.open("r1")
+            writer = one.writer(0)
+            pairs = {"REAL_TOPIC": "T", "REAL_QID": "1", "UNIQ_KEY": "0" * 32}
+            frame = batch.join([(0, b"packed", properties.pack(pairs).encode())])
+            await writer.send_packed([("broker-b", await one.address("broker-b"), [(frame, 1)])])
+            assert (writer.written.count, writer.written.brokers) == (1, ("broker-b",))
+            await one.decide(0, [writer.written])
+            await one.end(0)
+        (found,) = await cluster.messages("T")
+        assert (found.body, found.queue.id) == (b"packed", 1)
+
+    with_cluster(scenario)

@@ -195,7 +195,11 @@ def test_a_record_counts_all_of_its_properties():
         ("keys", [["a"], [None]], "row 11 .* keys holds a key"),
         ("keys", [["a"], [""]], "row 11 .* keys holds a key"),
         ("properties", [[("a", "1")], [("b", None)]], "row 11 .* properties has a value that is null"),
-        ("properties", [[("a", "1")], [("b", " ")]], "row 11 .* properties has a value that is null or blank"),
+        (
+            "properties",
+            [[("a", "1")], [("b", " ")]],
+            "row 11 .* properties has a value that is null or blank",
+        ),
         ("properties", [[("a", "1")], [("", "x")]], "row 11 .* name that is blank"),
         ("properties", [[("a", "1")], [("a\x01", "x")]], r"row 11 .* properties holds \\x01"),
         ("properties", [[], [("a", "b"), ("TAGS", "x")]], "row 11 .* name that brokers and clients use"),

@@ -1,0 +1,39 @@
+"""Topics in a lake: Delta tables and Parquet files, partitioned by topic, date and hour.
+
+    messages = spark.readStream.format("rocketmq").option("nameServer", "127.0.0.1:9876")...load()
+    lake.to_delta(messages, "/lake/orders").option("checkpointLocation", "/lake/checkpoints/orders").start()
+    lake.to_parquet(messages, "/lake/raw")...
+
+Delta's commits are made by `deltalake`, so Spark needs no jar for it. Both write each row once.
+"""
+
+from typing import Any
+
+from turbopump.pipelines.lake.table import OtherTable, compact, offsets
+
+__all__ = ["OtherTable", "compact", "offsets", "partitioned", "to_delta", "to_parquet"]
+
+PARTITIONS = ("topic", "date", "hour")
+
+
+def partitioned(frame: Any, time: str = "storeTimestamp") -> Any:
+    """The same rows with `date` and `hour` of that column, in the session's time zone."""
+    from pyspark.sql import functions
+
+    moment = functions.col(time)
+    return frame.withColumn("date", functions.to_date(moment)).withColumn("hour", functions.hour(moment))
+
+
+def to_delta(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
+    """A stream's writer, or a batch's, to which options can be added before it is started or saved."""
+    rows = partitioned(frame, time)
+    writer = rows.writeStream if frame.isStreaming else rows.write.mode("append")
+    return writer.format("rocketmq-delta").option("path", path)
+
+
+def to_parquet(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
+    """The same as Parquet, by Spark itself: readers other than Spark may see files of a batch that failed."""
+    rows = partitioned(frame, time)
+    writer = rows.writeStream if frame.isStreaming else rows.write.mode("append")
+    columns = [name for name in PARTITIONS if name in rows.columns]
+    return writer.format("parquet").option("path", path).partitionBy(*columns)

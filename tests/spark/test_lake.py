@@ -1,0 +1,194 @@
+"""Topics in Delta tables: files first, one commit then, whatever is killed in between."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+pytest.importorskip("deltalake")  # with PySpark; make test-spark has both
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+
+from turbopump.pipelines import lake
+from turbopump.pipelines.lake import files, table
+from turbopump.pipelines.options import BadOption
+
+TIME = pa.timestamp("us", tz="Europe/Berlin")
+BY = ("topic", "date")
+
+
+def batch(first: int, count: int = 4, topic: str = "A") -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "topic": pa.array([topic] * count),
+            "date": pa.array([date(2026, 1, 1 + number % 2) for number in range(count)]),
+            "brokerName": pa.array(["b"] * count),
+            "queueId": pa.array([0] * count, pa.int32()),
+            "queueOffset": pa.array(range(first, first + count), pa.int64()),
+            "body": pa.array([str(number).encode() for number in range(first, first + count)]),
+            "storeTimestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * count, TIME),
+            "properties": pa.array([[("a", "b")]] * count, pa.map_(pa.string(), pa.string())),
+        }
+    )
+
+
+def bodies(path) -> Counter[bytes]:
+    return Counter(DeltaTable(str(path)).to_pyarrow_table().column("body").to_pylist())
+
+
+def numbers(count: int) -> Counter[bytes]:
+    return Counter(str(number).encode() for number in range(count))
+
+
+def write(path, first: int, token: str) -> files.Files:
+    return files.write(str(path), BY, token, [batch(first)])
+
+
+def test_rows_are_there_once_by_partition_with_their_offsets(tmp_path):
+    written = [write(tmp_path, 0, "x"), write(tmp_path, 4, "y")]
+    assert table.commit(str(tmp_path), BY, written, "q", 0)
+    assert bodies(tmp_path) == numbers(8)
+    found = DeltaTable(str(tmp_path))
+    assert found.metadata().partition_columns == ["topic", "date"]
+    assert found.to_pyarrow_table(filters=[("date", "=", date(2026, 1, 2))]).num_rows == 4
+    assert lake.offsets(str(tmp_path)) == {"A": {"b": {"0": 8}}}
+    assert found.transaction_version("rmq:q") == 0
+
+
+def test_a_batch_that_comes_again_is_recognised(tmp_path):
+    for number, first in ((0, 0), (1, 4)):
+        assert table.commit(str(tmp_path), BY, [write(tmp_path, first, f"first-{number}")], "q", number)
+        assert not table.commit(str(tmp_path), BY, [write(tmp_path, first, f"again-{number}")], "q", number)
+    assert not table.commit(str(tmp_path), BY, [write(tmp_path, 0, "late")], "q", 0)
+    assert bodies(tmp_path) == numbers(8)
+
+
+def test_of_two_drivers_that_commit_one_batch_the_first_counts(tmp_path, monkeypatch):
+    """The zombie looked before the other one had committed."""
+    table.commit(str(tmp_path), BY, [write(tmp_path, 0, "begin")], "q", 0)
+    late, taken = write(tmp_path, 4, "late"), write(tmp_path, 4, "taken")
+    append, calls = table._append, []
+
+    def overtaken(*given) -> None:
+        calls.append(given)
+        if len(calls) == 1:
+            table.commit(str(tmp_path), BY, [taken], "q", 1)
+        append(*given)
+
+    monkeypatch.setattr(table, "_append", overtaken)
+    assert not table.commit(str(tmp_path), BY, [late], "q", 1)
+    assert bodies(tmp_path) == numbers(8)
+
+
+def test_delta_refuses_a_transaction_that_another_one_has_overtaken(tmp_path):
+    """What the test above rests on."""
+    table.commit(str(tmp_path), BY, [write(tmp_path, 0, "begin")], "q", 0)
+    old = DeltaTable(str(tmp_path))
+    table.commit(str(tmp_path), BY, [write(tmp_path, 4, "x")], "q", 1)
+    properties = CommitProperties(app_transactions=[Transaction("rmq:q", 1)])
+    with pytest.raises(CommitFailedError):
+        old.create_write_transaction(
+            [], mode="append", schema=old.schema(), partition_by=list(BY), commit_properties=properties
+        )
+
+
+def test_a_batch_without_rows_changes_nothing(tmp_path):
+    assert table.commit(str(tmp_path), BY, [files.write(str(tmp_path), BY, "x", [])], "q", 0)
+    assert not DeltaTable.is_deltatable(str(tmp_path))
+
+
+def test_another_table_is_not_written_to(tmp_path):
+    table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 0)
+    other = files.write(str(tmp_path), BY, "y", [batch(4).drop_columns(["body"])])
+    with pytest.raises(lake.OtherTable, match="differs in body: select its columns, or give another path"):
+        table.commit(str(tmp_path), BY, [other], "q", 1)
+    with pytest.raises(lake.OtherTable, match="has partitionBy='topic,date', not 'topic'"):
+        table.commit(str(tmp_path), ("topic",), [write(tmp_path, 4, "z")], "q", 1)
+
+
+def test_topics_with_odd_names_and_rows_without_a_partition_are_kept(tmp_path):
+    odd = batch(0, 2, "%DLQ%a|b")
+    none = batch(2, 2).set_column(0, "topic", pa.nulls(2, pa.string()))
+    table.commit(str(tmp_path), BY, [files.write(str(tmp_path), BY, "x", [odd, none])], "q", 0)
+    topics = DeltaTable(str(tmp_path)).to_pyarrow_table().column("topic").to_pylist()
+    assert Counter(topics) == {"%DLQ%a|b": 2, None: 2}
+
+
+def test_compaction_leaves_the_rows_and_takes_what_nobody_committed(tmp_path):
+    for number in range(5):
+        table.commit(str(tmp_path), BY, [write(tmp_path, number * 4, f"x{number}")], "q", number)
+    write(tmp_path, 0, "orphan")
+    figures = lake.compact(str(tmp_path), keep=timedelta(0))
+    assert bodies(tmp_path) == numbers(20)
+    assert figures["numFilesAdded"] == 2
+    assert not list(tmp_path.glob("**/*orphan*"))
+    assert len(list(tmp_path.glob("topic=A/**/*.parquet"))) == 2
+    assert not table.commit(str(tmp_path), BY, [write(tmp_path, 0, "again")], "q", 4)
+    assert lake.offsets(str(tmp_path)) == {"A": {"b": {"0": 20}}}
+
+
+def test_few_files_are_open_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_OPEN", 1)
+    written = files.write(str(tmp_path), BY, "x", [batch(0), batch(4)])
+    assert len(written.files) == 4
+    table.commit(str(tmp_path), BY, [written], "q", 0)
+    assert bodies(tmp_path) == numbers(8)
+
+
+def test_wrong_options_are_named():
+    from turbopump.pipelines.lake.spark import lake_of
+
+    assert lake_of({"path": "/x"}, ["topic", "body", "hour"], False).partition_by == ("topic", "hour")
+    with pytest.raises(BadOption, match="partitionBy names day"):
+        lake_of({"path": "/x", "partitionBy": "day"}, ["topic", "body"], False)
+    with pytest.raises(BadOption, match="path is missing"):
+        lake_of({}, ["body"], False)
+    with pytest.raises(BadOption, match="nothing is left"):
+        lake_of({"path": "/x", "partitionBy": "body"}, ["body"], False)
+    with pytest.raises(BadOption, match="append"):
+        lake_of({"path": "/x"}, ["body"], True)
+
+
+# --- in Spark --------------------------------------------------------------------------------------------
+
+
+def rows(spark, count: int = 40):
+    moment = (
+        "TIMESTAMP '2026-01-01 10:00:00' + MAKE_INTERVAL(0, 0, 0, 0, CAST(id % 3 AS INT)) AS storeTimestamp"
+    )
+    return spark.range(0, count, 1, 2).selectExpr("CAST(id AS STRING) AS body", "'T' AS topic", moment)
+
+
+def test_a_batch_of_spark_is_a_table_by_topic_date_and_hour(spark, tmp_path):
+    lake.to_delta(rows(spark), str(tmp_path / "table")).save()
+    found = DeltaTable(str(tmp_path / "table")).to_pyarrow_table()
+    assert found.num_rows == 40
+    assert set(found.column("hour").to_pylist()) == {10, 11, 12}
+    assert set(found.column("date").to_pylist()) == {date(2026, 1, 1)}
+
+
+def test_a_batch_with_an_id_is_there_once_however_often_it_runs(spark, tmp_path):
+    for _ in range(2):
+        lake.to_delta(rows(spark), str(tmp_path / "table")).option("transactionalId", "import-1").save()
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 40
+
+
+def test_parquet_has_the_same_partitions(spark, tmp_path):
+    lake.to_parquet(rows(spark), str(tmp_path / "files")).save()
+    assert spark.read.parquet(str(tmp_path / "files")).count() == 40
+    assert {path.name for path in (tmp_path / "files" / "topic=T" / "date=2026-01-01").iterdir()} == {
+        "hour=10",
+        "hour=11",
+        "hour=12",
+    }
+
+
+def test_the_offsets_of_a_commit_are_json(tmp_path):
+    table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 0)
+    (last, *_) = DeltaTable(str(tmp_path)).history()
+    assert json.loads(last["rocketmq.offsets"]) == {"A": {"b": {"0": 4}}}
