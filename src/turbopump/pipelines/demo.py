@@ -93,10 +93,10 @@ def archive(spark: Any, name_server: str, home: Path) -> int:
 
 
 def publish(spark: Any, name_server: str, home: Path) -> None:
-    from turbopump.pipelines.lake import read_table
     from turbopump.pipelines.transforms.bodies import json_body
 
-    json_body(read_table(spark, str(home / "orders")), FIELDS).createOrReplaceTempView("orders")
+    orders = spark.read.format("rocketmq-delta").load(str(home / "orders"))
+    json_body(orders, FIELDS).createOrReplaceTempView("orders")
     totals = spark.sql(
         "SELECT city AS keys, "
         "to_json(struct(city, count(*) AS orders, round(sum(amount), 2) AS amount)) AS body "

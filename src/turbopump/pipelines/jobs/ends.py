@@ -23,9 +23,7 @@ def read(spark: SparkSession, end: End, name_server: str, options: Options) -> D
         case "log":
             return spark.read.format("rocketmq-log").options(**options).load(end.name)
         case "delta":
-            from turbopump.pipelines.lake import read_table
-
-            return read_table(spark, end.name)
+            return spark.read.format("rocketmq-delta").options(**options).load(end.name)
         case "parquet":
             return spark.read.options(**options).parquet(end.name)
         case _:
@@ -66,30 +64,25 @@ def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
 
 
 def write(rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> None:
-    if end.is_topic:
-        given = {"nameServer": name_server, "topic": end.topic, **options}
-        rows.write.format("rocketmq").options(**given).mode("append").save()
-    elif end.kind == "delta":
-        from turbopump.pipelines.lake import append
-
-        append(with_parts(rows, parts), end.name, parts)
-    else:
-        parted = with_parts(rows, parts).write.options(**options).mode("append")
-        parted.partitionBy(*parts).parquet(end.name)
+    writer = _format(with_parts(rows, parts).write, end, name_server, options, parts)
+    writer.mode("append").save()
 
 
 def start(
     rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...], checkpoint: str
 ) -> Any:
     """The writer of a stream, to be given a trigger and started."""
+    writer = _format(with_parts(rows, parts).writeStream, end, name_server, options, parts)
+    return writer.outputMode("append").option("checkpointLocation", checkpoint)
+
+
+def _format(writer: Any, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> Any:
     if end.is_topic:
         given = {"nameServer": name_server, "topic": end.topic, **options}
-        writer = rows.writeStream.format("rocketmq").options(**given)
-    elif end.kind == "delta":
-        given = {"partitionBy": ",".join(parts), **options}
-        writer = with_parts(rows, parts).writeStream.format("rocketmq-delta").options(**given)
-        writer = writer.option("path", end.name)
-    else:
-        writer = with_parts(rows, parts).writeStream.format("parquet").options(**options)
-        writer = writer.partitionBy(*parts).option("path", end.name)
-    return writer.outputMode("append").option("checkpointLocation", checkpoint)
+        return writer.format("rocketmq").options(**given)
+    given = {"path": end.name, **options}
+    if end.kind == "delta":
+        if parts:
+            given["partitionBy"] = ",".join(parts)
+        return writer.format("rocketmq-delta").options(**given)
+    return writer.format("parquet").options(**given).partitionBy(*parts)

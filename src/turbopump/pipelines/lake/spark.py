@@ -18,7 +18,8 @@ from pyspark.sql.datasource import (
 )
 
 from turbopump.pipelines.lake import files, table
-from turbopump.pipelines.options import BadOption, Option, Options, text, words
+from turbopump.pipelines.lake.reading import TableReader, spark_schema
+from turbopump.pipelines.options import BadOption, Option, Options, count, text, words
 
 FORMAT = "rocketmq-delta"
 DEFAULT_PARTITIONS = ("topic", "date", "hour")
@@ -29,6 +30,13 @@ LAKE = (
     Option("partitionBy", words, help="columns; those of topic, date and hour that there are"),
     Option("transactionalId", text, help="under which batches are remembered; the id of the query"),
 )
+
+
+TABLE = (
+    Option("path", text, help="directory of the table, or an address such as s3://…"),
+    Option("versionAsOf", count(0), help="an earlier version of the table"),
+)
+"""Of who reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,16 @@ class RocketMqDelta(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    def schema(self) -> Any:
+        return spark_schema(*self._read())
+
+    def reader(self, schema: Any) -> Any:
+        return TableReader(*self._read())
+
+    def _read(self) -> tuple[str, int | None]:
+        options = Options(TABLE, dict(self.options), FORMAT)
+        return path_of(options), options["versionAsOf"]
+
     def writer(self, schema: Any, overwrite: bool) -> Any:
         return BatchWriter(lake_of(dict(self.options), schema.names, overwrite))
 
@@ -60,7 +78,7 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> L
     if overwrite:
         raise BadOption("rows are appended: mode('append')")
     options = Options(LAKE, given, FORMAT)
-    path = options.need("path", "where is the table to be?").removeprefix("file://")
+    path = path_of(options)
     known = {column.lower(): column for column in columns}
     asked = options["partitionBy"] or [name for name in DEFAULT_PARTITIONS if name in known]
     if missing := [name for name in asked if name.lower() not in known]:
@@ -69,6 +87,11 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> L
     if len(partition_by) == len(columns):
         raise BadOption("all columns are in partitionBy: nothing is left for the files")
     return Lake(path, partition_by, options["transactionalId"] or "")
+
+
+def path_of(options: Options) -> str:
+    path: str = options.need("path", "where is the table?")
+    return path.removeprefix("file://")
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
