@@ -28,7 +28,7 @@ def main() -> None:
 
 def session(master: str, place: Path) -> Any:
     from pyspark.sql import SparkSession
-    from tests.spark.faults import Faulty
+    from tests.spark.faults import Faulty, FaultyDelta
 
     builder = SparkSession.builder.master(master)
     more = {"spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_IN_ARROW, "spark.driver.memory": "512m"}
@@ -36,6 +36,7 @@ def session(master: str, place: Path) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(Faulty)
+    spark.dataSource.register(FaultyDelta)
     return spark
 
 
