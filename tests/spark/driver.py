@@ -40,12 +40,19 @@ def session(master: str, place: Path) -> Any:
     return spark
 
 
-def begin(spark: Any, format: str, options: dict[str, str], place: Path, ends: bool = True) -> Any:
+def begin(
+    spark: Any,
+    format: str,
+    options: dict[str, str],
+    place: Path,
+    ends: bool = True,
+    checkpoint: str = "checkpoint",
+) -> Any:
     """`ends`: when there are no more files; else it waits for some."""
     frame = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).json(str(place / "in"))
     trigger: dict[str, Any] = {"availableNow": True} if ends else {"processingTime": "100 milliseconds"}
     writer = frame.repartition(2).writeStream.format(format).trigger(**trigger)
-    writer = writer.option("checkpointLocation", str(place / "checkpoint")).options(**options)
+    writer = writer.option("checkpointLocation", str(place / checkpoint)).options(**options)
     return writer.start()
 
 

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource
 from turbopump.pipelines.lake import spark as lake
 from turbopump.pipelines.sink import exactly_once, spark, stream_writer_of
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 PARTITION = 0  # the one to which misfortunes of tasks happen
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.interop import peers
-from tests.spark import driver, faults
+from tests.spark import faults
 from tests.spark.driving import DRIVER_S, EACH_ONCE, ROWS, add_file, add_files, drive, driving, go_on, said
 from tests.spark.reading import bodies, make_topic
 
@@ -81,17 +81,14 @@ def test_a_driver_that_was_replaced_is_fenced_off_and_adds_nothing(spark, broker
     given = options(broker, topic)
     with driving(place, given, "written:1:wait", ends=False) as zombie:
         faults.wait_for(place / "reached-written")
-        other = place / "other"
-        shutil.copytree(place / "checkpoint", other / "checkpoint")
-        (other / "in").symlink_to(place / "in")
-        begun = driver.begin(spark, "rocketmq", given, place / "other")
-        begun.awaitTermination()
+        shutil.copytree(place / "checkpoint", place / "copy")
+        go_on(spark, place, given, checkpoint="copy")
         (place / "go").touch()
         add_file(place, 2)
         assert zombie.wait(DRIVER_S) != 0
     assert "Fenced" in said(place), said(place)[-3000:]
     assert bodies(broker, topic) == Counter(str(number) for number in range(2 * ROWS))
-    go_on(spark, other, given)
+    go_on(spark, place, given, checkpoint="copy")
     assert bodies(broker, topic) == EACH_ONCE
 
 
