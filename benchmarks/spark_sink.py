@@ -1,8 +1,8 @@
 """Rows from Spark into a topic, at least once and exactly once: rows a second, on two cores with all else.
 
-`python -m benchmarks.spark_sink [--rows N] [--size N]` where PySpark is installed (`make test-spark`): our broker
-in a process of its own, `local[2]`, constant bodies from `spark.range`, as the figure of the Kafka connector
-of Spark that we compare with was measured. The first run of each kind warms up.
+`python -m benchmarks.spark_sink [--rows N] [--size N]` where PySpark is installed (`make test-spark`): our
+broker in a process of its own, `local[2]`, constant bodies from `spark.range`, as the figure of the Kafka
+connector of Spark that we compare with was measured. The first run of each kind warms up.
 """
 
 from __future__ import annotations
