@@ -28,7 +28,7 @@ def main() -> None:
 
 def session(master: str, place: Path) -> Any:
     from pyspark.sql import SparkSession
-    from tests.spark.faults import Faulty
+    from tests.spark.faults import Faulty, FaultyDelta
 
     builder = SparkSession.builder.master(master)
     more = {"spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_IN_ARROW, "spark.driver.memory": "512m"}
@@ -36,15 +36,23 @@ def session(master: str, place: Path) -> Any:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(Faulty)
+    spark.dataSource.register(FaultyDelta)
     return spark
 
 
-def begin(spark: Any, format: str, options: dict[str, str], place: Path, ends: bool = True) -> Any:
+def begin(
+    spark: Any,
+    format: str,
+    options: dict[str, str],
+    place: Path,
+    ends: bool = True,
+    checkpoint: str = "checkpoint",
+) -> Any:
     """`ends`: when there are no more files; else it waits for some."""
     frame = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).json(str(place / "in"))
     trigger: dict[str, Any] = {"availableNow": True} if ends else {"processingTime": "100 milliseconds"}
     writer = frame.repartition(2).writeStream.format(format).trigger(**trigger)
-    writer = writer.option("checkpointLocation", str(place / "checkpoint")).options(**options)
+    writer = writer.option("checkpointLocation", str(place / checkpoint)).options(**options)
     return writer.start()
 
 

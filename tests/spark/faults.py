@@ -1,4 +1,4 @@
-"""Format `rocketmq-faulty`: the sink, with a misfortune at one point of one batch.
+"""Formats `rocketmq-faulty` and `rocketmq-delta-faulty`: writers with a misfortune at one point of one batch.
 
 `fault` is point:batch:action. Points: `begun` (a task has sent a part), `sent` (a task is done), `written`
 (all tasks are done), `decided` (the ledger knows), `committed` (Spark does not know yet). Actions: `kill` the
@@ -19,9 +19,10 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource
 
+from turbopump.pipelines.lake import spark as lake
 from turbopump.pipelines.sink import exactly_once, spark, stream_writer_of
 
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 PARTITION = 0  # the one to which misfortunes of tasks happen
 
 
@@ -109,6 +110,37 @@ class AtLeastOnce(spark.StreamAtLeastOnce):
         wrote = super().write(_until_begun(self._fault, iterator))
         _of_one_task(self._fault, "sent")
         return wrote
+
+
+class FaultyDelta(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-delta-faulty"
+
+    def schema(self) -> str:
+        return "body STRING"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+        options = dict(self.options)
+        point, batch, action = options.pop("fault").split(":")
+        fault = Fault(point, int(batch), action, options.pop("place"))
+        return Delta(lake.lake_of(options, schema.names, overwrite), fault)
+
+
+class Delta(lake.StreamWriter):
+    def __init__(self, where: Any, fault: Fault) -> None:
+        super().__init__(where)
+        self._fault = fault
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        wrote = super().write(_until_begun(self._fault, iterator))
+        _of_one_task(self._fault, "sent")
+        return wrote
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803
+        self._fault.here("written", batchId)
+        super().commit(messages, batchId)
+        self._fault.here("committed", batchId)
 
 
 def _until_begun(fault: Fault, iterator: Iterator[Any]) -> Iterator[Any]:

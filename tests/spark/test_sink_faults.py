@@ -7,88 +7,25 @@ points in CI, all of them in the long suite.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.interop import peers
-from tests.spark import driver, faults
+from tests.spark import faults
+from tests.spark.driving import DRIVER_S, EACH_ONCE, ROWS, add_file, add_files, drive, driving, go_on, said
 from tests.spark.reading import bodies, make_topic
-
-ROOT = Path(__file__).parents[2]
-FILES, ROWS = 3, 20
-DRIVER_S = 180.0
-EACH_ONCE = Counter(str(number) for number in range(FILES * ROWS))
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    for number in range(FILES):
-        add_file(tmp_path, number)
+    add_files(tmp_path)
     return tmp_path
-
-
-def add_file(place: Path, number: int) -> None:
-    (place / "in").mkdir(exist_ok=True)
-    rows = [json.dumps({"body": str(row)}) for row in range(number * ROWS, (number + 1) * ROWS)]
-    hidden = place / "in" / f".{number}.json"
-    hidden.write_text("\n".join(rows))
-    os.utime(hidden, (1_600_000_000 + number,) * 2)  # read in this order
-    hidden.rename(place / "in" / f"{number}.json")
 
 
 def options(cluster: peers.Cluster, topic: str, **more: str) -> dict[str, str]:
     return {"nameServer": cluster.namesrv, "topic": topic, **more}
-
-
-@contextmanager
-def driving(place: Path, given: dict[str, str], fault: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
-    given = {**given, "fault": fault, "place": str(place)}
-    asked = json.dumps({"place": str(place), "format": "rocketmq-faulty", "options": given, **more})
-    env = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
-    with (place / "said").open("w") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.driver", asked],
-            cwd=ROOT,
-            env=env,
-            stdout=said,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def drive(place: Path, given: dict[str, str], fault: str, **more: Any) -> int:
-    """Until it ends, or is ended. It must have met its misfortune."""
-    with driving(place, given, fault, **more) as process:
-        code = process.wait(DRIVER_S)
-    assert (place / f"reached-{fault.split(':')[0]}").exists(), (place / "said").read_text()[-3000:]
-    return code
-
-
-def go_on(spark: Any, place: Path, given: dict[str, str]) -> None:
-    driver.begin(spark, "rocketmq", given, place).awaitTermination()
-
-
-def said(place: Path) -> str:
-    return (place / "said").read_text()
 
 
 KILLS = ["written", "decided", "committed", pytest.param("begun", marks=pytest.mark.long)]
@@ -144,17 +81,14 @@ def test_a_driver_that_was_replaced_is_fenced_off_and_adds_nothing(spark, broker
     given = options(broker, topic)
     with driving(place, given, "written:1:wait", ends=False) as zombie:
         faults.wait_for(place / "reached-written")
-        other = place / "other"
-        shutil.copytree(place / "checkpoint", other / "checkpoint")
-        (other / "in").symlink_to(place / "in")
-        begun = driver.begin(spark, "rocketmq", given, place / "other")
-        begun.awaitTermination()
+        shutil.copytree(place / "checkpoint", place / "copy")
+        go_on(spark, place, given, checkpoint="copy")
         (place / "go").touch()
         add_file(place, 2)
         assert zombie.wait(DRIVER_S) != 0
     assert "Fenced" in said(place), said(place)[-3000:]
     assert bodies(broker, topic) == Counter(str(number) for number in range(2 * ROWS))
-    go_on(spark, other, given)
+    go_on(spark, place, given, checkpoint="copy")
     assert bodies(broker, topic) == EACH_ONCE
 
 
