@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.interop import peers, topics
+from tests.interop.workers import eventually
 from tests.spark.reading import messages, messages_once_there
 
 from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
@@ -130,8 +131,12 @@ def test_a_store_is_counted_and_verified_without_its_broker(
 ) -> None:
     send(broker, topic, 20)
     store = f"log:{broker.store_dir}"
-    counted = run("stats", from_=store, options=[f"topic={topic}"], by="queue", report="stats.html")
-    assert counted.summary["messages"] == 20
+
+    def counted() -> int:
+        found = run("stats", from_=store, options=[f"topic={topic}"], by="queue", report="stats.html")
+        return int(found.summary["messages"])
+
+    assert eventually(lambda: counted() == 20, 60)  # queues are written a second later than the log
     assert "<svg" in (tmp_path / "stats.html").read_text()
     sound = run("verify", from_=store)
     assert not sound.is_failure, sound.tables

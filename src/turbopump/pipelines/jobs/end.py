@@ -1,5 +1,6 @@
 """Where a job reads or writes, in one word: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
 
+import os
 from dataclasses import dataclass
 
 from turbopump.protocol.names import dlq_topic, retry_topic
@@ -7,6 +8,7 @@ from turbopump.protocol.names import dlq_topic, retry_topic
 READ_FROM = ("topic", "log", "delta", "parquet", "dlq")
 WRITE_TO = ("topic", "group", "delta", "parquet")
 DATE, HOUR = "date", "hour"
+FILES = ("log", "delta", "parquet")
 PARTS = ("topic", DATE, HOUR)  # by which a table may be parted
 
 
@@ -41,4 +43,9 @@ def _end(text: str, kinds: tuple[str, ...]) -> End:
     kind, colon, name = text.partition(":")
     if not colon or kind not in kinds or not name.strip():
         raise ValueError(f"wants {', '.join(f'{kind}:NAME' for kind in kinds)}")
-    return End(kind, name.strip())
+    return End(kind, _place(name.strip()) if kind in FILES else name.strip())
+
+
+def _place(path: str) -> str:
+    """Spark's processes may work in other directories than this one."""
+    return path if "://" in path else os.path.abspath(path)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from turbopump.pipelines.sink.rows import NO_KEY, Numbers, Rows, cut, groups, records
 from turbopump.protocol import properties
+from turbopump.protocol.names import RETRY_PREFIX
 
 FRAME_BYTES = (
     1 << 20
@@ -77,6 +78,9 @@ def _parts(rows: Rows, codes: Numbers) -> Iterable[tuple[int, Rows]]:
 
 
 def _frames(topic: str, rows: Rows) -> Iterator[Frame]:
+    if topic.startswith(RETRY_PREFIX):  # no broker takes batches there
+        yield from (_alone(rows, index) for index in range(len(rows)))
+        return
     data, offsets = records(rows)
     view = memoryview(data)
     for begin, end in cut(np.diff(offsets), FRAME_BYTES, FRAME_ROWS):

@@ -38,7 +38,7 @@ def skew(counted: DataFrame) -> DataFrame:
     """Of what `stats` has counted: how uneven it is. 1 is even; n: the largest has n times its share."""
     return counted.agg(
         F.count(F.lit(1)).alias("groups"),
-        F.sum("messages").alias("messages"),
+        F.coalesce(F.sum("messages"), F.lit(0)).alias("messages"),
         F.max("messages").alias("largest"),
         (F.max("messages") / F.avg("messages")).alias("skew"),
         (F.stddev_pop("messages") / F.avg("messages")).alias("variation"),

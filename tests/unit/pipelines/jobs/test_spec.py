@@ -64,6 +64,11 @@ def test_what_is_no_toml_is_told_with_its_place():
         read_file("a = \n", "job.toml")
 
 
+def test_files_are_named_from_the_root():
+    assert source("log:data/store").name == str(Path("data/store").absolute())
+    assert target("delta:s3://bucket/orders").name == "s3://bucket/orders"
+
+
 def test_a_group_is_its_retry_topic_and_dead_letters_have_theirs():
     assert target("group:billing").topic == "%RETRY%billing"
     assert source("dlq:billing").topic == "%DLQ%billing"
