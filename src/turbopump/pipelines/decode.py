@@ -251,7 +251,7 @@ def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
 
 def _times(in_ms: Numbers) -> Any:
     """Null for what no calendar has: a producer may send any number as its time."""
-    if len(in_ms) and FIRST_MS <= in_ms.min() and in_ms.max() <= LAST_MS:
+    if len(in_ms) and in_ms.min() >= FIRST_MS and in_ms.max() <= LAST_MS:
         return pa.Array.from_buffers(TIME, len(in_ms), [None, pa.py_buffer(in_ms * 1000)])
     missing = (in_ms < FIRST_MS) | (in_ms > LAST_MS)
     return pa.array(np.where(missing, 0, in_ms) * 1000, pa.int64(), mask=missing).cast(TIME)
