@@ -52,6 +52,8 @@ class Places:
         return len(self.starts)
 
     def only(self, which: "Mask | Numbers | slice") -> "Places":
+        if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
+            return self
         return Places(*[getattr(self, field.name)[which] for field in fields(self)])
 
 
