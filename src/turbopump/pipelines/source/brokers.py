@@ -118,16 +118,18 @@ class Brokers:
         }
 
     async def offset_at(self, queue: MessageQueue, time_ms: int, ends: Ends) -> int | None:
-        """The first offset stored then or later; None: there is none. Brokers of 4.x name the last message
-        then, so that one is looked at.
+        """The first offset stored then or later; None: there is none. Brokers of 4.x name the nearest
+        message, before or behind, and any of several of one time: what they say is only where to look first.
         """
         if ends.low >= ends.high:
             return None
-        offset = min(max(await self.puller.offset_at(queue, time_ms), ends.low), ends.high)
-        if offset == ends.high - 1:
-            last = await self.puller.pull(queue, offset, max_count=1, hold_s=0)
-            if last.records and last.records[0].store_timestamp < time_ms:
-                return None
+        hint = min(max(await self.puller.offset_at(queue, time_ms), ends.low), ends.high)
+
+        async def is_late(offset: int) -> bool:
+            found = await self.puller.pull(queue, offset, max_count=1, hold_s=0)
+            return bool(found.records) and found.records[0].store_timestamp >= time_ms
+
+        offset = await first_late(is_late, ends.low, ends.high, hint)
         return offset if offset < ends.high else None
 
     async def offsets_at(
@@ -164,6 +166,19 @@ class Brokers:
 
     async def close(self) -> None:
         await self._admin.close()
+
+
+async def first_late(is_late: Callable[[int], Awaitable[bool]], low: int, high: int, hint: int) -> int:
+    """The first of [low, high) that is late, where all behind it are too; `high`: none. Looks around the
+    hint first: it is mostly right, or off by one.
+    """
+    for probe in (hint, hint - 1, hint + 1):
+        if low <= probe < high:
+            low, high = (low, probe) if await is_late(probe) else (probe + 1, high)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if await is_late(middle) else (middle + 1, high)
+    return high
 
 
 def _consumer(group: str, topics: list[str]) -> bodies.ConsumerData:
