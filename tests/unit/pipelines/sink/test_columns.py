@@ -45,5 +45,5 @@ def test_something_has_to_say_where_messages_go():
 
 
 def test_what_is_written_exactly_once_is_not_delayed():
-    with pytest.raises(BadColumn, match="delayLevel: .* delivery=at-least-once"):
+    with pytest.raises(BadColumn, match=r"delayLevel: .* delivery=at-least-once"):
         check(("body", "binary"), ("delayLevel", "int"), takes_times=False)

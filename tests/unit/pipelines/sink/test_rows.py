@@ -222,5 +222,5 @@ def test_one_time_is_enough():
     made = pa.record_batch(
         {"body": ["x"], "delayLevel": pa.array([1], pa.int32()), "deliverTime": pa.array([1], TIME)}
     )
-    with pytest.raises(BadRow, match="row 0 .* deliverTime and delayLevel each say when"):
+    with pytest.raises(BadRow, match=r"row 0 .* deliverTime and delayLevel each say when"):
         rows_of(made, "T", FRONT)
