@@ -11,13 +11,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from turbopump.client import background
 from turbopump.client.admin.asking import Unreachable
 from turbopump.client.ledger import FRAME_BYTES, FRAME_MESSAGES, Ledger, LedgerNotSupported, Writer, Written
 from turbopump.client.namespace import wrap
-from turbopump.pipelines.sink.connections import NO_TOPIC_S, Kept, patiently
+from turbopump.pipelines.sink.connections import MOST_KEPT, NO_TOPIC_S, Kept, patiently
 from turbopump.pipelines.sink.frames import Place, half_frames
 from turbopump.pipelines.sink.rows import Rows, pieces, rows_of
 from turbopump.pipelines.sink.settings import Sink
@@ -176,19 +177,14 @@ class _Sending:
 # --- the driver ------------------------------------------------------------------------------------------
 
 
+@lru_cache(MOST_KEPT)
 def check_brokers(sink: Sink) -> None:
-    """Raises CannotBeExact where brokers keep no ledger, before any task has begun."""
-    if sink in _checked:
-        return
+    """Raises CannotBeExact where brokers keep no ledger, before any task has begun. A process asks once."""
     with closing(_ledger(sink, Run("check", "check"))) as ledger:
         try:
             background.run(patiently(ledger.check_supported, sink.patience_s, ledger.admin.clock))
         except LedgerNotSupported as error:
             raise not_here(error) from None
-    _checked.add(sink)
-
-
-_checked: set[Sink] = set()
 
 
 def begin_job(sink: Sink) -> tuple[Run, int]:
