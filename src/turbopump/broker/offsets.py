@@ -8,7 +8,7 @@ commits are ignored, since they come from one who does not know yet.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -25,6 +25,8 @@ from turbopump.protocol.headers.offsets import (
     QueryConsumerOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
@@ -35,6 +37,8 @@ NONE = -1
 MAX_QUEUE_ID = 65_535
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
+FILE = "consumerOffset.json"
+LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queues, as Apache does
 SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
 BACK_LINES = 50  # about commits that step back, per ...
 BACK_INTERVAL_S = 10.0
@@ -48,6 +52,7 @@ class OffsetsFile(msgspec.Struct):
 
     offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
     dataVersion: DataVersion | None = None  # noqa: N815
+    lmqOffsetTable: dict[str, int] | None = None  # noqa: N815 - of light groups, which have one queue each
     pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
     crashes: list[tuple[int, int]] | None = None
 
@@ -66,7 +71,9 @@ class Log(Protocol):
 
 
 class Offsets:
-    def __init__(self, rules: OffsetRules, clock: Clock) -> None:
+    def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
+        self.file_name = LIGHT_FILE if light_queues else FILE
+        self._light_queues = light_queues
         self._rules = rules
         self._clock = clock
         self._table: Table = {}
@@ -218,7 +225,8 @@ class Offsets:
         except msgspec.ValidationError as error:
             raise BrokenBody(f"no table of offsets: {error}") from None
         self._foreign.clear()
-        self._table = self._of_keys(found.offsetTable, self._foreign)
+        light = {key: {LIGHT_QUEUE: offset} for key, offset in (found.lmqOffsetTable or {}).items()}
+        self._table = self._of_keys(found.offsetTable | light, self._foreign)
         self._resets = self._of_keys(found.pendingResets or {}, {})
         self._crashes = found.crashes or []
         if found.dataVersion is not None:
@@ -239,14 +247,24 @@ class Offsets:
         if self._crashes:
             yield b',\n"crashes":' + msgspec.json.encode(self._crashes)
         yield b',\n"offsetTable":{'
-        rows = [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._table)]
-        yield from _written([*rows, *self._foreign.items()])
+        rows = {f"{topic}{SEPARATOR}{group}": queues for group, topic, queues in _rows(self._table)}
+        light = self._take_light(rows)
+        yield from _written([*rows.items(), *self._foreign.items()])
+        if self._light_queues:
+            yield b'},\n"lmqOffsetTable":{'
+            yield from _written(light)
         if self._resets:
             yield b'},\n"pendingResets":{'
             yield from _written(
                 [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._resets)]
             )
         yield b"}}\n"
+
+    def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
+        """Where light groups are on light queues: Apache keeps that apart."""
+        keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
+        keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
+        return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]
 
     @staticmethod
     def _of_keys(keys: dict[str, dict[int, int]], foreign: dict[str, dict[int, int]]) -> Table:
@@ -307,7 +325,7 @@ def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
             yield group, topic, queues
 
 
-def _written(rows: list[tuple[str, dict[int, int]]]) -> Iterator[bytes]:
+def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
     """One line for each topic of a group."""
     for first in range(0, len(rows), SLICE):
         part = b",\n".join(

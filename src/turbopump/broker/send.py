@@ -17,7 +17,7 @@ from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.broker.transaction_forms import ADDED_LATER, is_half
 from turbopump.broker.transaction_forms import prepare as prepare_half
-from turbopump.protocol import batch, properties
+from turbopump.protocol import batch, light, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
@@ -32,16 +32,21 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.store import Appended, Draft, Durability, Store
 
+TOO_MANY_LIGHTS = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
+    "exceed maxLmqConsumeQueueNum config num"
+)
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
-NEVER_STORED = (properties.POP_CK, DELIVER_AT)
+NEVER_STORED = (properties.POP_CK, DELIVER_AT, properties.INNER_MULTI_QUEUE_OFFSET)
 NOT_PLAIN = frozenset(
     (
         *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
         *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM, properties.PRIORITY),
+        properties.INNER_MULTI_DISPATCH,
     )
 )
 """A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
@@ -198,6 +203,7 @@ class Sending:
         if (priority := _priority(pairs, level)) is not None:
             queue_id = target = min(priority, topic.write_queues - 1)
         refuse_unsupported(pairs, level)
+        self._check_lights(pairs)
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
@@ -236,7 +242,7 @@ class Sending:
             remark = f"broker unable to service, until {rules.accepts_from_ms}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         check_topic(header.topic)
-        if header.topic in NOT_FOR_SENDERS:
+        if header.topic in NOT_FOR_SENDERS or self._topics.is_light(header.topic):
             remark = f"Sending message to topic[{header.topic}] is forbidden."
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         topic = self._topics.for_send(
@@ -289,6 +295,10 @@ class Sending:
         for flag, message, stored in messages:
             inner = properties.parse(stored)
             refuse_in_batch(inner)
+            self._check_lights(inner)
+            if properties.INNER_MULTI_QUEUE_OFFSET in inner:
+                text = stored.decode("utf-8", "replace")
+                stored = properties.without(text, properties.INNER_MULTI_QUEUE_OFFSET).encode()
             draft = self._draft(header, queue, message, stored, inner, topic, request)
             draft.flag = flag
             drafts.append(draft)
@@ -337,6 +347,22 @@ class Sending:
         if self._rules.rejects_transactions:
             remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
+
+    def _check_lights(self, pairs: dict[str, str]) -> None:
+        """Refuses names that can be no light queue's, and more of them than may be."""
+        text = pairs.get(properties.INNER_MULTI_DISPATCH)
+        lights = self._store.lights
+        if text is None or lights is None:
+            return
+        names = light.named(text)
+        if bad := [name for name in names if not light.is_good(name)]:
+            remark = f"INNER_MULTI_DISPATCH names {bad[0]}, which can be no light queue: %LMQ% and no path"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if not lights.room_for(names):
+            raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
+        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.room(names):
+            remark = f"no room for the offsets in {len(names)} light queues among the properties"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._rules.max_message_size:

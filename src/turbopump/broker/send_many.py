@@ -218,7 +218,7 @@ class SendMany:
     def _target(self, name: str) -> list[ConsumeQueue]:
         """The queues of a topic that takes plain sends; none when the general path has to decide."""
         topic = self._topics.find(name)
-        if topic is None:
+        if topic is None or self._topics.is_light(name):
             return []  # not remembered: it may be created by the next request
         queues: list[ConsumeQueue] = []
         special = (

@@ -35,6 +35,9 @@ class StoreConfig:
     # what is accepted
     max_message_size: int = 4_194_304  # maxMessageSize
     message_delay_levels: str = DELAY_LEVELS  # messageDelayLevel
+    light_queues: bool = False  # enableLmq; it needs the next as well
+    multi_dispatch: bool = False  # enableMultiDispatch
+    max_light_queues: int = 20_000  # maxLmqConsumeQueueNum
 
     # flushing
     flush_disk_type: FlushDiskType = "ASYNC_FLUSH"  # flushDiskType
@@ -73,6 +76,10 @@ class StoreConfig:
     # ours alone: bounds of what is held open
     open_log_files: int = 64  # maps of older commit-log files
     open_queue_files: int = 512  # descriptors of consume-queue files
+
+    @property
+    def uses_light_queues(self) -> bool:
+        return self.light_queues and self.multi_dispatch
 
     @property
     def log_dir(self) -> str:

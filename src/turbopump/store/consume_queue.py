@@ -17,7 +17,7 @@ from typing import Protocol
 
 from turbopump.protocol.errors import MessageIllegal
 from turbopump.protocol.hashing import java_hash
-from turbopump.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC
+from turbopump.protocol.names import LIGHT_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
 from turbopump.runtime.disk import PlainFile
 from turbopump.store.queue_ext import Bits, Extension, is_address
@@ -72,6 +72,7 @@ class ConsumeQueue:
         "counted",
         "fixed_size",
         "is_deleted",
+        "is_light",
         "is_plain",
         "known_from",
         "last_physical",
@@ -99,6 +100,9 @@ class ConsumeQueue:
             self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not home.extends
         )  # takes the short way in `append.py`
         self.is_deleted = False
+        self.is_light = topic.startswith(
+            LIGHT_PREFIX
+        )  # its messages belong to other topics (`light_queues.py`)
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
         self._home = home
@@ -205,7 +209,7 @@ class ConsumeQueue:
             end = 0
         if queue_offset > end:
             return False
-        if self._home.extends:
+        if self._home.extends and not self.is_light:
             tags_code = self._extended(physical, tags_code)
         if not self.tail:
             self._home.dirty[self] = None

@@ -13,6 +13,9 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.light import places
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.protocol.record import properties_of
 from turbopump.runtime.disk import Disk, Entry, PlainFile
 from turbopump.store.commit_log import CommitLog
@@ -25,8 +28,8 @@ from turbopump.store.times import timestamp_at
 
 ANY = 1 << 63
 MAX_NAME = 255  # bytes, of a directory's name
+MAX_AWAITED = 20_000  # light queues without messages that are remembered
 MANY = 100  # files: beyond, the whole file system is synced at once (16,000 took 37 s one by one)
-MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ class ConsumeQueues:
         self._disk = disk
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.count = 0  # of queues that have a directory
+        self.lights: set[str] = set()  # light queues with messages
+        self._awaited: OrderedDict[str, None] = OrderedDict()  # and those that somebody asked for
         self.extends = config.write_extensions
         self.bit_map: Callable[[str, bytes], bytes] | None = None
         """Which groups want a message of this topic with these properties; None: nobody calculates it."""
@@ -87,7 +92,11 @@ class ConsumeQueues:
 
     def load(self) -> None:
         """Counts the queues. None is opened."""
-        self.count = sum(1 for _ in self.on_disk())
+        self.count = 0
+        for topic, _ in self.on_disk():
+            self.count += 1
+            if topic.startswith(LIGHT_PREFIX):
+                self.lights.add(topic)
 
     def log_min(self) -> int:
         return self._log.min_offset
@@ -100,8 +109,10 @@ class ConsumeQueues:
         found = self._log.identify(physical)
         if found is None or found.size != size:
             return False
-        if MULTI_DISPATCH in found.properties:
-            return True  # a message that is in several queues, as light ones
+        if topic.startswith(LIGHT_PREFIX) and any(name == topic for name, _ in places(found.properties)):
+            return (
+                True  # at whatever offset: Apache 5.5 may give a message another one than its property says
+            )
         return (found.topic, found.queue_id, found.queue_offset) == (topic, queue_id, queue_offset)
 
     # queues
@@ -121,6 +132,17 @@ class ConsumeQueues:
             assert is_directory_name(topic), f"topic {topic!r}"
             found = self._queues[topic, queue_id] = ConsumeQueue(self, topic, queue_id)
         return found
+
+    def light(self, name: str) -> ConsumeQueue:
+        """A light queue; of those without messages, the ones asked for last are remembered."""
+        if name not in self.lights:
+            self._awaited[name] = None
+            self._awaited.move_to_end(name)
+            if len(self._awaited) > MAX_AWAITED:
+                forgotten = self._awaited.popitem(last=False)[0]
+                if forgotten not in self.lights:  # who waits for a message of it asks again
+                    self._queues.pop((forgotten, LIGHT_QUEUE), None)
+        return self.known(name, LIGHT_QUEUE)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue if it exists: has been asked for by a writer, or is on disk."""
@@ -168,7 +190,7 @@ class ConsumeQueues:
         for queue in self.fresh.union(self.dirty):
             messages, size = queue.next_offset - queue.counted, queue.put_bytes
             queue.counted, queue.put_bytes = queue.next_offset, 0
-            if messages > 0:
+            if messages > 0 and not queue.is_light:
                 found.append(Puts(queue, messages, size))
         self.fresh.clear()
         return found
@@ -181,6 +203,7 @@ class ConsumeQueues:
 
     def delete_topic(self, topic: str) -> None:
         self.count -= self.count_of(topic)
+        self.lights.discard(topic)
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).delete()
         self._forget_files(os.path.join(self._root, topic) + os.sep)
@@ -191,6 +214,7 @@ class ConsumeQueues:
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """One queue goes, and its topic's directory with the last."""
+        self.lights.discard(topic)
         if (queue := self._queues.pop((topic, queue_id), None)) is not None:
             queue.delete()
         self.remove_files(topic, queue_id)

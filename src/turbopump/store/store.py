@@ -30,6 +30,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
+from turbopump.store.light_queues import LightQueues
 from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
 from turbopump.store.recovery import Recovery
@@ -93,6 +94,7 @@ class Store:
             self.log, self.flags, self.queues, clock, config.max_message_size, self._immediate
         )
         self._append = self._appender.append
+        self.lights = LightQueues(self.queues, config.max_light_queues) if config.uses_light_queues else None
         self._history = DelayHistory(config.config_dir, disk, config.message_delay_levels)
         self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self._history, twins)
         self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
@@ -226,6 +228,10 @@ class Store:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         return self.queues.queue(topic, queue_id)
 
+    def light_queue(self, name: str) -> ConsumeQueue:
+        """A light queue to read from, whether it has messages or not."""
+        return self.queues.light(name)
+
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self.queues.find(topic, queue_id)
 
@@ -260,10 +266,16 @@ class Store:
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
         """Stores all of the messages, or none and Refused is raised. `together`: in one file, as a batch."""
+        if self.lights is not None:
+            self.lights.stamp(drafts)
         appended = self._append(drafts, together)
         dispatcher = self._dispatcher
         if self._immediate:
             arrived = dispatcher.on_arrival
+            if arrived is not None and self.lights is not None:
+                for draft in drafts:
+                    for light, light_offset in draft.lights:
+                        arrived(light, light_offset + 1, draft.tags_code)
             if arrived is not None:
                 for draft, (_, queue_offset, _) in zip(drafts, appended, strict=True):
                     if not draft.sys_flag & PREPARED:  # the bit of a rollback too

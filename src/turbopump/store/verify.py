@@ -14,6 +14,8 @@ from turbopump.protocol import dialect
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.hashing import extend_hash, java_hash
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import Disk, SystemDisk
@@ -138,7 +140,10 @@ class _Verification:
         kind = fields.sys_flag & TRANSACTION_MASK
         tag = props.find(fields.properties, props.TAGS)
         if kind not in (PREPARED, ROLLBACK) and not fields.sys_flag & INNER_BATCH:
-            queue.check(fields.queue_offset, piece.offset, piece.size, _tags_code(fields, tag))
+            tags_code = _tags_code(fields, tag)
+            queue.check(fields.queue_offset, piece.offset, piece.size, tags_code)
+            for name, queue_offset in places(fields.properties) if takes_part(fields.topic) else ():
+                self._queue(name, LIGHT_QUEUE).check(queue_offset, piece.offset, piece.size, tags_code)
         if self._index.exists:
             hashes, tag_hash = ([], None) if kind == ROLLBACK else _key_hashes(fields, tag)
             self._index.check(piece.offset, hashes, tag_hash)
