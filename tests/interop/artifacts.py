@@ -118,6 +118,11 @@ def choosing_programs(version: str) -> str:
     return _programs("choosing", version, client_jars(version), without, folder="choosing")
 
 
+def kinds_programs(version: str) -> str:
+    """The class path that runs `Kinds` with the Java client of that version."""
+    return _programs("kinds", version, client_jars(version), (), folder="kinds")
+
+
 @cache
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
     """The programs of one folder; what they use of the upper one is compiled with them."""

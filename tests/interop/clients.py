@@ -76,6 +76,8 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
         programs = artifacts.push_programs
     if program == "Choosing":
         programs = artifacts.choosing_programs
+    if program == "Kinds":
+        programs = artifacts.kinds_programs
     if program == TRANSACTOR:
         programs = artifacts.transaction_programs
     long_lived = SHORT_HEARTBEATS if program == "Worker" else {}

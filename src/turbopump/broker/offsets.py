@@ -86,6 +86,9 @@ class Offsets:
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
         """Whether there is more than the last `dump` held."""
+        self.is_used: Callable[[str], bool] = lambda topic: True
+        """Whether a topic has messages. Of light queues that never had any, nothing is remembered: any name
+        can be that of one."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
@@ -95,6 +98,8 @@ class Offsets:
         """False: ignored, because a reset is pending there."""
         if self._resets and self.is_reset(group, topic, queue_id):
             return False
+        if self._light_queues and not self.is_used(topic):
+            return True
         before = _put(self._table, group, topic, queue_id, offset)
         if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
             words = "Group %s stepped back on %s queue %d: from %d to %d"
@@ -133,7 +138,8 @@ class Offsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """What the group was handed last: how far it is ahead of its commits. Kept in memory only."""
-        _put(self._pulled, group, topic, queue_id, next_offset)
+        if not self._light_queues or self.is_used(topic):
+            _put(self._pulled, group, topic, queue_id, next_offset)
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset when the group has not pulled there yet; -1 without either."""

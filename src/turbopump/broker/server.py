@@ -79,6 +79,7 @@ from turbopump.broker.transaction_start import reopen
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
+from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, connections_within
@@ -180,6 +181,7 @@ class Broker:
         pause_s = config.offsets.flush_interval_ms / 1000
         offsets_file = self._persisted(tables.offsets.file_name, tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
+        tables.offsets.is_used = lambda topic: not tables.topics.is_light(topic) or store.is_used(topic)
         filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack)
         tables.filters.on_change = filters_file.changed
         if config.filters.bit_maps:
@@ -246,6 +248,8 @@ class Broker:
         ]
 
         def topics_changed(topics: list[Topic]) -> None:
+            for topic in topics:
+                store.queues_are_of_batches(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
             names = [topic.name for topic in topics]
             for path in fast_paths:
                 path.topics_changed(names)

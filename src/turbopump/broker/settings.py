@@ -136,6 +136,9 @@ _STORE: dict[str, Setting] = {
     "mappedFileSizeConsumeQueue": Setting(
         "store.consume_queue_file_size", integer(20, 2**31 - 1, "bytes"), "size of one consume queue file"
     ),
+    "mapperFileSizeBatchConsumeQueue": Setting(
+        "store.batch_queue_file_size", integer(46, 2**31 - 1, "bytes"), "size of one batch consume queue file"
+    ),
     "enableLmq": Setting(
         "store.light_queues", BOOLEAN, "messages can be in light queues too; with enableMultiDispatch"
     ),
@@ -452,7 +455,7 @@ LATER: dict[str, str] = {
     **_each(
         "compacted topics",
         """enableCompaction compactionMappedFileSize compactionCqMappedFileSize compactionScheduleInternal
-        compactionThreadNum maxOffsetMapSize mapperFileSizeBatchConsumeQueue searchBcqByCacheEnable""",
+        compactionThreadNum maxOffsetMapSize searchBcqByCacheEnable""",
     ),
     **_each(
         "lite topics",

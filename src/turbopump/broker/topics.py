@@ -15,6 +15,7 @@ from turbopump.broker.config import Identity, TopicRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.protocol.light import is_good as is_good_light_queue
 from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
@@ -111,7 +112,7 @@ class Topics:
         return topic
 
     def is_light(self, name: str) -> bool:
-        return self._light_queues and name.startswith(names.LIGHT_PREFIX)
+        return self._light_queues and is_good_light_queue(name)
 
     def all(self) -> list[Topic]:
         return list(self._table.values())

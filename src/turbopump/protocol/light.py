@@ -42,8 +42,9 @@ def named(text: str) -> list[str]:
 
 def is_good(name: str) -> bool:
     """Whether a name can be that of a light queue."""
-    fits = len(LIGHT_PREFIX) < len(name) and len(name.encode("utf-8", "replace")) <= MAX_NAME
-    return fits and name.startswith(LIGHT_PREFIX) and "/" not in name and "\0" not in name
+    if not name.startswith(LIGHT_PREFIX) or "/" in name or "\0" in name:
+        return False
+    return len(LIGHT_PREFIX) < len(name.encode("utf-8", "replace")) <= MAX_NAME
 
 
 def room(names: list[str]) -> int:

@@ -23,6 +23,7 @@ from turbopump.protocol.record import HEADS, I16, MAGIC_V1, PACK_HEAD
 from turbopump.protocol.sysflag import (
     BORN_V6,
     HOSTS_MASK,
+    INNER_BATCH,
     PREPARED,
     ROLLBACK,
     STORE_V6,
@@ -38,7 +39,7 @@ IPV6_HOST = 20
 HOSTS_V6 = 24  # what two IPv6 hosts add to a record
 RETRY_ROOM_S = 1.0
 LIGHT = 1 << 40  # not a bit of a record: the draft is also for light queues
-RARE = TRANSACTION_MASK | HOSTS_MASK | LIGHT  # bits of the sys flag that need `_unusual`
+RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH | LIGHT  # bits of the sys flag that need `_unusual`
 
 Appended = tuple[int, int, int]
 """Log offset, queue offset, size of the record."""
@@ -64,6 +65,7 @@ class Draft(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     store_host: bytes | None = None  # of a message that was stored before, as a delayed one
     delay_ms: int = -1  # delayed: the entry carries the time of delivery in place of a tag code
+    count: int = 1  # messages in it: more than one in an inner batch
     lights: tuple[tuple[ConsumeQueue, int], ...] = ()  # further queues and offsets: see `light_queues.py`
 
 
@@ -234,7 +236,8 @@ class Appender:
         )  # fmt: skip
         log.position = end
         if in_queue:
-            queue.next_offset = queue_offset + 1
+            queue.next_offset = queue_offset + draft.count
+            self.messages += draft.count - 1  # `_write` counts records
             queue.put_bytes += size
         tags_code = draft.tags_code if draft.delay_ms < 0 else now + draft.delay_ms
         keys = None if kind == ROLLBACK else (queue, physical, now, draft.unique_key, draft.keys)

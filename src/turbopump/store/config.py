@@ -26,6 +26,7 @@ class StoreConfig:
     # files; a store is opened with the sizes it was written with
     commit_log_file_size: int = 1 << 30  # mappedFileSizeCommitLog
     consume_queue_file_size: int = 6_000_000  # mappedFileSizeConsumeQueue; rounded up to whole entries
+    batch_queue_file_size: int = 13_800_000  # mapperFileSizeBatchConsumeQueue; the same
     consume_queue_ext_file_size: int = 50_331_648  # mappedFileSizeConsumeQueueExt
     write_extensions: bool = False  # enableConsumeQueueExt
     index_slots: int = 5_000_000  # maxHashSlotNum
@@ -88,6 +89,10 @@ class StoreConfig:
     @property
     def queue_dir(self) -> str:
         return os.path.join(self.root_dir, "consumequeue")
+
+    @property
+    def batch_queue_dir(self) -> str:
+        return os.path.join(self.root_dir, "batchconsumequeue")
 
     @property
     def queue_ext_dir(self) -> str:

@@ -189,9 +189,9 @@ class Dispatcher:
     def _lights(self, found: Found) -> list[tuple[ConsumeQueue, int]]:
         if not takes_part(_text(found[0])):
             return []
-        return [
-            (self._queues.known(name, LIGHT_QUEUE), queue_offset) for name, queue_offset in places(found[7])
-        ]
+        found_in = places(found[7])
+        self._queues.lights.update(name for name, _ in found_in)
+        return [(self._queues.known(name, LIGHT_QUEUE), queue_offset) for name, queue_offset in found_in]
 
     def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in a queue are in no log: the queue goes on with it."""

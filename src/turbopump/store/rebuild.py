@@ -1,9 +1,9 @@
 """Makes the consume queues and the index of a store anew from its log. The store must not be in use.
 
-Removed and made again: `consumequeue`, `index`. Removed: `consumequeue_ext`, into which only old entries
-pointed, and the checkpoint, which spoke of old files. All else is left as it is: the log, the configuration,
-timers, RocksDB, compaction. An `abort` file stands while it works, so that a store whose rebuild was
-interrupted is made anew by its next start.
+Removed and made again: `consumequeue`, `batchconsumequeue`, `index`. Removed: `consumequeue_ext`, into which
+only old entries pointed, and the checkpoint, which spoke of old files. All else is left as it is: the log,
+the configuration, timers, RocksDB, compaction. An `abort` file stands while it works, so that a store
+whose rebuild was interrupted is made anew by its next start.
 """
 
 import os
@@ -21,7 +21,7 @@ from turbopump.store.flags import Flags
 from turbopump.store.index import Index
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
-from turbopump.store.queues import ConsumeQueues
+from turbopump.store.queues import ConsumeQueues, batch_topics
 from turbopump.store.scan import BLANK, scan
 from turbopump.store.verify import Progress
 from turbopump.store.walk import log_parts
@@ -50,8 +50,9 @@ def rebuild(
     try:
         abort = os.path.join(directory, "abort")
         was_clean = not disk.exists(abort)
+        were_of_batches = {topic.name for topic in disk.entries(config.batch_queue_dir) if topic.is_dir}
         _forget(directory, disk, abort)
-        rebuilt = yield from _Rebuilding(config, disk, clock or SystemClock()).run()
+        rebuilt = yield from _Rebuilding(config, disk, clock or SystemClock(), were_of_batches).run()
         if was_clean:
             disk.remove(abort)
             disk.sync_dir(directory)
@@ -69,19 +70,21 @@ def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
         root_dir=directory,
         commit_log_dir=log_dir,
         commit_log_file_size=parts[0].size if parts else defaults.commit_log_file_size,
-        consume_queue_file_size=_queue_file_size(defaults, disk),
+        consume_queue_file_size=_file_size(defaults.queue_dir, disk) or defaults.consume_queue_file_size,
+        batch_queue_file_size=_file_size(defaults.batch_queue_dir, disk) or defaults.batch_queue_file_size,
         index_slots=slots,
         index_items=items,
     )
 
 
-def _queue_file_size(defaults: StoreConfig, disk: Disk) -> int:
-    for topic in disk.entries(defaults.queue_dir):
-        for queue in disk.entries(os.path.join(defaults.queue_dir, topic.name)):
-            for file in disk.entries(os.path.join(defaults.queue_dir, topic.name, queue.name)):
+def _file_size(directory: str, disk: Disk) -> int:
+    """Of the queues there; 0 when there are none."""
+    for topic in disk.entries(directory):
+        for queue in disk.entries(os.path.join(directory, topic.name)):
+            for file in disk.entries(os.path.join(directory, topic.name, queue.name)):
                 if file.size:
                     return file.size
-    return defaults.consume_queue_file_size
+    return 0
 
 
 def _index_shape(defaults: StoreConfig, disk: Disk) -> tuple[int, int]:
@@ -103,17 +106,18 @@ def _forget(directory: str, disk: Disk, abort: str) -> None:
     if disk.exists(checkpoint):
         disk.remove(checkpoint)
     disk.sync_dir(directory)
-    for name in ("consumequeue", "consumequeue_ext", "index"):
+    for name in ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index"):
         disk.remove_tree(os.path.join(directory, name))
     disk.sync_dir(directory)
 
 
 class _Rebuilding:
-    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock) -> None:
+    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock, were_of_batches: set[str]) -> None:
         self._config = config
         self._disk = disk
         self._log = CommitLog(config, disk)
         self._queues = ConsumeQueues(config, disk, self._log)
+        self._queues.batch_topics = batch_topics(config.config_dir, disk) | were_of_batches
         self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
         appender = Appender(self._log, Flags(), self._queues, clock, config.max_message_size, immediate=True)
         delays = DelayHistory(config.config_dir, disk, config.message_delay_levels)

@@ -232,11 +232,22 @@ class Store:
         """A light queue to read from, whether it has messages or not."""
         return self.queues.light(name)
 
+    def is_used(self, light_queue: str) -> bool:
+        """Whether a light queue has, or had, messages."""
+        return light_queue in self.queues.lights
+
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self.queues.find(topic, queue_id)
 
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
         return self.queues.of(topic)
+
+    def queues_are_of_batches(self, topic: str, yes: bool) -> None:
+        """Before a topic is used: of which kind its queues are. It never changes while there are any."""
+        if yes:
+            self.queues.batch_topics.add(topic)
+        elif topic in self.queues.batch_topics and not self.queues.of(topic):
+            self.queues.batch_topics.discard(topic)
 
     def delete_topic(self, topic: str) -> None:
         """Removes the topic's queues. Its records stay in the log until the log's files go."""
@@ -463,12 +474,6 @@ def check_layout(config: StoreConfig, disk: Disk) -> None:
     """Refuses stores with parts that we would not keep up to date."""
     if "," in config.log_dir:
         raise UnusableStore("storePathCommitLog names several directories: only one is supported")
-    batch_queues = os.path.join(config.root_dir, "batchconsumequeue")
-    if disk.entries(batch_queues):
-        raise UnusableStore(
-            f"{batch_queues} holds queues of BatchCQ topics, which are not supported: their messages would "
-            f"get wrong offsets"
-        )
 
 
 def _open_index(config: StoreConfig, disk: Disk, clock: Clock) -> Index | None:
