@@ -17,6 +17,7 @@ from turbopump.protocol.light import (
     with_places,
 )
 from turbopump.protocol.properties import INNER_MULTI_DISPATCH, MAX_BYTES, find
+from turbopump.protocol.sysflag import PREPARED
 from turbopump.store.append import LIGHT, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.queues import ConsumeQueues
@@ -44,7 +45,7 @@ class LightQueues:
                 self._stamp(draft, given)
 
     def _stamp(self, draft: Draft, given: dict[ConsumeQueue, int]) -> None:
-        if not takes_part(draft.queue.topic):
+        if not takes_part(draft.queue.topic) or draft.sys_flag & PREPARED:  # the bit of a rollback too
             return  # it waits; the names stay for when it does not wait any more
         lights = []
         for name in named(find(draft.properties, INNER_MULTI_DISPATCH) or ""):

@@ -233,3 +233,20 @@ async def test_a_delayed_message_and_a_committed_one_come_to_their_light_queues(
         assert (await end(desk, half, COMMIT)).code == 0
         found = await lights_of(desk, "%LMQ%a")
         assert [properties.parse(one)["INNER_MULTI_QUEUE_OFFSET"] for one in found] == ["0", "1"]
+
+
+@virtual
+async def test_a_light_queue_whose_messages_are_gone_is_cleaned_unless_a_group_is_at_it() -> None:
+    async with running(**LIGHT, commit_log_file_size=1 << 16) as desk:
+        await send(desk, INNER_MULTI_DISPATCH="%LMQ%left,%LMQ%read")
+        where = {"consumerGroup": "%LMQ%g", "topic": "%LMQ%read", "queueId": 0, "commitOffset": 1}
+        assert (await desk.ask(RequestCode.UPDATE_CONSUMER_OFFSET, where)).code == 0
+        for _ in range(3):
+            assert (await desk.send("Parent", bytes(60_000))).code == 0
+        await desk.store.take_checkpoint()
+        desk.store.log.delete_first()
+        assert (await desk.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert desk.store.find_queue("%LMQ%left", 0) is None
+        kept = desk.store.find_queue("%LMQ%read", 0)
+        assert kept is not None
+        assert kept.max_offset == 1
