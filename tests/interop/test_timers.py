@@ -18,7 +18,7 @@ import pytest
 from turbopump.protocol import properties
 from turbopump.protocol.record import Record, decode_all
 
-from . import asking, peers
+from . import asking, clients, peers, topics
 
 APACHE = "5.5.0"
 TOPIC = "TimerT"
@@ -215,6 +215,22 @@ def test_a_message_that_came_has_the_same_properties_at_both(both: dict[str, Scr
         assert mine == set(record.property_map()) - {"TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"}
     assert set(found[0].property_map()) == set(found[1].property_map())
     assert found[0].sys_flag == found[1].sys_flag
+
+
+def test_a_java_producer_and_its_consumer_see_the_same_at_both(
+    both: dict[str, Script], tmp_path: Path
+) -> None:
+    """Each way to give a time, and to recall: the program prints what came of it, faults among it."""
+    seen = {}
+    for kind, script in both.items():
+        topic = topics.create(script.cluster, clients.prefix(), 2)
+        said = clients.run_java(f"java-{APACHE}", "Timed", [script.cluster.namesrv, topic], tmp_path)
+        lines = [line.replace(topic, "T") for line in said.splitlines()]
+        seen[kind] = sorted(line for line in lines if line.split(" ")[0] in ("step", "came", "fault"))
+    assert seen[peers.OURS] == seen[APACHE]
+    came = {line.split(" ")[1] for line in seen[peers.OURS] if line.startswith("came ")}
+    assert came == {"ms", "sec", "at", "past", "zero", "level", "async"}
+    assert not [line for line in seen[peers.OURS] if line.startswith("fault ")]
 
 
 @dataclass
