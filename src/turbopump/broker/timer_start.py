@@ -5,14 +5,17 @@ where on the queue of timed messages has to be read. Units of messages that were
 was written are marked as dead here, so that nothing has to be remembered of them.
 
     timercheck is ours       the timer log counts up to where it says, the queue is read from where it says
-    it is Apache's           the timer log counts as far as it is whole, as at Apache's start
+    it is Apache's           the timer log counts as far as it is whole, as at Apache's start; copies of what
+                             is due since are found by the keys of messages: they do not name their originals
     it is lost, or the log   the queue is read from the beginning, or from the last unit on, and the whole
     of timers is damaged     commit log is searched for copies
 """
 
 import asyncio
+from collections import Counter
 
 from turbopump.broker import schedule, timer_forms
+from turbopump.broker.timer_forms import Name
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Store
 from turbopump.store.timer_check import TimerCheck
@@ -22,6 +25,7 @@ from turbopump.store.timer_wheel import Slot
 READ_BACK = 4096  # records of the log in one turn: 3 ms
 MOST_AHEAD_MS = 2 * 86_400_000
 SCANNED = 4096  # units in one turn: 5 ms
+CLOCK_SET_BACK_MS = 60_000  # copies are searched from so long before the time that Apache's file names
 
 
 class Start:
@@ -64,9 +68,11 @@ class Start:
         if check is not None and note is None:
             await self._read_log(None)
             self.timers_from = self._apache_reached(check)
+            self._log.cut(self._end)
+            await self._pass_delivered(check)
         else:
             await self._read_ours(check)
-        self._log.cut(self._end)
+            self._log.cut(self._end)
         return self._done
 
     async def _read_ours(self, check: TimerCheck | None) -> None:
@@ -132,3 +138,44 @@ class Start:
             return after_units
         reached = self._queue.entry(min(check.queue_offset, self._queue.first_at_or_after(self._log_end)) - 1)
         return after_units if reached is None else max(after_units, reached[0] + 1)
+
+    async def _pass_delivered(self, check: TimerCheck) -> None:
+        """What Apache's broker delivered after it wrote its file, before it was killed."""
+        units = {at: unit for at in self.overdue if (unit := self._log.unit(at)) is not None}
+        waiting = self._not_in_the_log_of_timers()
+        if not units and not waiting:
+            return
+        begin = min(waiting, default=self._log_end)
+        if units:
+            since = await self._store.stored_since(check.read_ms - CLOCK_SET_BACK_MS)
+            begin = min(begin, max(since, min(unit.offset for unit in units.values())))
+        copies = await self._copies(begin)
+        delivered = {at for at, unit in units.items() if self._has_copy(unit.offset, unit.rolls, copies)}
+        for at in delivered:
+            self._log.bury(at)
+        self.overdue = [at for at in self.overdue if at not in delivered]
+        self.waiting -= len(delivered)
+        self._done.update(offset for offset in waiting if self._has_copy(offset, False, copies))
+
+    def _not_in_the_log_of_timers(self) -> list[int]:
+        if self._queue is None:
+            return []
+        first, end = self._queue.first_at_or_after(self.timers_from), self._queue.max_offset
+        entries = (self._queue.entry(offset) for offset in range(first, end))
+        return [entry[0] for entry in entries if entry is not None]
+
+    async def _copies(self, at: int) -> Counter[Name]:
+        found: Counter[Name] = Counter()
+        while at < self._log_end:
+            records, at = self._store.carrying(timer_forms.DELIVERED_MARK, at, READ_BACK)
+            found.update(name for one in records if (name := timer_forms.name_of_copy(one)) is not None)
+            await asyncio.sleep(0)
+        return found
+
+    def _has_copy(self, offset: int, rolls: bool, copies: Counter[Name]) -> bool:
+        """Each copy counts for one original: a producer may have sent a message twice."""
+        if not copies or (record := self._store.look_up(offset)) is None:
+            return False
+        name = timer_forms.name_of_copy_of(record, rolls)
+        copies[name] -= 1
+        return copies[name] >= 0

@@ -171,10 +171,6 @@ class TimerLog:
         self._unsynced.clear()
         return files
 
-    def not_synced(self, files: list[PlainFile]) -> None:
-        """Nobody tried."""
-        self._unsynced.update(int(os.path.basename(file.path)) for file in files)
-
     def sync_failed(self, files: list[PlainFile]) -> None:
         """The system may take their pages for clean now: all of them are written again. Raises OSError."""
         for file in files:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,20 @@ def test_each_that_waits_fires_once_and_none_is_early(name: str, off_s: int, tmp
         latest_ms = max(due_ms + 1000, began_ms + 1000)
         assert due_ms <= record.store_timestamp <= latest_ms
     assert run_virtual(resume(root, last_ms + 5_000, last_ms + 100_000)) == []
+
+
+@pytest.mark.parametrize("late_s", [5, 60, 86_400])
+def test_what_apache_delivered_after_it_wrote_its_file_does_not_come_again(
+    name: str, late_s: int, tmp_path: Path
+) -> None:
+    """It writes timercheck once a second, on a busy machine later; its copies do not name their originals."""
+    root, due = apache_store(name, tmp_path), KNOWN[name]["due"]
+    path = Path(root, "config", FILE)
+    check = timer_check.decode(path.read_bytes())
+    path.write_bytes(replace(check, read_ms=check.read_ms - 1000 * late_s).encode())
+    began_ms = KNOWN[name]["stoppedMs"]
+    found = run_virtual(resume(root, began_ms, max(due.values()) + 5_000))
+    assert sorted(record.body.decode() for record in found) == sorted(due)
 
 
 def test_the_timer_log_is_read_and_written_byte_for_byte(name: str, tmp_path: Path) -> None:

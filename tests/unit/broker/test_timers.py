@@ -18,6 +18,7 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.chance import Chance
 from turbopump.store import timer_check, timer_wheel
 from turbopump.store.delays import DELIVER_AT
+from turbopump.store.timer_log import TimerLog
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival
@@ -368,6 +369,31 @@ def test_a_file_that_is_lost_is_made_anew(lost: str, end: Survival | None) -> No
             disk.remove_tree(f"/store/{lost}{name}")
         async with running(disk=disk, **TIMED) as desk:
             await without(desk)
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT])
+@pytest.mark.parametrize("late_ms", [10, 500, 990])
+def test_a_broker_that_knows_slots_alone_finds_no_unit_that_was_fired(
+    end: Survival | None, late_ms: int
+) -> None:
+    """Apache's: it goes on at the time in timercheck and fires whatever is in slots from there on."""
+
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, **TIMED) as desk:
+            second = now_ms(desk) // 1000 * 1000 + 3_000
+            due = {b"a": second + 1, b"b": second + late_ms, b"later": second + 6_000}
+            for body, due_ms in due.items():
+                await sent(desk, body, TIMER_DELIVER_MS=str(due_ms))
+            await sleep_until(desk, second + late_ms + 2_100)
+            assert await bodies(desk) == [b"a", b"b"]
+            if end is not None:
+                disk = disk.crash(end)
+        read_ms = timer_check.decode(disk.read("/store/config/timercheck")).read_ms
+        units = [unit for _, unit in TimerLog("/store/timerlog", RULES.log_file_size, disk).scan()]
+        assert [u.exact_ms for u in units if u.slot_ms >= read_ms and not u.recalls] == [due[b"later"]]
 
     run_virtual(story())
 
