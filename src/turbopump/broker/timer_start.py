@@ -69,25 +69,29 @@ class Start:
             await self._read_log(None)
             self.timers_from = self._apache_reached(check)
             self._log.cut(self._end)
-            await self._pass_delivered(check)
+            await self._pass_delivered(check.read_ms)
         else:
-            await self._read_ours(check)
+            is_whole = await self._read_ours(check)
             self._log.cut(self._end)
+            if not is_whole:
+                await self._pass_delivered(0)
         return self._done
 
-    async def _read_ours(self, check: TimerCheck | None) -> None:
+    async def _read_ours(self, check: TimerCheck | None) -> bool:
+        """Whether the files tell everything."""
         note = None if check is None else check.note
         if check is not None and note is not None:
             self.copies_from, self.timers_from = note.copies_from, note.timers_from
             await self._look_back(note.copies_from)
             await self._read_log(check.log_end)
             if self._end == check.log_end:
-                return
+                return True
         first = self._first_record()
         self.copies_from = min(self.copies_from, first)
         await self._look_back(first)
         await self._read_log(None)
         self.timers_from = self._last_offset + 1
+        return False
 
     async def _look_back(self, at: int) -> None:
         """Reads in the log what was delivered, put again or written anew."""
@@ -139,15 +143,15 @@ class Start:
         reached = self._queue.entry(min(check.queue_offset, self._queue.first_at_or_after(self._log_end)) - 1)
         return after_units if reached is None else max(after_units, reached[0] + 1)
 
-    async def _pass_delivered(self, check: TimerCheck) -> None:
-        """What Apache's broker delivered after it wrote its file, before it was killed."""
+    async def _pass_delivered(self, since_ms: int) -> None:
+        """What Apache's broker delivered after this time, which no file tells."""
         units = {at: unit for at in self.overdue if (unit := self._log.unit(at)) is not None}
         waiting = self._not_in_the_log_of_timers()
         if not units and not waiting:
             return
         begin = min(waiting, default=self._log_end)
         if units:
-            since = await self._store.stored_since(check.read_ms - CLOCK_SET_BACK_MS)
+            since = await self._store.stored_since(since_ms - CLOCK_SET_BACK_MS)
             begin = min(begin, max(since, min(unit.offset for unit in units.values())))
         copies = await self._copies(begin)
         delivered = {at for at, unit in units.items() if self._has_copy(unit.offset, unit.rolls, copies)}
@@ -155,7 +159,11 @@ class Start:
             self._log.bury(at)
         self.overdue = [at for at in self.overdue if at not in delivered]
         self.waiting -= len(delivered)
-        self._done.update(offset for offset in waiting if self._has_copy(offset, False, copies))
+        self._done.update(
+            offset
+            for offset in waiting
+            if any(self._has_copy(offset, rolls, copies) for rolls in (False, True))
+        )
 
     def _not_in_the_log_of_timers(self) -> list[int]:
         if self._queue is None:
@@ -177,5 +185,7 @@ class Start:
         if not copies or (record := self._store.look_up(offset)) is None:
             return False
         name = timer_forms.name_of_copy_of(record, rolls)
+        if copies[name] <= 0:
+            return False
         copies[name] -= 1
-        return copies[name] >= 0
+        return True

@@ -19,6 +19,7 @@ from turbopump.runtime.chance import Chance
 from turbopump.store import timer_check, timer_wheel
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.timer_log import TimerLog
+from turbopump.store.tools import run, verify
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival
@@ -394,6 +395,23 @@ def test_a_broker_that_knows_slots_alone_finds_no_unit_that_was_fired(
         read_ms = timer_check.decode(disk.read("/store/config/timercheck")).read_ms
         units = [unit for _, unit in TimerLog("/store/timerlog", RULES.log_file_size, disk).scan()]
         assert [u.exact_ms for u in units if u.slot_ms >= read_ms and not u.recalls] == [due[b"later"]]
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT, Survival.LOST])
+def test_our_files_of_timers_are_found_good(end: Survival | None) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, **TIMED) as desk:
+            for number in range(100):
+                handle = await sent(desk, b"%d" % number, TIMER_DELAY_MS=str(100 + 177 * number))
+            assert (await recall(desk, handle)).code == ResponseCode.SUCCESS
+            await sent(desk, b"far", TIMER_DELAY_SEC="700")
+            await asyncio.sleep(9.3)
+            if end is not None:
+                disk = disk.crash(end)
+        assert run(verify("/store", disk)).problems == []
 
     run_virtual(story())
 
