@@ -58,7 +58,7 @@ class Start:
         self.slots: dict[int, Slot] = {}
         self.overdue: list[int] = []
         self.recalls: list[int] = []
-        self.waiting = 0
+        self.waiting: Counter[int] = Counter()  # by the hash of their topic
         self.timers_from = 0
         self.copies_from = log_end
 
@@ -106,7 +106,7 @@ class Start:
         return self._log_end if first is None else first[0]
 
     async def _read_log(self, end: int | None) -> None:
-        self.slots, self.overdue, self.recalls, self.waiting = {}, [], [], 0
+        self.slots, self.overdue, self.recalls, self.waiting = {}, [], [], Counter()
         self._end, self._last_offset = self._log.begin, -1
         for count, (at, unit) in enumerate(self._log.scan()):
             if (end is not None and at >= end) or unit.offset + unit.size > self._log_end:
@@ -128,7 +128,7 @@ class Start:
         if before is not None and unit.previous != before.last:
             self._log.relink(at, before.last)
         count = -1 if unit.recalls else 1
-        self.waiting += 0 if unit.recalls else 1
+        self.waiting[unit.topic_hash] += 0 if unit.recalls else 1
         self.slots[slot_ms] = (
             Slot(at, at, count) if before is None else Slot(before.first, at, before.units + count)
         )
@@ -158,7 +158,7 @@ class Start:
         for at in delivered:
             self._log.bury(at)
         self.overdue = [at for at in self.overdue if at not in delivered]
-        self.waiting -= len(delivered)
+        self.waiting.subtract(units[at].topic_hash for at in delivered)
         self._done.update(
             offset
             for offset in waiting

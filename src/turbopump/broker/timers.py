@@ -16,6 +16,7 @@ Before the store deletes a file of the log, what still waits in it is put into t
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -26,8 +27,10 @@ from turbopump.broker.timer_moving import Moving
 from turbopump.broker.timer_present import PLACE, Key, Present
 from turbopump.broker.timer_start import Start
 from turbopump.broker.topics import Topics
+from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import MessageIllegal, Refused
+from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.limits import Seldom
@@ -110,7 +113,8 @@ class Timers:
         self._timers_from = self._copies_from = 0
         self._saved_from = 0
         self._counter = 0
-        self._waiting = self._taken_in = self._given_out = 0
+        self._waiting: Counter[int] = Counter()  # by the hash of their topic
+        self._taken_in = self._given_out = 0
         self._rates = _Rates()
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -121,10 +125,24 @@ class Timers:
         self._passed_over = 0
 
     def routes(self) -> Routes:
-        return {RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint)}
+        return {
+            RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint),
+            RequestCode.GET_TIMER_METRICS: Route(None, self.metrics),
+        }
 
     def checkpoint(self, request: Request[None]) -> Answer:
         return Answer(body=self._state().public)
+
+    def metrics(self, request: Request[None]) -> Answer:
+        now_ms = self._clock.now_ms()
+        counts = {topic: TimingCount(count, now_ms) for topic, count in self.waiting_by_topic().items()}
+        version = DataVersion(counter=self._taken_in + self._given_out, timestamp=now_ms)
+        return Answer(body=TimerMetrics(dataVersion=version, timingCount=counts).encode())
+
+    def waiting_by_topic(self) -> dict[str, int]:
+        """Units know the hash of their topic: nothing has to be read for it."""
+        names = (topic.name for topic in self._topics.all() if topic.name != TIMER_TOPIC)
+        return {name: count for name in names if (count := self._waiting[java_hash(name)]) > 0}
 
     def progress(self) -> TimerProgress:
         """For who asks how it goes."""
@@ -132,7 +150,7 @@ class Timers:
         first_ms = self._present.next_ms()
         end = self._queue.max_offset if self._queue is not None else 0
         return TimerProgress(
-            self._waiting,
+            self._waiting.total(),
             max(0, now_ms - first_ms) if first_ms is not None else 0,
             max(0, end - self._next),
             *self._rates.since_last(self._clock.monotonic(), self._taken_in, self._given_out),
@@ -294,7 +312,7 @@ class Timers:
         unit = Unit(slot.last, magic, written_ms, ahead_ms, at, size, topic_hash, exact_ms)
         placed_at = self._log.append(unit)
         counts = -1 if unit.recalls else 1
-        self._waiting += 0 if unit.recalls else 1
+        self._waiting[topic_hash] += 0 if unit.recalls else 1
         first = placed_at if slot.first == NONE else slot.first
         slots[slot_ms] = Slot(first, placed_at, slot.units + counts)
         if slot_ms == self._current_ms:
@@ -363,8 +381,7 @@ class Timers:
             await self._store.bring((unit.offset, unit.size) for unit in taken.values())
             drafts = {key: self._copy(unit, now_ms) for key, unit in taken.items()}
             for key in [key for key, draft in drafts.items() if draft is None]:
-                del taken[key]
-                self._finished(key)
+                self._finished(key, taken.pop(key))
             self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
         except Refused as refused:
             words = "Timed messages cannot be delivered, will try again: %s"
@@ -400,8 +417,7 @@ class Timers:
             [key] = drafts
             self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
         for key in drafts:
-            del taken[key]
-            self._finished(key)
+            self._finished(key, taken.pop(key))
         self._given_out += len(drafts)
 
     def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
@@ -409,9 +425,9 @@ class Timers:
             if unit.magic & RECALL:
                 self._heeded = max(self._heeded, queue_offset + 1)
 
-    def _finished(self, key: Key) -> None:
+    def _finished(self, key: Key, unit: Unit) -> None:
         self._present.finished(key)
-        self._waiting -= 1
+        self._waiting[unit.topic_hash] -= 1
         self._changed.set()
 
     def _copy(self, unit: Unit, now_ms: int) -> Draft | None:
@@ -509,7 +525,7 @@ class Timers:
 
     def _moved(self, appended: list[Appended], units: Iterable[Unit]) -> None:
         self._heed(appended, units)
-        self._waiting -= sum(not unit.recalls for unit in units)
+        self._waiting.subtract(unit.topic_hash for unit in units if not unit.recalls)
 
     async def _bury(self, places: Iterable[int]) -> bool:
         """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""

@@ -10,7 +10,7 @@ from tests.unit.broker.test_delay import arrived, bodies, restarts
 from tests.unit.broker.test_pull import with_broker
 
 from turbopump.protocol import batch
-from turbopump.protocol.bodies import KVTable
+from turbopump.protocol.bodies import KVTable, TimerMetrics
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.handles import Handle, read_handle
@@ -427,6 +427,8 @@ def test_tools_see_how_many_wait_and_up_to_when_all_is_done() -> None:
             "0",
             "0",
         )
+        counts = TimerMetrics.decode((await desk.ask(RequestCode.GET_TIMER_METRICS)).body).timingCount
+        assert {topic: one.count for topic, one in counts.items()} == {"T": 2}
         check = timer_check.decode((await desk.ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
         assert check.queue_offset == 3
         assert now_ms(desk) - 60_000 <= check.read_ms <= now_ms(desk)
