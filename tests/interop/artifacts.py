@@ -102,6 +102,11 @@ def transaction_programs(version: str) -> str:
     return _programs("transactions", version, client_jars(version), (), folder="transactions")
 
 
+def timer_programs(version: str) -> str:
+    """The class path that runs `Timed` with the Java client of that version."""
+    return _programs("timers", version, client_jars(version), (), folder="timers")
+
+
 def strategy_programs(version: str) -> str:
     """The class path that runs `Strategies`."""
     return _programs("strategies", version, client_jars(version), (), folder="strategies")

@@ -304,8 +304,7 @@ class Sending:
             refuse_in_batch(own)
             self._check_lights(own)
             if properties.INNER_MULTI_QUEUE_OFFSET in own:
-                text = stored.decode("utf-8", "replace")
-                stored = properties.without(text, properties.INNER_MULTI_QUEUE_OFFSET).encode()
+                stored = properties.without(stored, light.OFFSETS_MARK)
             draft = self._draft(header, queue, message, stored, own, topic, request)
             draft.flag = flag
             drafts.append(draft)

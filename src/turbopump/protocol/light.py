@@ -70,9 +70,9 @@ def places(properties: bytes) -> list[tuple[str, int]]:
 
 def with_places(properties: bytes, found: list[tuple[str, int]]) -> bytes:
     """The property string of a message that is in these light queues, and in no others."""
+    for mark in (OFFSETS_MARK, NAMES_MARK):
+        properties = props.without(properties, mark)
     text = properties.decode("utf-8", "replace")
-    for name in (props.INNER_MULTI_QUEUE_OFFSET, props.INNER_MULTI_DISPATCH):
-        text = props.without(text, name)
     if found:
         text = props.append(text, props.INNER_MULTI_DISPATCH, SEPARATOR.join(name for name, _ in found))
         offsets = SEPARATOR.join(str(offset) for _, offset in found)

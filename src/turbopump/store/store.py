@@ -35,7 +35,7 @@ from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
-from turbopump.store.scan import references
+from turbopump.store.scan import carrying, references
 from turbopump.store.times import Boundary, offset_by_time, read_times, store_time
 from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
@@ -364,6 +364,10 @@ class Store:
         """Which messages the next `count` records name as their origin, and where to go on."""
         return references(self.log, begin, count)
 
+    def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:
+        """Of the next `count` records, those with these bytes in their properties; and where to go on."""
+        return carrying(self.log, mark, begin, count)
+
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
         """Records of a topic by unique key or key; what merely has the same hash is left out."""
         return finish(self.query_in_turns(topic, key, begin_ms, end_ms, max_count))
@@ -406,6 +410,15 @@ class Store:
         """What NotInMemory named comes into memory, beside the loop."""
         await self._workers.read(fetch, self._disk, places)
 
+    async def bring(self, records: Iterable[tuple[int, int]]) -> None:
+        """These records come into memory, so that who looks them up next does not hold up the loop. Where the
+        disk fails, who reads them will see it.
+        """
+        places = self._reader.missing(records)
+        if places:
+            with contextlib.suppress(OSError):
+                await self.fetch(places)
+
     async def store_times(self, offsets: list[int]) -> dict[int, int]:
         """Store times of the records that begin at these log offsets, read beside the loop: records of long
         ago come from the disk. -1: there is no such record.
@@ -418,6 +431,13 @@ class Store:
         }
         found = await self._workers.run(read_times, self._disk, places) if places else {}
         return {offset: found.get(offset, -1) for offset in offsets}
+
+    async def stored_since(self, time_ms: int) -> int:
+        """From here on the log has everything that was stored at this time or later: where a file begins."""
+        starts = list(self.log.files.starts)
+        times = await self.store_times(starts)
+        before = [start for start in starts if 0 < times[start] < time_ms]
+        return before[-1] if before else self.min_offset
 
     # for `retention.py`
 

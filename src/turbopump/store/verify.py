@@ -1,4 +1,4 @@
-"""Holds a store's queues and index against its log, record by record, both ways. Reads only.
+"""Holds a store's queues, index and timers against its log, record by record, both ways. Reads only.
 
 In: a directory, ours or Apache's, in use, stopped or copied. Out: progress on the way, then a `Report`.
 Memory does not grow with the log: the log is walked once, each queue and the index are read beside it, in
@@ -16,7 +16,7 @@ from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.hashing import extend_hash, java_hash
 from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
 from turbopump.protocol.light import places, takes_part
-from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.batch_check import BatchCheck
@@ -25,6 +25,7 @@ from turbopump.store.index_check import IndexCheck
 from turbopump.store.queue_check import QueueCheck
 from turbopump.store.queues import batch_topics
 from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
+from turbopump.store.wheel_check import WheelCheck
 
 PROGRESS_BYTES = 16 << 20
 QUEUES_IN_MEMORY = 1024  # so many keep a chunk of their entries
@@ -87,6 +88,9 @@ class _Verification:
         self._index = IndexCheck(
             f"{directory}/index", disk, self._findings, self._report.log_begin, self._report.is_clean, shape
         )
+        self._wheel = WheelCheck(
+            directory, disk, self._findings, self._report.log_begin, self._report.is_clean
+        )
         self._damage: Piece | None = None
         self._last_timestamp = 0
 
@@ -143,6 +147,8 @@ class _Verification:
         self._last_timestamp = fields.store_timestamp
         self._report.log_end = piece.end
         self._count(piece, fields)
+        if fields.topic == TIMER_TOPIC:
+            self._wheel.check(piece.offset, piece.size, fields.properties)
         kind = fields.sys_flag & TRANSACTION_MASK
         tag = props.find(fields.properties, props.TAGS)
         if kind not in (PREPARED, ROLLBACK) and (
@@ -217,6 +223,7 @@ class _Verification:
             check.finish(report.log_begin, report.log_end, report.is_clean, is_deleted)
             check.forget()
         self._index.finish(report.log_end)
+        self._wheel.finish()
         if not self._index.exists and report.records:
             self._findings.note("no index", "there are no index files: keys cannot be queried")
 
