@@ -102,6 +102,11 @@ def transaction_programs(version: str) -> str:
     return _programs("transactions", version, client_jars(version), (), folder="transactions")
 
 
+def timer_programs(version: str) -> str:
+    """The class path that runs `Timed` with the Java client of that version."""
+    return _programs("timers", version, client_jars(version), (), folder="timers")
+
+
 def strategy_programs(version: str) -> str:
     """The class path that runs `Strategies`."""
     return _programs("strategies", version, client_jars(version), (), folder="strategies")
@@ -116,6 +121,11 @@ def choosing_programs(version: str) -> str:
     """The class path that runs `Choosing` with the Java client of that version."""
     without = LATER_THAN.get(version, ())
     return _programs("choosing", version, client_jars(version), without, folder="choosing")
+
+
+def kinds_programs(version: str) -> str:
+    """The class path that runs `Kinds` with the Java client of that version."""
+    return _programs("kinds", version, client_jars(version), (), folder="kinds")
 
 
 @cache

@@ -76,8 +76,12 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
         programs = artifacts.push_programs
     if program == "Choosing":
         programs = artifacts.choosing_programs
+    if program == "Kinds":
+        programs = artifacts.kinds_programs
     if program == TRANSACTOR:
         programs = artifacts.transaction_programs
+    if program == "Timed":
+        programs = artifacts.timer_programs
     long_lived = SHORT_HEARTBEATS if program == "Worker" else {}
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ()), *long_lived.get(version, ())]

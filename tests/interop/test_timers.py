@@ -1,7 +1,9 @@
 """Timed messages at Apache's 5.5.0 and at ours: the same answers, and one store that both go on with.
 
 A journey is 5.5.0 → ours → 5.5.0 on one directory, stopped or killed, with timers that fall due at each
-station, some that fell due while nobody ran, and some that wait for weeks.
+station, some that fell due while nobody ran, and some that wait for weeks. 5.5.0 is killed as soon as it has
+delivered: ours finds its copies in the log. Ours is killed when it has written that down, at most a second
+later: before that 5.5.0 would deliver again, as it does after a kill of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ import pytest
 
 from turbopump.protocol import properties
 from turbopump.protocol.record import Record, decode_all
+from turbopump.store import timer_check
 
-from . import asking, peers
+from . import asking, clients, peers, topics
 
 APACHE = "5.5.0"
 TOPIC = "TimerT"
@@ -217,6 +220,31 @@ def test_a_message_that_came_has_the_same_properties_at_both(both: dict[str, Scr
     assert found[0].sys_flag == found[1].sys_flag
 
 
+def test_a_java_producer_and_its_consumer_see_the_same_at_both(
+    both: dict[str, Script], tmp_path: Path
+) -> None:
+    """Each way to give a time, and to recall: the program prints what came of it, faults among it."""
+    seen = {}
+    for kind, script in both.items():
+        topic = topics.create(script.cluster, clients.prefix(), 2)
+        said = clients.run_java(f"java-{APACHE}", "Timed", [script.cluster.namesrv, topic], tmp_path)
+        lines = [line.replace(topic, "T") for line in said.splitlines()]
+        seen[kind] = sorted(line for line in lines if line.split(" ")[0] in ("step", "came", "fault"))
+    assert seen[peers.OURS] == seen[APACHE]
+    came = {line.split(" ")[1] for line in seen[peers.OURS] if line.startswith("came ")}
+    assert came == {"ms", "sec", "at", "past", "zero", "level", "async"}
+    assert not [line for line in seen[peers.OURS] if line.startswith("fault ")]
+
+
+def wait_written(cluster: peers.Cluster, due_at_ms: int) -> None:
+    """Until its file says that everything up to then is done."""
+    latest_ms = now_ms() + 30_000
+    path = cluster.store_dir / "config" / "timercheck"
+    while not path.exists() or timer_check.decode(path.read_bytes()).read_ms <= due_at_ms:
+        assert now_ms() < latest_ms, "timercheck was not written"
+        time.sleep(0.05)
+
+
 @dataclass
 class Journey:
     due_ms: dict[str, int]
@@ -238,7 +266,8 @@ def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             for number, delay_ms in enumerate((9_000, 41_000)):
                 assert script.recall(script.wait_for(f"{name}recalled{number}", delay_ms)).code == 0
             wait_until(cluster, {f"{name}0", f"{name}1"}, now_ms() + 10_000)
-            time.sleep(2.2)  # written down by both
+            if kind == peers.OURS:
+                wait_written(cluster, due_ms[f"{name}1"])
             if ends:
                 cluster.stop() if request.param == "clean stop" else cluster.kill()
             return cluster

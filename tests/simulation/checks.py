@@ -4,6 +4,7 @@ from collections import defaultdict
 
 from tests.simulation.model import Model, Sent
 
+from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.record import Record, decode, decode_all, measure
 from turbopump.store.config import StoreConfig
 from turbopump.store.queue_ext import is_address
@@ -22,6 +23,7 @@ def check_recovered(store: Store, model: Model, least_end: int, why: str) -> Non
     model.forget_before(store.min_offset)
     model.synced = max(model.synced, store.flushed_offset)
     check_queues(store, model, {record.physical_offset: record for record in records})
+    check_lights(store, model)
     check_index(store, model)
 
 
@@ -81,7 +83,7 @@ def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None
         queue = store.find_queue(topic, queue_id)
         assert queue is not None, f"no queue {topic}/{queue_id}"
         name = f"{topic}/{queue_id}"
-        assert queue.max_offset == sent[-1].queue_offset + 1, (
+        assert queue.max_offset == sent[-1].queue_offset + sent[-1].count, (
             f"{name} ends at {queue.max_offset}, its last message is {sent[-1].queue_offset}"
         )
         kept = [one for one in sent if one.offset >= model.deleted_below]
@@ -97,6 +99,24 @@ def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None
                 entry = (*entry[:2], queue.tags_code(entry[2]))
             assert entry == expected, f"{name}[{one.queue_offset}] is {entry}, should be {expected}"
         assert queue.next_offset == queue.max_offset, f"{name} goes on at {queue.next_offset}"
+
+
+def check_lights(store: Store, model: Model) -> None:
+    """Every message is in the light queues that it names, at the offset that its record says."""
+    by_name: dict[str, list[tuple[int, Sent]]] = defaultdict(list)
+    for sent in model.sent:
+        for name, queue_offset in places(sent.properties) if takes_part(sent.topic) else ():
+            by_name[name].append((queue_offset, sent))
+    for name, found in by_name.items():
+        queue = store.find_queue(name, 0)
+        assert queue is not None, f"no queue {name}"
+        end = found[-1][0] + 1
+        assert queue.max_offset == queue.next_offset == end, f"{name} ends at {queue.max_offset}, not {end}"
+        for queue_offset, sent in found:
+            expected = (sent.offset, sent.size, sent.tags_code(0))
+            entry = queue.entry(queue_offset)
+            is_old = queue_offset < queue.min_offset
+            assert is_old or entry == expected, f"{name}[{queue_offset}] is {entry}, should be {expected}"
 
 
 def check_readable(store: Store, model: Model, queue: ConsumeQueue, offset: int) -> None:

@@ -20,6 +20,7 @@ class Sent:
     sys_flag: int
     delay_ms: int = -1
     on_disk: bool = False  # the store said so
+    count: int = 1  # messages in the record
     is_deleted: bool = False  # its topic was deleted: the record is there, no queue has it
 
     @property

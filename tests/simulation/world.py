@@ -11,11 +11,13 @@ from tests.simulation.checks import check_files, check_readable, check_recovered
 from tests.simulation.model import Model, Sent
 
 from turbopump.compiled import twins
+from turbopump.protocol import batch, inner
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import COMMIT, PREPARED, ROLLBACK
+from turbopump.store.append import LIGHT
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import ConsumeQueue, Draft, Durability, Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
@@ -24,6 +26,9 @@ from turbopump.testing.medium import Survival
 
 ROOT = "/store"
 TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]
+BATCHES = "batches"
+TABLE = b'{"topicConfigTable":{"batches":{"topicName":"batches","attributes":{"queue.type":"BatchCQ"}}}}'
+LIGHTS = ["%LMQ%a", "%LMQ%b", "%LMQ%c"]
 ANSWER_S = 8.0  # nobody waits longer for a word about his message
 PATIENCE_S = 5.0  # so long after the last fault the store accepts messages again
 
@@ -59,6 +64,10 @@ class World:
         asyncio.get_running_loop().set_exception_handler(self._note_surprise)
         self.clock = JumpingClock()
         self.disk = SimulatedDisk(self.chance, self.clock)
+        self.disk.make_dirs(self.config.config_dir)
+        self.disk.write(f"{self.config.config_dir}/topics.json", TABLE)
+        for directory in ("/", ROOT, self.config.config_dir):
+            self.disk.sync_dir(directory)
         log.info("%s", self.config)
         least_end, why = 0, "nothing was promised"
         for _ in range(self.lives):
@@ -184,7 +193,7 @@ class World:
         sent = [
             Sent(
                 offset, size, draft.queue.topic, draft.queue.queue_id, queue_offset, draft.body,
-                draft.properties, draft.sys_flag, draft.delay_ms,
+                draft.properties, draft.sys_flag & ~LIGHT, draft.delay_ms, count=draft.count,
             )
             for draft, (offset, queue_offset, size) in zip(drafts, appended, strict=True)
         ]  # fmt: skip
@@ -284,6 +293,9 @@ class World:
             open_queue_files=chance.choice([2, 512]),
             write_extensions=chance.random() < 0.3,
             consume_queue_ext_file_size=chance.choice([64, 150, 4096]),
+            batch_queue_file_size=chance.choice([46, 230, 4600]),
+            light_queues=True,
+            multi_dispatch=True,
         )
 
     def _any_draft(self, store: Store) -> Draft:
@@ -296,6 +308,10 @@ class World:
             pairs[props.TAGS] = chance.choice(["a", "b", "größe"])
         if chance.random() < 0.1:
             pairs["note"] = "x" * chance.randint(100, 2000)
+        if chance.random() < 0.1:
+            return self._any_batch(store, pairs)
+        if chance.random() < 0.2:
+            pairs[props.INNER_MULTI_DISPATCH] = ",".join(chance.sample(LIGHTS, k=chance.randint(1, 3)))
         queue, delay_ms = self._any_queue(store, pairs)
         body = chance.randbytes(chance.choice([0, 10, 100, 1000, 3000]))
         return Draft(
@@ -310,6 +326,26 @@ class World:
             unique_key=pairs.get(props.UNIQUE_KEY, ""),
             keys=pairs.get(props.KEYS, ""),
             delay_ms=delay_ms,
+        )
+
+    def _any_batch(self, store: Store, pairs: dict[str, str]) -> Draft:
+        """An inner batch, or a single message of its topic."""
+        count = self.chance.randint(0, 4)
+        body = batch.join([(0, b"inner", b"")] * count) if count else b"single"
+        if count:
+            pairs |= {props.INNER_NUM: str(count), props.INNER_BASE: "0"}
+        return Draft(
+            queue=store.queue(BATCHES, self.chance.randint(0, 1)),
+            body=body,
+            properties=props.pack(pairs).encode(),
+            flag=0,
+            sys_flag=inner.FLAGS if count else 0,
+            born_timestamp=self.clock.now_ms(),
+            born_host=bytes(8),
+            tags_code=java_hash(pairs.get(props.TAGS, "")),
+            unique_key=pairs.get(props.UNIQUE_KEY, ""),
+            keys=pairs.get(props.KEYS, ""),
+            count=max(count, 1),
         )
 
     def _any_queue(self, store: Store, pairs: dict[str, str]) -> tuple[ConsumeQueue, int]:

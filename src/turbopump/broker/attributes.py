@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from turbopump.protocol.errors import SystemFailure
+from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 
 MESSAGE_TYPE = "message.type"
 
@@ -21,7 +22,7 @@ class Kind:
 
 
 OF_TOPICS: dict[str, Kind] = {
-    "queue.type": Kind(("SimpleCQ", "BatchCQ"), changeable=False, not_yet=("BatchCQ",)),
+    QUEUE_TYPE: Kind(("SimpleCQ", OF_BATCHES), changeable=False),
     "cleanup.policy": Kind(("DELETE", "COMPACTION"), changeable=False, not_yet=("COMPACTION",)),
     MESSAGE_TYPE: Kind(
         ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"),

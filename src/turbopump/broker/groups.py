@@ -61,8 +61,10 @@ class Group:
 
 
 class Groups:
-    def __init__(self, rules: GroupRules, clock: Clock) -> None:
+    def __init__(self, rules: GroupRules, clock: Clock, light_queues: bool = False) -> None:
+        """`light_queues`: whatever begins with %LMQ% is a group, and needs no entry in the table."""
         self._rules = rules
+        self._light_queues = light_queues
         self._clock = clock
         self._table = {name: Group(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}
         self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
@@ -74,7 +76,13 @@ class Groups:
         self._rules = rules
 
     def find(self, name: str) -> Group | None:
-        return self._table.get(name)
+        group = self._table.get(name)
+        if group is None and self.is_light(name):
+            return Group(SubscriptionGroupConfig(groupName=name))
+        return group
+
+    def is_light(self, name: str) -> bool:
+        return self._light_queues and name.startswith(names.LIGHT_PREFIX)
 
     def all(self) -> list[Group]:
         return list(self._table.values())
@@ -87,7 +95,7 @@ class Groups:
         return group
 
     def find_or_create(self, name: str) -> Group | None:
-        group = self._table.get(name)
+        group = self.find(name)
         if group is not None or not self._may_create(name):
             return group
         self._created.say(self._clock.monotonic(), "Consumer group %s is created", name)
@@ -97,7 +105,7 @@ class Groups:
 
     def update_all(self, configs: Iterable[SubscriptionGroupConfig]) -> None:
         """Creates or replaces groups, with changes to their attributes; a bad one refuses all of them."""
-        after = [self._accepted(config) for config in configs]
+        after = [self._accepted(config) for config in configs if not self.is_light(config.groupName)]
         for config in after:
             log.info("Consumer group %s is set", config.groupName)
             self._table[config.groupName] = Group(config)

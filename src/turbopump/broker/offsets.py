@@ -8,7 +8,7 @@ commits are ignored, since they come from one who does not know yet.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -25,6 +25,8 @@ from turbopump.protocol.headers.offsets import (
     QueryConsumerOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
@@ -35,6 +37,8 @@ NONE = -1
 MAX_QUEUE_ID = 65_535
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
+FILE = "consumerOffset.json"
+LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queues, as Apache does
 SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
 BACK_LINES = 50  # about commits that step back, per ...
 BACK_INTERVAL_S = 10.0
@@ -48,6 +52,7 @@ class OffsetsFile(msgspec.Struct):
 
     offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
     dataVersion: DataVersion | None = None  # noqa: N815
+    lmqOffsetTable: dict[str, int] | None = None  # noqa: N815 - of light groups, which have one queue each
     pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
     crashes: list[tuple[int, int]] | None = None
 
@@ -66,7 +71,9 @@ class Log(Protocol):
 
 
 class Offsets:
-    def __init__(self, rules: OffsetRules, clock: Clock) -> None:
+    def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
+        self.file_name = LIGHT_FILE if light_queues else FILE
+        self._light_queues = light_queues
         self._rules = rules
         self._clock = clock
         self._table: Table = {}
@@ -79,6 +86,9 @@ class Offsets:
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
         """Whether there is more than the last `dump` held."""
+        self.is_used: Callable[[str], bool] = lambda topic: True
+        """Whether a topic has messages. Of light queues that never had any, nothing is remembered: any name
+        can be that of one."""
         self.on_change: Callable[[], None] = lambda: None
         """Called when a clean table becomes dirty, not for every commit."""
 
@@ -88,6 +98,8 @@ class Offsets:
         """False: ignored, because a reset is pending there."""
         if self._resets and self.is_reset(group, topic, queue_id):
             return False
+        if self._light_queues and not self.is_used(topic):
+            return True
         before = _put(self._table, group, topic, queue_id, offset)
         if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
             words = "Group %s stepped back on %s queue %d: from %d to %d"
@@ -126,7 +138,8 @@ class Offsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """What the group was handed last: how far it is ahead of its commits. Kept in memory only."""
-        _put(self._pulled, group, topic, queue_id, next_offset)
+        if not self._light_queues or self.is_used(topic):
+            _put(self._pulled, group, topic, queue_id, next_offset)
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
         """The committed offset when the group has not pulled there yet; -1 without either."""
@@ -218,7 +231,8 @@ class Offsets:
         except msgspec.ValidationError as error:
             raise BrokenBody(f"no table of offsets: {error}") from None
         self._foreign.clear()
-        self._table = self._of_keys(found.offsetTable, self._foreign)
+        light = {key: {LIGHT_QUEUE: offset} for key, offset in (found.lmqOffsetTable or {}).items()}
+        self._table = self._of_keys(found.offsetTable | light, self._foreign)
         self._resets = self._of_keys(found.pendingResets or {}, {})
         self._crashes = found.crashes or []
         if found.dataVersion is not None:
@@ -239,14 +253,24 @@ class Offsets:
         if self._crashes:
             yield b',\n"crashes":' + msgspec.json.encode(self._crashes)
         yield b',\n"offsetTable":{'
-        rows = [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._table)]
-        yield from _written([*rows, *self._foreign.items()])
+        rows = {f"{topic}{SEPARATOR}{group}": queues for group, topic, queues in _rows(self._table)}
+        light = self._take_light(rows)
+        yield from _written([*rows.items(), *self._foreign.items()])
+        if self._light_queues:
+            yield b'},\n"lmqOffsetTable":{'
+            yield from _written(light)
         if self._resets:
             yield b'},\n"pendingResets":{'
             yield from _written(
                 [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._resets)]
             )
         yield b"}}\n"
+
+    def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
+        """Where light groups are on light queues: Apache keeps that apart."""
+        keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
+        keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
+        return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]
 
     @staticmethod
     def _of_keys(keys: dict[str, dict[int, int]], foreign: dict[str, dict[int, int]]) -> Table:
@@ -307,7 +331,7 @@ def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
             yield group, topic, queues
 
 
-def _written(rows: list[tuple[str, dict[int, int]]]) -> Iterator[bytes]:
+def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
     """One line for each topic of a group."""
     for first in range(0, len(rows), SLICE):
         part = b",\n".join(

@@ -215,9 +215,12 @@ class Pulling:
                 f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[/{ip}:{port}]",
             )
         accepts, wanted, module = self._filter(header, group)
+        is_light = self._topics.is_light(header.topic)
         return Pull(
             request,
-            self._store.queue(header.topic, header.queueId),
+            self._store.light_queue(header.topic)
+            if is_light
+            else self._store.queue(header.topic, header.queueId),
             header.queueOffset,
             accepts,
             wanted,

@@ -15,12 +15,12 @@ from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
-from turbopump.protocol.errors import GroupNotFound, NoPermission, Refused, SystemFailure
+from turbopump.protocol.errors import GroupNotFound, MessageIllegal, NoPermission, Refused, SystemFailure
 from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import dlq_topic, retry_topic
 from turbopump.protocol.record import Record
-from turbopump.protocol.sysflag import UNIT_SUBSCRIBED
+from turbopump.protocol.sysflag import INNER_BATCH, UNIT_SUBSCRIBED
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.consume_queue import ConsumeQueue
@@ -105,6 +105,8 @@ class Retries:
         record = self._store.look_up(header.offset)
         if record is None:
             raise SystemFailure(f"look message by offset failed, {header.offset}")
+        if record.sys_flag & INNER_BATCH:  # one of its messages; the consumer sends a copy then
+            raise MessageIllegal("a message of an inner batch cannot be taken back")
         if header.delayLevel < 0 or record.reconsume_times >= _most(group, header, version):
             return self._dead_letter(group, record)
         return self._again(group, record, header.delayLevel or FIRST_LEVEL + record.reconsume_times)
@@ -134,6 +136,7 @@ def _pairs(record: Record) -> dict[str, str]:
     pairs = record.property_map()
     pairs.setdefault(properties.RETRY_TOPIC, record.topic)
     pairs[properties.WAIT] = "false"
+    pairs.pop(properties.INNER_MULTI_QUEUE_OFFSET, None)  # said where the original is
     if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
         pairs[properties.ORIGIN_MESSAGE_ID] = offset_id(record.store_host, record.physical_offset)
     return pairs

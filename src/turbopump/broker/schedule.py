@@ -100,12 +100,7 @@ def _place(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
 
 def delivered(record: Record, queue: ConsumeQueue) -> Draft:
     """The message, for those who consume it."""
-    packed = record.properties
-    if _DELIVER_AT in packed and find(packed, _DELIVER_AT):
-        packed = properties.without(packed.decode("utf-8", "surrogateescape"), DELIVER_AT).encode(
-            "utf-8", "surrogateescape"
-        )
-    return copy_of(record, queue, packed)
+    return copy_of(record, queue, properties.without(record.properties, _DELIVER_AT))
 
 
 def copy_of(record: Record, queue: ConsumeQueue, packed: bytes) -> Draft:

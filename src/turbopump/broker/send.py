@@ -17,14 +17,14 @@ from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.broker.transaction_forms import ADDED_LATER, is_half
 from turbopump.broker.transaction_forms import prepare as prepare_half
-from turbopump.protocol import batch, properties
+from turbopump.protocol import batch, inner, light, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
-from turbopump.protocol.sysflag import MULTI_TAGS, TRANSACTION_MASK
+from turbopump.protocol.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -32,16 +32,21 @@ from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.store import Appended, Draft, Durability, Store
 
+TOO_MANY_LIGHTS = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
+    "exceed maxLmqConsumeQueueNum config num"
+)
 MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
 COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
 
 DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
 SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
-NEVER_STORED = (properties.POP_CK, DELIVER_AT)
+NEVER_STORED = (properties.POP_CK, DELIVER_AT, properties.INNER_MULTI_QUEUE_OFFSET)
 NOT_PLAIN = frozenset(
     (
         *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
         *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM, properties.PRIORITY),
+        properties.INNER_MULTI_DISPATCH,
     )
 )
 """A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
@@ -69,6 +74,7 @@ class Prepared:
     unique_key: str | None
     waits: bool  # for flush and replica, before it is answered
     recall_handle: str | None = None  # of a message that waits for a time of its own
+    is_inner_batch: bool = False  # many messages, one record
 
 
 class Sending:
@@ -156,8 +162,8 @@ class Sending:
             raise
         if not self._store.syncs_each:
             self.traffic.took(int((monotonic() - began) * 1000), _queues(drafts))
-        if together and len(drafts) > 1:
-            self.traffic.together[drafts[0].queue] += len(drafts) - 1
+        if together and (others := sum(draft.count for draft in drafts) - 1):
+            self.traffic.together[drafts[0].queue] += others
         return appended
 
     def append_unanswered(self, drafts: list[Draft]) -> list[Appended]:
@@ -197,7 +203,8 @@ class Sending:
         level = delay_level(pairs)
         if (priority := _priority(pairs, level)) is not None:
             queue_id = target = min(priority, topic.write_queues - 1)
-        refuse_unsupported(pairs, level)
+        count = self._inner_messages(header, topic, body, pairs)
+        self._check_lights(pairs)
         unique_key = pairs.get(properties.UNIQUE_KEY)
         if unique_key is None:
             unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
@@ -213,6 +220,10 @@ class Sending:
             queue, delay_ms = self._store.queue(topic.name, target), -1
         goes_there = queue.topic == topic.name  # what waits for something else has no time of its own
         timed = self._timing.postpone(pairs, topic.name, target) if goes_there else None
+        if header.sysFlag & INNER_BATCH:
+            if not goes_there or timed is not None:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "an inner batch cannot wait for anything")
+            pairs[properties.INNER_BASE] = str(queue.next_offset)
         stored = self._stored(pairs)
         if timed is not None:
             if len(stored) > properties.MAX_BYTES - TIMER_ROOM:
@@ -220,7 +231,7 @@ class Sending:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
             queue, stored = timed.queue, stored + timed.exact
         draft = self._draft(header, queue, body, stored, pairs, topic, request)
-        draft.delay_ms = delay_ms
+        draft.delay_ms, draft.count = delay_ms, count
         handle = timed.handle if timed is not None else None
         return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
 
@@ -236,7 +247,7 @@ class Sending:
             remark = f"broker unable to service, until {rules.accepts_from_ms}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         check_topic(header.topic)
-        if header.topic in NOT_FOR_SENDERS:
+        if header.topic in NOT_FOR_SENDERS or self._topics.is_light(header.topic):
             remark = f"Sending message to topic[{header.topic}] is forbidden."
             raise Refused(ResponseCode.NO_PERMISSION, remark)
         topic = self._topics.for_send(
@@ -285,16 +296,66 @@ class Sending:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
         queue = self._store.queue(topic.name, queue_id)
+        if queue.is_batch and (unique_key := pairs.get(properties.UNIQUE_KEY)):
+            return self._inner_batch(header, body, messages, pairs, queue, topic, request, unique_key)
         drafts = []
         for flag, message, stored in messages:
-            inner = properties.parse(stored)
-            refuse_in_batch(inner)
-            draft = self._draft(header, queue, message, stored, inner, topic, request)
+            own = properties.parse(stored)
+            refuse_in_batch(own)
+            self._check_lights(own)
+            if properties.INNER_MULTI_QUEUE_OFFSET in own:
+                stored = properties.without(stored, light.OFFSETS_MARK)
+            draft = self._draft(header, queue, message, stored, own, topic, request)
             draft.flag = flag
             drafts.append(draft)
         return Prepared(
             drafts, queue_id, pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
         )
+
+    def _inner_batch(
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        messages: list[inner.Message],
+        pairs: dict[str, str],
+        queue: ConsumeQueue,
+        topic: Topic,
+        request: Request[SendMessageRequest],
+        unique_key: str,
+    ) -> Prepared:
+        """Kept as one record. Its offset is known already: nothing is appended before it."""
+        for _, _, stored in messages:
+            refuse_in_batch(properties.parse(stored))
+        if len(messages) > inner.MAX_MESSAGES:
+            remark = f"the batch holds {len(messages)} messages, more than {inner.MAX_MESSAGES}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        pairs.pop(properties.INNER_MULTI_DISPATCH, None)
+        pairs[properties.INNER_NUM] = str(len(messages))
+        pairs[properties.INNER_BASE] = str(queue.next_offset)
+        draft = self._draft(header, queue, body, self._stored(pairs), pairs, topic, request)
+        draft.sys_flag |= inner.FLAGS
+        draft.count = len(messages)
+        waits = pairs.get(properties.WAIT) != "false"
+        return Prepared([draft], queue.queue_id, unique_key, waits, is_inner_batch=True)
+
+    def _inner_messages(
+        self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
+    ) -> int:
+        """How many messages a single send holds: one, unless the sender made an inner batch of it."""
+        if not header.sysFlag & INNER_BATCH:
+            if properties.INNER_NUM in pairs:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
+            return 1
+        if topic.attributes.get(inner.QUEUE_TYPE) != inner.OF_BATCHES:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{topic.name} is no topic for inner batches")
+        try:
+            messages = inner.checked(body, pairs)
+        except BrokenBody as broken:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"no inner batch: {broken}") from None
+        pairs.pop(properties.INNER_MULTI_DISPATCH, None)
+        for _, _, stored in messages:
+            refuse_in_batch(properties.parse(stored))
+        return len(messages)
 
     def _draft(
         self,
@@ -338,6 +399,22 @@ class Sending:
             remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
             raise Refused(ResponseCode.NO_PERMISSION, remark)
 
+    def _check_lights(self, pairs: dict[str, str]) -> None:
+        """Refuses names that can be no light queue's, and more of them than may be."""
+        text = pairs.get(properties.INNER_MULTI_DISPATCH)
+        lights = self._store.lights
+        if text is None or lights is None:
+            return
+        names = light.named(text)
+        if bad := [name for name in names if not light.is_good(name)]:
+            remark = f"INNER_MULTI_DISPATCH names {bad[0]}, which can be no light queue: %LMQ% and no path"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if not lights.room_for(names):
+            raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
+        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.room(names):
+            remark = f"no room for the offsets in {len(names)} light queues among the properties"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
     def _check_size(self, body: bytes) -> None:
         if len(body) > self._rules.max_message_size:
             most = self._rules.max_message_size
@@ -355,13 +432,9 @@ class Sending:
         ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
         if prepared.recall_handle is not None:
             ext["recallHandle"] = prepared.recall_handle
+        if prepared.is_inner_batch and prepared.unique_key is not None:
+            ext["batchUniqId"] = prepared.unique_key
         return reply(request.command, code, None, ext)
-
-
-def refuse_unsupported(pairs: dict[str, str], level: int = 0) -> None:
-    """Kinds of message on which this broker cannot keep its word yet are never stored as plain ones."""
-    if properties.INNER_NUM in pairs:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch carries INNER_NUM")
 
 
 def refuse_in_batch(pairs: dict[str, str]) -> None:
@@ -374,7 +447,8 @@ def refuse_in_batch(pairs: dict[str, str]) -> None:
     if any(name in pairs for name in TIMERS):
         remark = "a message of a batch cannot have a time of its own; send it alone"
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-    refuse_unsupported(pairs)
+    if properties.INNER_NUM in pairs:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
 
 
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:

@@ -30,7 +30,7 @@ from turbopump.protocol.frame import JSON, MAX_FRAME, Frame
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SEND_DECODER, SEND_V2_DECODER, LongSendFrame, SendFrame
 from turbopump.protocol.names import NOT_FOR_SENDERS, RETRY_PREFIX
-from turbopump.protocol.sysflag import TRANSACTION_MASK
+from turbopump.protocol.sysflag import INNER_BATCH, TRANSACTION_MASK
 from turbopump.remoting.connection import Connection, Shortcut
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Appended, Draft, Durability, Store
@@ -172,6 +172,7 @@ class SendMany:
             head.code not in PLAIN_CODES
             or flag & RESPONSE
             or fields.batch
+            or fields.sysFlag & INNER_BATCH
             or not 0 <= queue_id < len(queues)
             or not 0 < len(body) <= self._max_message_size
             or text is None
@@ -218,7 +219,7 @@ class SendMany:
     def _target(self, name: str) -> list[ConsumeQueue]:
         """The queues of a topic that takes plain sends; none when the general path has to decide."""
         topic = self._topics.find(name)
-        if topic is None:
+        if topic is None or self._topics.is_light(name):
             return []  # not remembered: it may be created by the next request
         queues: list[ConsumeQueue] = []
         special = (

@@ -52,6 +52,7 @@ from turbopump.broker.metrics.collectors import (
 )
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.lag import LagFigures
+from turbopump.broker.offsets import FILE as OFFSETS_FILE
 from turbopump.broker.offsets import OffsetRequests, Offsets
 from turbopump.broker.persist import PAUSE_S, Persisted
 from turbopump.broker.pull import Pulling
@@ -78,6 +79,7 @@ from turbopump.broker.transaction_start import reopen
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
+from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, connections_within
@@ -177,15 +179,16 @@ class Broker:
         groups_file = self._persisted("subscriptionGroup.json", tables.groups.dump, files, stack)
         tables.groups.on_change = groups_file.changed
         pause_s = config.offsets.flush_interval_ms / 1000
-        offsets_file = self._persisted("consumerOffset.json", tables.offsets.slices, files, stack, pause_s)
+        offsets_file = self._persisted(tables.offsets.file_name, tables.offsets.slices, files, stack, pause_s)
         tables.offsets.on_change = offsets_file.changed
+        tables.offsets.is_used = lambda topic: not tables.topics.is_light(topic) or store.is_used(topic)
         filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack)
         tables.filters.on_change = filters_file.changed
         if config.filters.bit_maps:
             store.queues.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.mend(store, clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
-            files.save("consumerOffset.json", tables.offsets.dump())
+            files.save(tables.offsets.file_name, tables.offsets.dump())
 
         clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters)
         fence = Fence(store, recovered_end)
@@ -245,6 +248,8 @@ class Broker:
         ]
 
         def topics_changed(topics: list[Topic]) -> None:
+            for topic in topics:
+                store.queues_are_of_batches(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
             names = [topic.name for topic in topics]
             for path in fast_paths:
                 path.topics_changed(names)
@@ -694,9 +699,10 @@ class _Tables:
     def __init__(
         self, config: BrokerConfig, clock: Clock, store: Store, modules: FilterModules | None
     ) -> None:
-        self.topics = Topics(config.topics, config.identity, clock)
-        self.groups = Groups(config.groups, clock)
-        self.offsets = Offsets(config.offsets, clock)
+        light = config.store.uses_light_queues
+        self.topics = Topics(config.topics, config.identity, clock, light)
+        self.groups = Groups(config.groups, clock, light)
+        self.offsets = Offsets(config.offsets, clock, light)
         self.filters = Filters(config.filters, clock, modules)
         self.members: Members[Connection] = Members()
         self.locks = QueueLocks(config.groups.lock_ms / 1000)
@@ -707,7 +713,9 @@ class _Tables:
     def load(self, files: ConfigFiles) -> None:
         _load(files, "topics.json", self.topics.load)
         _load(files, "subscriptionGroup.json", self.groups.load)
-        _load(files, "consumerOffset.json", self.offsets.load)
+        _load(files, OFFSETS_FILE, self.offsets.load)
+        if self.offsets.file_name != OFFSETS_FILE:
+            _load(files, self.offsets.file_name, self.offsets.load)
         _load(files, FILTER_FILE, self.filters.load)
 
 

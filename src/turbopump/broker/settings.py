@@ -136,6 +136,14 @@ _STORE: dict[str, Setting] = {
     "mappedFileSizeConsumeQueue": Setting(
         "store.consume_queue_file_size", integer(20, 2**31 - 1, "bytes"), "size of one consume queue file"
     ),
+    "mapperFileSizeBatchConsumeQueue": Setting(
+        "store.batch_queue_file_size", integer(46, 2**31 - 1, "bytes"), "size of one batch consume queue file"
+    ),
+    "enableLmq": Setting(
+        "store.light_queues", BOOLEAN, "messages can be in light queues too; with enableMultiDispatch"
+    ),
+    "enableMultiDispatch": Setting("store.multi_dispatch", BOOLEAN, "as enableLmq, which it needs"),
+    "maxLmqConsumeQueueNum": Setting("store.max_light_queues", COUNT, "light queues that may have messages"),
     "mappedFileSizeConsumeQueueExt": Setting(
         "store.consume_queue_ext_file_size",
         integer(64, 2**31 - 1, "bytes"),
@@ -369,8 +377,6 @@ FIXED: dict[str, Fixed] = {
     "readOnlyCommitLogStorePaths": _only("", "several commit log directories"),
     "enabledAppendPropCRC": _only("false", "a checksum over the properties of a record"),
     "forceVerifyPropCRC": _only("false", "a checksum over the properties of a record"),
-    "enableLmq": _only("false", "light message queues"),
-    "enableMultiDispatch": _only("false", "light message queues"),
     "rejectPullConsumerEnable": _only("false", "refusing pull consumers"),
     "fetchNamesrvAddrByAddressServer": _only("false", "asking an address server; set namesrvAddr"),
     "fetchNameSrvAddrByDnsLookup": _only("false", "asking DNS again and again; set namesrvAddr"),
@@ -454,7 +460,7 @@ LATER: dict[str, str] = {
     **_each(
         "compacted topics",
         """enableCompaction compactionMappedFileSize compactionCqMappedFileSize compactionScheduleInternal
-        compactionThreadNum maxOffsetMapSize mapperFileSizeBatchConsumeQueue searchBcqByCacheEnable""",
+        compactionThreadNum maxOffsetMapSize searchBcqByCacheEnable""",
     ),
     **_each(
         "lite topics",
@@ -521,7 +527,7 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         commitLogSwapMapReserveFileNum logicQueueForceSwapMapInterval logicQueueSwapMapInterval
         logicQueueSwapMapReserveFileNum cleanSwapedMapInterval correctLogicMinOffsetForceInterval
         correctLogicMinOffsetSleepInterval maxBatchDeleteFilesNum enableCleanExpiredOffset
-        autoMessageVersionOnTopicLen maxTopicLength maxLmqConsumeQueueNum flushCommitLogTimed
+        autoMessageVersionOnTopicLen maxTopicLength flushCommitLogTimed
         flushConsumeQueueLeastPages commitCommitLogLeastPages commitCommitLogThoroughInterval
         transientStorePoolSize deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
         redeleteHangedFileInterval replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold

@@ -11,12 +11,14 @@ values out; when a timer fires is the subject of `timers.py`.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from turbopump.broker import schedule
 from turbopump.broker.config import TimerRules
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.store.consume_queue import ConsumeQueue
@@ -30,7 +32,7 @@ RECALL_BODY = b"0"
 MAX_DIGITS = 18  # of a time, or of how often it was put again: nobody writes longer ones
 
 _LONG = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_OUT_MS, _EXACT, _RECALLED, _ROLLS, _REAL_TOPIC = (
+_OUT_MS, _EXACT, _RECALLED, _ROLLS, _REAL_TOPIC, _UNIQUE_KEY, _ENQUEUED, _DEQUEUED = (
     name.encode() + b"\x01"
     for name in (
         properties.TIMER_OUT_MS,
@@ -38,13 +40,12 @@ _OUT_MS, _EXACT, _RECALLED, _ROLLS, _REAL_TOPIC = (
         properties.TIMER_DEL_UNIQUE_KEY,
         properties.TIMER_ROLL_TIMES,
         properties.REAL_TOPIC,
+        properties.UNIQUE_KEY,
+        properties.TIMER_ENQUEUE_MS,
+        properties.TIMER_DEQUEUE_MS,
     )
 )
-_OF_THE_WAY = (
-    properties.TIMER_ENQUEUE_MS,
-    properties.TIMER_DEQUEUE_MS,
-    properties.TIMER_ROLL_TIMES,
-)
+_OF_THE_WAY = (_EXACT, _ENQUEUED, _DEQUEUED, _ROLLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +171,22 @@ def recalled_by(record: Record) -> bytes:
 
 def is_recalled(record: Record, recalled: set[bytes]) -> bool:
     """Some brokers put the topic before the key."""
+    if not recalled:
+        return False
     key = (record.unique_key or "").encode()
     if key in recalled:
         return True
     return find(record.properties, _REAL_TOPIC) + b"+" + key in recalled
 
 
-def real_topic(record: Record) -> str:
-    return find(record.properties, _REAL_TOPIC).decode("utf-8", "replace")
+def topic_hash(record: Record) -> int:
+    """Of the topic that it belongs to."""
+    return _hash(find(record.properties, _REAL_TOPIC))
+
+
+@lru_cache(maxsize=4096)
+def _hash(topic: bytes) -> int:
+    return java_hash(topic.decode("utf-8", "replace"))
 
 
 # the way out
@@ -192,21 +201,54 @@ def put_again(record: Record, queue: ConsumeQueue, put_ms: int, now_ms: int) -> 
     """The message, to go on waiting: it is due later than the wheel reaches, or its file is to be deleted."""
     assert queue.topic == TIMER_TOPIC
     packed = record.properties
-    rolls, exact = find(packed, _ROLLS), find(packed, _EXACT)
-    times = int(rolls) + 1 if rolls.isdigit() and len(rolls) < MAX_DIGITS else 1
+    exact = find(packed, _EXACT)
     kept = _EXACT + exact + b"\x02" if exact else b""
-    again = _ROLLS + b"%d\x02" % times
+    again = _ROLLS + b"%d\x02" % (_times(record) + 1)
     return schedule.copy_of(record, queue, _after_the_wheel(packed, put_ms, now_ms, kept, again))
 
 
 def _after_the_wheel(packed: bytes, put_ms: int, now_ms: int, kept: bytes, again: bytes = b"") -> bytes:
     """With what Apache adds, as long as there is room for it."""
-    text = packed.decode("utf-8", "surrogateescape")
-    for name in (DELIVER_AT, *_OF_THE_WAY):
-        text = properties.without(text, name)
-    if text and not text.endswith("\x02"):
-        text += "\x02"
-    plain = text.encode("utf-8", "surrogateescape") + kept
-    times = f"{properties.TIMER_ENQUEUE_MS}\x01{put_ms}\x02{properties.TIMER_DEQUEUE_MS}\x01{now_ms}\x02"
-    timed = plain + times.encode() + again
-    return timed if len(timed) <= properties.MAX_BYTES else plain
+    for mark in _OF_THE_WAY:
+        packed = properties.without(packed, mark)
+    if packed and not packed.endswith(b"\x02"):
+        packed += b"\x02"
+    packed += kept
+    timed = packed + _ENQUEUED + b"%d\x02" % put_ms + _DEQUEUED + b"%d\x02" % now_ms + again
+    return timed if len(timed) <= properties.MAX_BYTES else packed
+
+
+# copies that do not say what they were made of, as Apache's
+
+
+DELIVERED_MARK = _DEQUEUED
+"""Every copy that comes out of the wheel has it."""
+
+Name = tuple[str, bytes, bytes, int]
+
+
+def name_of_copy(record: Record) -> Name | None:
+    """By what a copy of Apache's is known; None: it is none, or it cannot be told from others."""
+    key = find(record.properties, _UNIQUE_KEY)
+    if (
+        not key
+        or not find(record.properties, _DEQUEUED)
+        or schedule.origin(record.prepared_transaction_offset)
+    ):
+        return None
+    times = _times(record) if record.topic == TIMER_TOPIC else 0
+    return record.topic, key, find(record.properties, _OUT_MS), times
+
+
+def name_of_copy_of(record: Record, rolls: bool) -> Name:
+    """By what the copy of a message that waits will be known."""
+    key, out = find(record.properties, _UNIQUE_KEY), find(record.properties, _OUT_MS)
+    if rolls:
+        return TIMER_TOPIC, key, out, _times(record) + 1
+    return find(record.properties, _REAL_TOPIC).decode("utf-8", "replace"), key, out, 0
+
+
+def _times(record: Record) -> int:
+    """How often it was put into the queue again."""
+    rolls = find(record.properties, _ROLLS)
+    return int(rolls) if rolls.isdigit() and len(rolls) < MAX_DIGITS else 0

@@ -14,20 +14,22 @@ Before the store deletes a file of the log, what still waits in it is put into t
 """
 
 import asyncio
-import contextlib
-import heapq
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from turbopump.broker import schedule, timer_forms
 from turbopump.broker.config import TimerRules
 from turbopump.broker.pacing import Pacing
+from turbopump.broker.timer_moving import Moving
+from turbopump.broker.timer_present import PLACE, Key, Present
 from turbopump.broker.timer_start import Start
 from turbopump.broker.topics import Topics
+from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
+from turbopump.protocol.errors import MessageIllegal, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
@@ -58,10 +60,7 @@ TAKEN_IN = 256  # messages of the queue in one turn: 5 ms
 CHAINED = 4096  # units of a slot in one turn: 5 ms
 MAX_LOOKED_BACK = 64 << 20  # bytes of the log that a start has to read, when timers are idle
 LOST_LINES = 20  # a minute, about messages that are passed over
-REWRITING_PAUSE_S = 60.0  # after a file that was mostly timed messages was written anew
-
-PLACE_BITS = 52
-PLACE = (1 << PLACE_BITS) - 1
+BURIED = 512  # units marked as dead in one turn: 3 ms
 
 Append = Callable[[list[Draft]], list[Appended]]
 Save = Callable[[str, bytes], None]
@@ -105,43 +104,54 @@ class Timers:
         self._check: TimerCheck | None = None
         self._opened_at = 0
         self._begin_ms = self._current_ms = 0
-        """Everything in slots before the first is done; everything up to the second is in `_due`."""
-        self._due: list[int] = []  # a heap: the millisecond, and the place in the timer log
-        self._fired: list[int] = []  # places of units from the first of these slots on that are done
-        self._recalled: set[bytes] = set()  # keys, in these slots
-        self._moved: set[int] = set()  # places of units that were put again, not marked as dead yet
-        self._moved_from = 0  # their copies are in the log from here on
+        """Everything in slots before the first is done; everything up to the second is in `_present`."""
+        self._present = Present()
+        self._moving = Moving(store, self._log, self._record, clock, self._moved)
         self._done: set[int] = set()  # records that turn out to be done, at a start
         self._next = 0  # of the queue: everything before is in the wheel
         self._heeded = 0  # of the queue: recalls up to here must be known before anything is fired
         self._timers_from = self._copies_from = 0
         self._saved_from = 0
         self._counter = 0
-        self._waiting = self._taken_in = self._given_out = 0
+        self._waiting: Counter[int] = Counter()  # by the hash of their topic
+        self._taken_in = self._given_out = 0
         self._rates = _Rates()
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
         self._is_ready = False
         self._pacing = Pacing(store)
-        self._no_rewriting_before = 0.0
         self._trouble = Seldom(log, 60.0, logging.ERROR)
         self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
         self._passed_over = 0
 
     def routes(self) -> Routes:
-        return {RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint)}
+        return {
+            RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint),
+            RequestCode.GET_TIMER_METRICS: Route(None, self.metrics),
+        }
 
     def checkpoint(self, request: Request[None]) -> Answer:
         return Answer(body=self._state().public)
 
+    def metrics(self, request: Request[None]) -> Answer:
+        now_ms = self._clock.now_ms()
+        counts = {topic: TimingCount(count, now_ms) for topic, count in self.waiting_by_topic().items()}
+        version = DataVersion(counter=self._taken_in + self._given_out, timestamp=now_ms)
+        return Answer(body=TimerMetrics(dataVersion=version, timingCount=counts).encode())
+
+    def waiting_by_topic(self) -> dict[str, int]:
+        """Units know the hash of their topic: nothing has to be read for it."""
+        names = (topic.name for topic in self._topics.all() if topic.name != TIMER_TOPIC)
+        return {name: count for name in names if (count := self._waiting[java_hash(name)]) > 0}
+
     def progress(self) -> TimerProgress:
         """For who asks how it goes."""
         now_ms = self._clock.now_ms()
-        first_ms = self._due[0] >> PLACE_BITS if self._due else now_ms
+        first_ms = self._present.next_ms()
         end = self._queue.max_offset if self._queue is not None else 0
         return TimerProgress(
-            self._waiting,
-            max(0, now_ms - first_ms),
+            self._waiting.total(),
+            max(0, now_ms - first_ms) if first_ms is not None else 0,
             max(0, end - self._next),
             *self._rates.since_last(self._clock.monotonic(), self._taken_in, self._given_out),
         )
@@ -193,12 +203,9 @@ class Timers:
                 log.error("%s cannot be written, will try again: %s", FILE, error)
 
     async def close(self) -> None:
-        """After `run` and `keep` have ended. What was fired in the slot of the present is marked so, for who
-        opens the store next may be Apache's broker.
-        """
+        """After `run` and `keep` have ended."""
         try:
             if self._is_ready and (self._check is not None or self._queue is not None):
-                await self._bury(self._fired)
                 await self.save()
                 self._wheel.sync()
         except OSError as error:
@@ -230,7 +237,7 @@ class Timers:
                 if self._next < self._heeded:
                     return self._until_next(now_ms)
                 await self._advance(now_ms)
-                if not self._due or self._due[0] >> PLACE_BITS > now_ms:
+                if not self._present.is_due(now_ms):
                     return self._until_next(now_ms)
                 if not await self._fire(now_ms):
                     return TICK_S
@@ -244,7 +251,9 @@ class Timers:
         return behind_slots > self._wheel.slots - self._rules.roll_window_slots - 1
 
     def _until_next(self, now_ms: int) -> float:
-        next_ms = self._due[0] >> PLACE_BITS if self._due else self._wheel.next_after(self._current_ms)
+        next_ms = self._present.next_ms()
+        if next_ms is None:
+            next_ms = self._wheel.next_after(self._current_ms)
         pause_s = LONGEST_PAUSE_S
         if next_ms is not None:
             pause_s = min(pause_s, max(next_ms - now_ms, 1) / 1000)
@@ -266,7 +275,7 @@ class Timers:
         if self._next >= queue.max_offset:
             return False
         entries = list(ENTRY.iter_unpack(queue.units(self._next, TAKEN_IN)))
-        await self._fetch((at, size) for at, size, _ in entries)
+        await self._store.bring((at, size) for at, size, _ in entries)
         slots: dict[int, Slot] = {}
         for at, size, _ in entries:
             if size != BLANK_SIZE:
@@ -298,12 +307,12 @@ class Timers:
         slot = slots.get(slot_ms) or self._wheel.get(slot_ms)
         written_ms = min(now_ms - now_ms % self._precision_ms, slot_ms)
         magic, exact_ms = (DEAD, 0) if at in self._done else (waiting.magic, waiting.exact_ms)
-        topic_hash = java_hash(timer_forms.real_topic(record))
+        topic_hash = timer_forms.topic_hash(record)
         ahead_ms = slot_ms - written_ms
         unit = Unit(slot.last, magic, written_ms, ahead_ms, at, size, topic_hash, exact_ms)
         placed_at = self._log.append(unit)
         counts = -1 if unit.recalls else 1
-        self._waiting += 0 if unit.recalls else 1
+        self._waiting[topic_hash] += 0 if unit.recalls else 1
         first = placed_at if slot.first == NONE else slot.first
         slots[slot_ms] = Slot(first, placed_at, slot.units + counts)
         if slot_ms == self._current_ms:
@@ -314,18 +323,18 @@ class Timers:
         if unit.magic & RECALL:
             record = self._store.look_up(unit.offset)
             if record is not None and (key := timer_forms.recalled_by(record)):
-                self._recalled.add(key)
+                self._present.recalled.add(key)
         if unit.recalls:
             return
         due_ms = unit.slot_ms if unit.rolls else unit.exact_ms or unit.slot_ms + self._precision_ms
-        heapq.heappush(self._due, due_ms << PLACE_BITS | at)
+        self._present.expect(at, unit, due_ms)
 
     # from slot to slot
 
     async def _advance(self, now_ms: int) -> None:
         """When the slots so far are done: to the next that has something, or to that of the present."""
         present_ms = now_ms - now_ms % self._precision_ms
-        while not self._due and self._current_ms < present_ms:
+        while self._present.next_ms() is None and self._current_ms < present_ms:
             next_ms = self._wheel.next_after(self._current_ms)
             self._wheel.empty(self._current_ms)
             self._current_ms = present_ms if next_ms is None else min(next_ms, present_ms)
@@ -336,8 +345,7 @@ class Timers:
         """Everything before the current slot is done, and copies of it are in the log before its end."""
         self._begin_ms = self._current_ms
         self._copies_from = self._store.max_offset
-        self._fired.clear()
-        self._recalled.clear()
+        self._present.slot_is_over()
         if self._copies_from - self._saved_from > MAX_LOOKED_BACK and self._queue is not None:
             self._changed.set()
 
@@ -357,7 +365,7 @@ class Timers:
     async def _recall(self, units: list[tuple[int, Unit]]) -> None:
         for begin in range(0, len(units), BATCH):
             some = units[begin : begin + BATCH]
-            await self._fetch((unit.offset, unit.size) for _, unit in some)
+            await self._store.bring((unit.offset, unit.size) for _, unit in some)
             for at, unit in some:
                 self._expect(at, unit)
 
@@ -368,23 +376,12 @@ class Timers:
 
     async def _fire(self, now_ms: int) -> bool:
         """Delivers what is due, as much as one append should hold. False: nothing is accepted."""
-        taken: dict[int, Unit] = {}
-        size = 0
-        while (
-            self._due and self._due[0] >> PLACE_BITS <= now_ms and len(taken) < BATCH and size < BATCH_BYTES
-        ):
-            key = heapq.heappop(self._due)
-            unit = self._log.unit(key & PLACE)
-            if unit is None or unit.recalls or key & PLACE in self._moved:  # put again for its file
-                continue
-            taken[key] = unit
-            size += unit.size
+        taken = self._due_by(now_ms)
         try:
-            await self._fetch((unit.offset, unit.size) for unit in taken.values())
+            await self._store.bring((unit.offset, unit.size) for unit in taken.values())
             drafts = {key: self._copy(unit, now_ms) for key, unit in taken.items()}
             for key in [key for key, draft in drafts.items() if draft is None]:
-                del taken[key]
-                self._finished(key)
+                self._finished(key, taken.pop(key))
             self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
         except Refused as refused:
             words = "Timed messages cannot be delivered, will try again: %s"
@@ -392,10 +389,22 @@ class Timers:
             return False
         finally:
             for key in taken:  # what is not done
-                heapq.heappush(self._due, key)
+                self._present.put_back(key)
         return True
 
-    def _deliver(self, drafts: dict[int, Draft], taken: dict[int, Unit]) -> None:
+    def _due_by(self, now_ms: int) -> dict[Key, Unit]:
+        taken: dict[Key, Unit] = {}
+        size = 0
+        while self._present.is_due(now_ms) and len(taken) < BATCH and size < BATCH_BYTES:
+            key, known = self._present.take()
+            unit = known or self._log.unit(key & PLACE)
+            if unit is None or unit.recalls or key & PLACE in self._moving.places:  # put again for its file
+                continue
+            taken[key] = unit
+            size += unit.size
+        return taken
+
+    def _deliver(self, drafts: dict[Key, Draft], taken: dict[Key, Unit]) -> None:
         if not drafts:
             return
         try:
@@ -408,8 +417,7 @@ class Timers:
             [key] = drafts
             self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
         for key in drafts:
-            del taken[key]
-            self._finished(key)
+            self._finished(key, taken.pop(key))
         self._given_out += len(drafts)
 
     def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
@@ -417,9 +425,9 @@ class Timers:
             if unit.magic & RECALL:
                 self._heeded = max(self._heeded, queue_offset + 1)
 
-    def _finished(self, key: int) -> None:
-        self._fired.append(key & PLACE)
-        self._waiting -= 1
+    def _finished(self, key: Key, unit: Unit) -> None:
+        self._present.finished(key)
+        self._waiting[unit.topic_hash] -= 1
         self._changed.set()
 
     def _copy(self, unit: Unit, now_ms: int) -> Draft | None:
@@ -428,7 +436,7 @@ class Timers:
             return None
         if unit.rolls and self._queue is not None:
             return timer_forms.put_again(record, self._queue, unit.written_ms, now_ms)
-        if timer_forms.is_recalled(record, self._recalled):
+        if timer_forms.is_recalled(record, self._present.recalled):
             return None
         place = schedule.destination(record, self._topics)
         if place is None:
@@ -451,19 +459,11 @@ class Timers:
         words = "The timed message at %s of the log %s: passed over, number %d since the start"
         self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
 
-    async def _fetch(self, records: Iterable[tuple[int, int]]) -> None:
-        """Nobody has to wait for the disk but us."""
-        places = self._store.missing(records)
-        if places:
-            with contextlib.suppress(OSError):  # who reads them next will see it
-                await self._store.fetch(places)
-
     # a start
 
     async def _resume(self) -> None:
         now_ms = self._clock.now_ms()
-        self._due.clear()
-        self._recalled.clear()
+        self._present.clear()
         start = Start(
             self._store, self._queue, self._log, self._check, self._opened_at, now_ms, self._precision_ms
         )
@@ -494,101 +494,82 @@ class Timers:
         try:
             async with self._busy:
                 await self._take_in_all()
-                size = await self._put_again_all(below)
+                size = await self._put_again(below)
         except Refused as refused:
             words = "Timed messages cannot be written anew, so their file is not deleted: %s"
             self._trouble.say(self._clock.monotonic(), words, refused.remark)
             return False
         if size:
             log.info("Timed messages are written anew before their file is deleted: %d bytes", size)
-        if size > self._store.config.commit_log_file_size // 2:
-            self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
-        moved = set(self._moved)
+        moved = set(self._moving.places)
         if not await self._bury(moved):
             return False
-        self._moved -= moved
+        self._present.forget(moved)
+        self._moving.places -= moved
         if size:
             await self.save()
         return True
+
+    async def _put_again(self, below: int) -> int:
+        """How many bytes."""
+        if self._queue is None:
+            return 0
+        still_due = self._present.places()
+
+        def is_over(at: int, unit: Unit) -> bool:
+            slot_ms = self._slot_of(unit)
+            is_fired = slot_ms <= self._current_ms and at not in still_due and not unit.recalls
+            return slot_ms < self._begin_ms or is_fired
+
+        return await self._moving.put_again(below, self._queue, is_over)
+
+    def _moved(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+        self._heed(appended, units)
+        self._waiting.subtract(unit.topic_hash for unit in units if not unit.recalls)
 
     async def _bury(self, places: Iterable[int]) -> bool:
         """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
         if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
             return False
-        for at in places:
+        for count, at in enumerate(places):
             self._log.bury(at)
-        return True
-
-    async def _put_again_all(self, below: int) -> int:
-        """Units are in the order of the log: those of its first file are the first. How many bytes."""
-        in_memory = {key & PLACE for key in self._due}
-        doomed: list[tuple[int, Unit]] = []
-        total = 0
-        for count, (at, unit) in enumerate(self._log.scan()):
-            if unit.offset >= below:
-                break
-            slot_ms = self._slot_of(unit)
-            is_over = slot_ms < self._begin_ms or (
-                slot_ms <= self._current_ms and at not in in_memory and not unit.recalls
-            )
-            if not is_over and unit.offset >= self._store.min_offset and at not in self._moved:
-                doomed.append((at, unit))
-            if len(doomed) >= BATCH:
-                total += await self._put_again(doomed)
-                doomed = []
-            if count % CHAINED == 0:
+            if count % BURIED == BURIED - 1:
                 await asyncio.sleep(0)
-        return total + await self._put_again(doomed)
-
-    async def _put_again(self, doomed: list[tuple[int, Unit]]) -> int:
-        queue = self._queue
-        if not doomed or queue is None:
-            return 0
-        if self._clock.monotonic() < self._no_rewriting_before:
-            raise SystemBusy("a file full of them was written anew a moment ago")
-        await self._fetch((unit.offset, unit.size) for _, unit in doomed)
-        now_ms = self._clock.now_ms()
-        drafts, buried = [], {}
-        for at, unit in doomed:
-            record = self._record(unit.offset, unit.size)
-            if record is None or (unit.recalls and not timer_forms.recalled_by(record)):
-                continue  # gone, or dead already
-            drafts.append(timer_forms.put_again(record, queue, unit.written_ms, now_ms))
-            buried[at] = unit
-        if not self._moved:
-            self._moved_from = self._store.max_offset
-        if drafts:
-            self._heed(self._store.rewrite(drafts), buried.values())
-        self._moved.update(buried)
-        self._waiting -= sum(not unit.recalls for unit in buried.values())
-        return sum(unit.size for _, unit in doomed)
+        return True
 
     # what is written down
 
     def _state(self) -> TimerCheck:
-        copies_from = min(self._copies_from, self._moved_from) if self._moved else self._copies_from
+        copies_from = self._copies_from
+        if self._moving.places:
+            copies_from = min(copies_from, self._moving.copies_from)
         note = Note(copies_from, self._timers_from, self._precision_ms)
         now_ms = self._clock.now_ms()
         return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
 
     async def save(self) -> None:
-        """Raises OSError. Nothing is written that a crash could prove wrong."""
+        """Raises OSError. Nothing is written that a crash could prove wrong. What was fired in a slot that is
+        not over is marked so: who opens the store next may be Apache's broker, which knows slots alone.
+        """
         async with self._busy:
+            if self._next >= self._heeded:
+                await self._advance(self._clock.now_ms())
             self._log.write_out()
             self._wheel.write_out()
             self._counter += 1
-            state, files = self._state(), self._log.to_sync()
-        assert state.note is not None
-        reached = max(state.note.copies_from, state.note.timers_from)
-        if await self._store.wait_durable(min(reached, self._store.max_offset)) is not Durability.DISK:
-            self._log.not_synced(files)
+            state, fired = self._state(), self._present.fired
+            self._present.fired = []
+        if not await self._bury(fired):
+            self._present.fired += fired
             return
+        files = self._log.to_sync()
         try:
             await self._workers.run(_sync, files)
             await self._workers.run(self._save, FILE, state.encode())
         except OSError:
             self._log.sync_failed(files)
             raise
+        assert state.note is not None
         self._check = state
         self._saved_from = state.note.copies_from
         self._log.delete_before(self._store.min_offset)

@@ -15,6 +15,7 @@ from turbopump.broker.config import Identity, TopicRules
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
+from turbopump.protocol.light import is_good as is_good_light_queue
 from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
@@ -27,7 +28,6 @@ FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
 CREATED_LINES = 20  # about topics that clients create, per ...
 CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with its own log
-LIGHT_PREFIX = "%LMQ%"  # light queues: they have no topic of their own
 ADOPTED_QUEUES = 4  # what producers ask for when a topic is created on the way
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 
@@ -89,8 +89,12 @@ OnChange = Callable[[list[Topic]], None]
 class Topics:
     """`on_change` gets the topics that are new or different; an empty list when one is gone."""
 
-    def __init__(self, rules: TopicRules, identity: Identity, clock: Clock) -> None:
+    def __init__(
+        self, rules: TopicRules, identity: Identity, clock: Clock, light_queues: bool = False
+    ) -> None:
+        """`light_queues`: whatever begins with %LMQ% is one, and needs no entry in the table."""
         self._rules = rules
+        self._light_queues = light_queues
         self._clock = clock
         self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         built_in = built_in_topics(rules, identity)
@@ -102,7 +106,13 @@ class Topics:
     # Looking
 
     def find(self, name: str) -> Topic | None:
-        return self._table.get(name)
+        topic = self._table.get(name)
+        if topic is None and self.is_light(name):
+            return Topic(name, 1, 1)
+        return topic
+
+    def is_light(self, name: str) -> bool:
+        return self._light_queues and is_good_light_queue(name)
 
     def all(self) -> list[Topic]:
         return list(self._table.values())
@@ -167,7 +177,7 @@ class Topics:
 
     def update_all(self, wanted: Iterable[tuple[Topic, Mapping[str, str]]]) -> bool:
         """All or none: the first refusal leaves every topic as it was."""
-        after = [self._checked(topic, changes) for topic, changes in wanted]
+        after = [self._checked(topic, changes) for topic, changes in wanted if not self.is_light(topic.name)]
         changed = [topic for topic in after if topic != self._table.get(topic.name)]
         for topic in changed:
             log.info("%s: %s", "Topic changed" if topic.name in self._table else "Topic created", topic)
@@ -211,7 +221,7 @@ class Topics:
     def adopt(self, with_queues: Callable[[Container[str]], Mapping[str, int]]) -> None:
         """Topics that have messages but no entry here: created just before a crash, and acknowledged."""
         for name, count in with_queues(self._table).items():
-            if self.is_system(name) or name.startswith(LIGHT_PREFIX) or not is_valid(name):
+            if self.is_system(name) or name.startswith(names.LIGHT_PREFIX) or not is_valid(name):
                 continue
             count = count if names.is_retry_or_dlq(name) else max(count, ADOPTED_QUEUES)
             log.warning(

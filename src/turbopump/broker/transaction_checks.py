@@ -9,7 +9,6 @@ nor the progress.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from itertools import islice
@@ -161,10 +160,7 @@ class Checks:
     async def _warm(self, halves: list[Half]) -> None:
         """Nobody has to wait for the disk when they are read."""
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
-        places = self._store.missing([entry[:2] for entry in entries if entry is not None])
-        if places:
-            with contextlib.suppress(OSError):  # who reads them next will see it
-                await self._store.fetch(places)
+        await self._store.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from turbopump.broker import transaction_forms as forms
 from turbopump.broker.halves import CheckRules, Decision, Half, immunity_ms
+from turbopump.broker.stamped import stamp_of
 from turbopump.broker.transaction import Transactions
 from turbopump.broker.transaction_start import records
 from turbopump.protocol import properties, record
@@ -85,6 +86,8 @@ class TransactionRequests:
         found = self._store.look_up(header.commitLogOffset)
         if found is None or found.topic != HALF_TOPIC:
             raise SystemFailure("Find prepared transaction message failed")
+        if stamp_of(found.properties) is not None:
+            raise IllegalOperation("a ledger decides about this half message, with all of its batch")
         self._refuse_late(header, found)
         if properties.find(found.properties, properties.PRODUCER_GROUP) != header.producerGroup:
             raise SystemFailure("The producer group wrong")

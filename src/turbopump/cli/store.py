@@ -59,6 +59,8 @@ def _rebuild(options: argparse.Namespace, directory: str) -> int:
     text = f"{directory}: {rebuilt.queues} queues and the index made anew from {rebuilt.records} records"
     if rebuilt.unread_files:
         text += f"; {rebuilt.unread_files} files behind log offset {rebuilt.log_end} could not be read"
+    if rebuilt.damaged_timers:
+        text += "; the files of timers were damaged and are gone: the next start makes them from the log"
     _print(rebuilt, text, options.json)
     return FAILED if rebuilt.unread_files else 0
 
@@ -86,7 +88,10 @@ def _dump(options: argparse.Namespace, directory: str) -> int:
 
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
-    "verify": ("read every record and compare queues and index with the log; changes nothing", _verify),
+    "verify": (
+        "read every record and compare queues, index and timers with the log; changes nothing",
+        _verify,
+    ),
     "rebuild": ("make consume queues and index anew from the commit log; wants a stopped broker", _rebuild),
     "backup": ("copy the store, also of a running broker, into a new directory", _backup),
     "dump": ("print the records of the commit log; changes nothing", _dump),

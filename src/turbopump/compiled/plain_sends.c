@@ -27,6 +27,7 @@
 #define ONEWAY 2
 #define TRANSACTION_MASK 0xC /* bits of a message's sys flag */
 #define HOSTS_MASK 0x30
+#define INNER_BATCH 0x80
 #define ENOUGH_ANSWERS (1 << 20)
 
 typedef struct {
@@ -124,8 +125,8 @@ static bool read_properties(PlainSends *self, Message *message)
 static int read_message(PlainSends *self, Span header, Message *message)
 {
     SendHeader *send = &message->header;
-    if (!read_send_header(header, send) || send->command_flag & RESPONSE || send->sys_flag & HOSTS_MASK ||
-        message->body.size == 0 || message->body.size > (size_t)self->max_message_size)
+    if (!read_send_header(header, send) || send->command_flag & RESPONSE ||
+        send->sys_flag & (HOSTS_MASK | INNER_BATCH) || message->body.size == 0 || message->body.size > (size_t)self->max_message_size)
         return 0;
     if (!read_properties(self, message))
         return 0;

@@ -670,6 +670,18 @@ class GroupList(Body):
     groupList: list[str] = _list()
 
 
+class TimingCount(Body):
+    count: I64 = _always(0)
+    timeStamp: I64 = _always(0)
+
+
+class TimerMetrics(Body):
+    """How many timed messages wait, by topic."""
+
+    dataVersion: DataVersion = _new(DataVersion)
+    timingCount: dict[str, TimingCount] = _map()
+
+
 class KVTable(Body):
     table: dict[str, str] = _map()
 

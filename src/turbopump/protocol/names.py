@@ -17,6 +17,7 @@ MODULE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
+LIGHT_PREFIX: Final = "%LMQ%"  # of light queues, which have no topic of their own
 SYSTEM_PREFIX: Final = "rmq_sys_"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 REPLY_POSTFIX: Final = "REPLY_TOPIC"

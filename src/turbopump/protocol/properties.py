@@ -121,12 +121,15 @@ def append(text: str, name: str, value: str) -> str:
     return f"{text}{name}{NAME_END}{value}{PAIR_END}"
 
 
-def without(text: str, name: str) -> str:
-    """The string without this property, everything else as it was."""
-    mark = name + NAME_END
-    if not text.startswith(mark) and PAIR_END + mark not in text:
-        return text
-    return PAIR_END.join([pair for pair in text.split(PAIR_END) if not pair.startswith(mark)])
+def without(packed: bytes, mark: bytes) -> bytes:
+    """A stored string without the property whose name and separator are `mark`; all else as it was."""
+    at = packed.find(mark)
+    if at < 0:
+        return packed
+    if (at and packed[at - 1 : at] != b"\x02") or packed.find(mark, at + 1) >= 0:
+        return b"\x02".join([pair for pair in packed.split(b"\x02") if not pair.startswith(mark)])
+    end = packed.find(b"\x02", at)
+    return packed[:at] + packed[end + 1 :] if end >= 0 else packed[:at]
 
 
 def number(text: str) -> int | None:

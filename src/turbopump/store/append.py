@@ -23,6 +23,7 @@ from turbopump.protocol.record import HEADS, I16, MAGIC_V1, PACK_HEAD
 from turbopump.protocol.sysflag import (
     BORN_V6,
     HOSTS_MASK,
+    INNER_BATCH,
     PREPARED,
     ROLLBACK,
     STORE_V6,
@@ -37,7 +38,8 @@ IPV4_HOST = 8
 IPV6_HOST = 20
 HOSTS_V6 = 24  # what two IPv6 hosts add to a record
 RETRY_ROOM_S = 1.0
-RARE = TRANSACTION_MASK | HOSTS_MASK  # bits of the sys flag that need `_unusual`
+LIGHT = 1 << 40  # not a bit of a record: the draft is also for light queues
+RARE = TRANSACTION_MASK | HOSTS_MASK | INNER_BATCH | LIGHT  # bits of the sys flag that need `_unusual`
 
 Appended = tuple[int, int, int]
 """Log offset, queue offset, size of the record."""
@@ -63,6 +65,8 @@ class Draft(msgspec.Struct, gc=False):
     prepared_transaction_offset: int = 0
     store_host: bytes | None = None  # of a message that was stored before, as a delayed one
     delay_ms: int = -1  # delayed: the entry carries the time of delivery in place of a tag code
+    count: int = 1  # messages in it: more than one in an inner batch
+    lights: tuple[tuple[ConsumeQueue, int], ...] = ()  # further queues and offsets: see `light_queues.py`
 
 
 Deferred = tuple[ConsumeQueue, int, int, int, int, bool, Keys | None, int]
@@ -210,7 +214,7 @@ class Appender:
             queue = self._current(queue.topic, queue.queue_id)
         store_host = draft.store_host or self.store_host
         hosts = _hosts(draft.born_host, store_host)
-        sys_flag = draft.sys_flag & ~HOSTS_MASK | hosts
+        sys_flag = draft.sys_flag & ~(HOSTS_MASK | LIGHT) | hosts
         kind = sys_flag & TRANSACTION_MASK
         in_queue = kind not in (PREPARED, ROLLBACK)
         queue_offset = queue.next_offset if in_queue else 0
@@ -232,15 +236,16 @@ class Appender:
         )  # fmt: skip
         log.position = end
         if in_queue:
-            queue.next_offset = queue_offset + 1
+            queue.next_offset = queue_offset + draft.count
+            self.messages += draft.count - 1  # `_write` counts records
             queue.put_bytes += size
         tags_code = draft.tags_code if draft.delay_ms < 0 else now + draft.delay_ms
         keys = None if kind == ROLLBACK else (queue, physical, now, draft.unique_key, draft.keys)
-        entry = (queue, queue_offset, physical, size, tags_code, in_queue, keys, now)
-        if self._immediate:
-            self.reveal(entry)
-        else:
-            self.deferred.append(entry)
+        put = self.reveal if self._immediate else self.deferred.append
+        put((queue, queue_offset, physical, size, tags_code, in_queue, keys, now))
+        for light, light_offset in draft.lights:
+            light.next_offset = light_offset + 1
+            put((light, light_offset, physical, size, tags_code, True, None, now))
         return physical, queue_offset, size
 
     def reveal(self, entry: Deferred) -> None:

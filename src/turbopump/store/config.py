@@ -26,6 +26,7 @@ class StoreConfig:
     # files; a store is opened with the sizes it was written with
     commit_log_file_size: int = 1 << 30  # mappedFileSizeCommitLog
     consume_queue_file_size: int = 6_000_000  # mappedFileSizeConsumeQueue; rounded up to whole entries
+    batch_queue_file_size: int = 13_800_000  # mapperFileSizeBatchConsumeQueue; the same
     consume_queue_ext_file_size: int = 50_331_648  # mappedFileSizeConsumeQueueExt
     write_extensions: bool = False  # enableConsumeQueueExt
     index_slots: int = 5_000_000  # maxHashSlotNum
@@ -35,6 +36,9 @@ class StoreConfig:
     # what is accepted
     max_message_size: int = 4_194_304  # maxMessageSize
     message_delay_levels: str = DELAY_LEVELS  # messageDelayLevel
+    light_queues: bool = False  # enableLmq; it needs the next as well
+    multi_dispatch: bool = False  # enableMultiDispatch
+    max_light_queues: int = 20_000  # maxLmqConsumeQueueNum
 
     # flushing
     flush_disk_type: FlushDiskType = "ASYNC_FLUSH"  # flushDiskType
@@ -77,12 +81,20 @@ class StoreConfig:
     open_queue_files: int = 512  # descriptors of consume-queue files
 
     @property
+    def uses_light_queues(self) -> bool:
+        return self.light_queues and self.multi_dispatch
+
+    @property
     def log_dir(self) -> str:
         return self.commit_log_dir or os.path.join(self.root_dir, "commitlog")
 
     @property
     def queue_dir(self) -> str:
         return os.path.join(self.root_dir, "consumequeue")
+
+    @property
+    def batch_queue_dir(self) -> str:
+        return os.path.join(self.root_dir, "batchconsumequeue")
 
     @property
     def queue_ext_dir(self) -> str:

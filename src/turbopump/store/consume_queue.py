@@ -17,7 +17,7 @@ from typing import Protocol
 
 from turbopump.protocol.errors import MessageIllegal
 from turbopump.protocol.hashing import java_hash
-from turbopump.protocol.names import RETRY_PREFIX, SCHEDULE_TOPIC
+from turbopump.protocol.names import LIGHT_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
 from turbopump.protocol.record import MAGIC_V1, MAGIC_V2, MAX_TOPIC_V1
 from turbopump.runtime.disk import PlainFile
 from turbopump.store.queue_ext import Bits, Extension, is_address
@@ -30,6 +30,9 @@ NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
 
+Entry = tuple[int, ...]
+"""At least log offset, record size, tag code."""
+
 FIXED_PART = 91  # of a record: 88 bytes of head, 1 for the topic's length, 2 for the properties'
 MAX_TOPIC = 127
 MAX_RETRY_TOPIC = 255  # of %RETRY% topics alone, as in Apache 5.x; 4.9 reads no such record
@@ -38,7 +41,6 @@ MAX_RETRY_TOPIC = 255  # of %RETRY% topics alone, as in Apache 5.x; 4.9 reads no
 class Home(Protocol):
     """Where queues live (`queues.py`)."""
 
-    file_size: int
     dirty: "dict[ConsumeQueue, None]"
     fresh: "set[ConsumeQueue]"
     to_sync: set[str]
@@ -46,7 +48,9 @@ class Home(Protocol):
     extends: bool  # tag codes of new entries go to extension files
     trusted_below: int  # entries that point there or behind may be left-overs
 
+    def size_of_files(self, of_batches: bool) -> int: ...
     def log_min(self) -> int: ...
+    def counted(self, physical: int) -> tuple[int, int]: ...
     def confirms(self, topic: str, queue_id: int, queue_offset: int, entry: tuple[int, int, int]) -> bool: ...
     def begin(self, topic: str, queue_id: int) -> None: ...
     def extension(self, topic: str, queue_id: int) -> Extension: ...
@@ -62,9 +66,14 @@ class ConsumeQueue:
     readers see, which lags behind it while messages wait for their sync.
     """
 
+    layout = ENTRY
+    unit = UNIT
+    is_batch = False  # see `batch_queue.py`
+
     __slots__ = (
         "_base",
         "_ext",
+        "_file_size",
         "_floor",
         "_floor_for",
         "_home",
@@ -72,6 +81,7 @@ class ConsumeQueue:
         "counted",
         "fixed_size",
         "is_deleted",
+        "is_light",
         "is_plain",
         "known_from",
         "last_physical",
@@ -99,9 +109,13 @@ class ConsumeQueue:
             self.magic == MAGIC_V1 and topic != SCHEDULE_TOPIC and not home.extends
         )  # takes the short way in `append.py`
         self.is_deleted = False
+        self.is_light = topic.startswith(
+            LIGHT_PREFIX
+        )  # its messages belong to other topics (`light_queues.py`)
         self.tail = bytearray()  # entries not written yet
         self.last_physical = -1  # log offset of the last entry
         self._home = home
+        self._file_size = home.size_of_files(self.is_batch)
         self._ext: Extension | None = None
         self._base = -1  # queue offset at which the first file starts; -1: no file
         self._written = 0  # queue offset of the first entry in `tail`
@@ -110,7 +124,9 @@ class ConsumeQueue:
         self._load()
         self.next_offset = self.counted = self.known_from = self.max_offset
         """Entries from `known_from` on were written by this process, so they are in memory, as a rule."""
-        if home.extends:  # here, since an append that has begun must not meet the disk
+        if (
+            home.extends and not self.is_batch and not self.is_light
+        ):  # here, since an append that has begun must not meet the disk
             self._extension.open(self._last_address)
         self.put_bytes = 0  # of messages from `counted` on: see `ConsumeQueues.puts`
 
@@ -119,6 +135,11 @@ class ConsumeQueue:
     @property
     def max_offset(self) -> int:
         return self._written + len(self.tail) // UNIT
+
+    @property
+    def _end(self) -> int:
+        """How many entries there were: the number of the next."""
+        return self._written + len(self.tail) // self.unit
 
     @property
     def min_offset(self) -> int:
@@ -135,46 +156,58 @@ class ConsumeQueue:
 
     def units(self, offset: int, count: int) -> bytes:
         """Up to `count` entries from `offset` on, none beyond the end of the file that holds the first."""
-        position = offset * UNIT
-        room = self._home.file_size - position % self._home.file_size
-        length = min(count * UNIT, room)
-        in_files = min(length, self._written * UNIT - position)
+        position = offset * self.unit
+        room = self._file_size - position % self._file_size
+        length = min(count * self.unit, room)
+        in_files = min(length, self._written * self.unit - position)
         if in_files <= 0:
-            at = position - self._written * UNIT
+            at = position - self._written * self.unit
             return bytes(self.tail[at : at + length])
         if self._base < 0 or offset < self._base:
             return b""
         found = self._read(position, in_files)
         if len(found) < in_files:
-            return found[: len(found) // UNIT * UNIT]
+            return found[: len(found) // self.unit * self.unit]
         return found + self.tail[: length - in_files] if in_files < length else found
 
     def place(self, offset: int, count: int) -> tuple[PlainFile, int, int] | None:
         """File, position and length of up to `count` entries, when those at `offset` are in a file."""
-        position = offset * UNIT
-        in_files = min(count * UNIT, self._written * UNIT - position)
-        at = position % self._home.file_size
+        position = offset * self.unit
+        in_files = min(count * self.unit, self._written * self.unit - position)
+        at = position % self._file_size
         if in_files <= 0 or self._base < 0 or offset < self._base:
             return None
         file = self._home.open_file(self, position - at, create=False)
-        return None if file is None else (file, at, min(in_files, self._home.file_size - at))
+        return None if file is None else (file, at, min(in_files, self._file_size - at))
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
         """Log offset, record size, tag code."""
-        if not 0 <= offset < self.max_offset:
+        found = self._entry(offset)
+        return None if found is None else (found[0], found[1], found[2])
+
+    def _entry(self, number: int) -> Entry | None:
+        if not 0 <= number < self._end:
             return None
-        found = self.units(offset, 1)
-        return ENTRY.unpack(found) if len(found) == UNIT else None
+        found = ConsumeQueue.units(self, number, 1)
+        return self.layout.unpack(found) if len(found) == self.unit else None
+
+    def behind(self, offset: int, units: bytes) -> int:
+        """The offset of the message behind these entries, which were asked for from `offset` on."""
+        return offset + len(units) // UNIT
 
     def next_file_offset(self, offset: int) -> int:
-        per_file = self._home.file_size // UNIT
+        per_file = self._file_size // self.unit
         return offset - offset % per_file + per_file
 
     def first_at_or_after(self, physical: int) -> int:
-        """The first entry that points there or behind; entries are in the order of the log."""
+        """The first message that is there or behind; entries are in the order of the log."""
+        return self._first(physical)
+
+    def _first(self, physical: int) -> int:
+        """The number of the first entry that points there or behind."""
         if self.last_physical < physical:
-            return self.max_offset
-        return bisect_left(_Pointers(self), physical, max(self._base, 0), self.max_offset)
+            return self._end
+        return bisect_left(_Pointers(self), physical, max(self._base, 0), self._end)
 
     def tags_code(self, stored: int) -> int | None:
         """The tag code of an entry; it may be in an extension file. None: it cannot be found there."""
@@ -205,7 +238,7 @@ class ConsumeQueue:
             end = 0
         if queue_offset > end:
             return False
-        if self._home.extends:
+        if self._home.extends and not self.is_light:
             tags_code = self._extended(physical, tags_code)
         if not self.tail:
             self._home.dirty[self] = None
@@ -220,7 +253,7 @@ class ConsumeQueue:
 
     @property
     def _last_address(self) -> int | None:
-        last = self.entry(self.max_offset - 1)
+        last = self._entry(self._end - 1)
         return last[2] if last is not None and is_address(last[2]) else None
 
     def skip_to(self, queue_offset: int) -> None:
@@ -236,14 +269,14 @@ class ConsumeQueue:
         if self._ext is not None:
             self._ext.write_out()  # first: an entry must not point at nothing
         while self.tail:
-            position = self._written * UNIT
-            start = position - position % self._home.file_size
+            position = self._written * self.unit
+            start = position - position % self._file_size
             if self._base < 0:
                 self._begin(start, position)
-            length = min(len(self.tail), start + self._home.file_size - position)
+            length = min(len(self.tail), start + self._file_size - position)
             self._write(start, position - start, self.tail[:length])
             del self.tail[:length]
-            self._written += length // UNIT
+            self._written += length // self.unit
         self._home.dirty.pop(self, None)
         self._home.fresh.add(self)
 
@@ -252,17 +285,17 @@ class ConsumeQueue:
         for at in range(start, position, WRITE_CHUNK - WRITE_CHUNK % UNIT):
             count = min(WRITE_CHUNK - WRITE_CHUNK % UNIT, position - at) // UNIT
             self._write(start, at - start, BLANK_ENTRY * count)
-        self._base = start // UNIT
+        self._base = start // self.unit
 
     # removing
 
     def truncate(self, physical: int) -> None:
         """Drops the entries that point there or behind, on disk too."""
-        end = self.first_at_or_after(physical)
-        if end >= self.max_offset:
+        end = self._first(physical)
+        if end >= self._end:
             return
         if end >= self._written:
-            del self.tail[(end - self._written) * UNIT :]
+            del self.tail[(end - self._written) * self.unit :]
         else:
             self.tail.clear()
             self._cut_files(end)
@@ -271,7 +304,7 @@ class ConsumeQueue:
 
     def _cut_extension(self) -> None:
         """Units behind that of the last entry go: those that come are written in their place."""
-        if not self.max_offset > max(self._base, 0):
+        if not self._end > max(self._base, 0):
             self._extension.clear()
         elif (last := self._last_address) is not None:
             self._extension.open(last)
@@ -282,9 +315,9 @@ class ConsumeQueue:
             self._cut_files(self._written)
 
     def _cut_files(self, end: int) -> None:
-        size, position = self._home.file_size, end * UNIT
+        size, position = self._file_size, end * self.unit
         for start in self._home.file_starts(self.topic, self.queue_id):
-            if start >= position and start > self._base * UNIT:
+            if start >= position and start > self._base * self.unit:
                 self._home.remove_file(self.topic, self.queue_id, start)
         self._written = end
         for at in range(position, position - position % size + size, SWEEP_CHUNK):
@@ -295,12 +328,12 @@ class ConsumeQueue:
 
     def delete_before(self, log_min: int) -> None:
         """Removes the files, never the last, all of whose entries point before `log_min`."""
-        per_file = self._home.file_size // UNIT
+        per_file = self._file_size // self.unit
         while self._base >= 0 and self._base + per_file < self._written:
-            last = self.entry(self._base + per_file - 1)
+            last = self._entry(self._base + per_file - 1)
             if last is not None and last[0] >= log_min:
                 break
-            self._home.remove_file(self.topic, self.queue_id, self._base * UNIT)
+            self._home.remove_file(self.topic, self.queue_id, self._base * self.unit)
             self._base += per_file
         first = self.entry(self.min_offset)
         if first is not None and is_address(first[2]):
@@ -324,7 +357,7 @@ class ConsumeQueue:
         self.next_offset = self.counted = 0
 
     def _set_end(self) -> None:
-        last = self.entry(self.max_offset - 1)
+        last = self._entry(self._end - 1)
         self.last_physical = last[0] if last else -1
         self.next_offset = self.max_offset
         self._floor_for = -1
@@ -336,8 +369,8 @@ class ConsumeQueue:
     def _load(self) -> None:
         starts = self._home.file_starts(self.topic, self.queue_id)
         if starts:
-            self._base = starts[0] // UNIT
-            self._written = self._base + len(starts) * self._home.file_size // UNIT  # as if all were full
+            self._base = starts[0] // self.unit
+            self._written = self._base + len(starts) * self._file_size // self.unit  # as if all were full
             self._written = self._find_end()
             self._set_end()
 
@@ -346,18 +379,21 @@ class ConsumeQueue:
         end = self._written
         while end > self._base:
             end = self._boundary(end)
-            last = self.entry(end - 1) if end > self._base else None
-            if last is None or self._home.confirms(self.topic, self.queue_id, end - 1, last):
+            last = self._entry(end - 1) if end > self._base else None
+            if last is None or self._is_confirmed(end - 1, last):
                 break
             end -= 1
         return end
+
+    def _is_confirmed(self, number: int, entry: Entry) -> bool:
+        return self._home.confirms(self.topic, self.queue_id, number, (entry[0], entry[1], entry[2]))
 
     def _boundary(self, end: int) -> int:
         """Where, before `end`, entries turn into something else. Most queues are short for their files, so
         the steps begin small.
         """
         doubtful = _Doubtful(self, self._home.trusted_below)
-        per_file = self._home.file_size // UNIT
+        per_file = self._file_size // self.unit
         low = max(self._base, (end - 1) - (end - 1) % per_file)  # the last file
         if doubtful[low]:
             return bisect_left(doubtful, 1, self._base, low)
@@ -367,7 +403,7 @@ class ConsumeQueue:
         return bisect_left(doubtful, 1, low, min(low + step, end))
 
     def _read(self, position: int, length: int) -> bytes:
-        at = position % self._home.file_size
+        at = position % self._file_size
         file = self._home.open_file(self, position - at, create=False)
         return file.read_at(at, length) if file else b""
 
@@ -385,10 +421,10 @@ class _Pointers:
         self._queue = queue
 
     def __len__(self) -> int:
-        return self._queue.max_offset
+        return self._queue._end
 
     def __getitem__(self, offset: int) -> int:
-        entry = self._queue.entry(offset)
+        entry = self._queue._entry(offset)
         if entry is None or entry[1] == BLANK_SIZE:
             return -1
         return entry[0]
@@ -402,10 +438,10 @@ class _Doubtful:
         self._below = below
 
     def __len__(self) -> int:
-        return self._queue.max_offset
+        return self._queue._end
 
     def __getitem__(self, offset: int) -> int:
-        entry = self._queue.entry(offset)
+        entry = self._queue._entry(offset)
         return 0 if entry is not None and 0 <= entry[0] < self._below and entry[1] > 0 else 1
 
 

@@ -14,6 +14,9 @@ from typing import cast
 from turbopump.compiled import Twins
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import extend_hash, java_hash
+from turbopump.protocol.light import OFFSETS_MARK as LIGHT_OFFSETS
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.store.append import Appender, Keys
@@ -165,6 +168,8 @@ class Dispatcher:
         if with_entry and kind not in (PREPARED, ROLLBACK):
             tags_code = self._tags_code(queue, properties, store_timestamp, physical)
             whole = queue.put(queue_offset, physical, size, tags_code)
+            if LIGHT_OFFSETS in properties:
+                whole = self._put_lights(found, tags_code) and whole
         if with_keys and self._index is not None and kind != ROLLBACK:
             unique_key = _text(find(properties, UNIQUE_KEY))
             keys = _text(find(properties, KEYS))
@@ -174,8 +179,25 @@ class Dispatcher:
                 self.put_all_keys()
         return whole
 
+    def _put_lights(self, found: Found, tags_code: int) -> bool:
+        """The same for its light queues."""
+        whole = True
+        for queue, queue_offset in self._lights(found):
+            whole = queue.put(queue_offset, found[3], found[4], tags_code) and whole
+        return whole
+
+    def _lights(self, found: Found) -> list[tuple[ConsumeQueue, int]]:
+        if not takes_part(_text(found[0])):
+            return []
+        found_in = places(found[7])
+        self._queues.lights.update(name for name, _ in found_in)
+        return [(self._queues.known(name, LIGHT_QUEUE), queue_offset) for name, queue_offset in found_in]
+
     def dispatch_after_gap(self, found: Found) -> None:
-        """A record whose predecessors in its queue are in no log: the queue goes on with it."""
+        """A record whose predecessors in a queue are in no log: the queue goes on with it."""
+        for light, light_offset in self._lights(found):
+            if light_offset - light.max_offset <= MAX_GAP:
+                light.skip_to(light_offset)
         topic, queue_id, queue_offset, *rest = found
         queue = self._named[topic, queue_id]
         if queue_offset - queue.max_offset > MAX_GAP:

@@ -3,6 +3,7 @@
 A queue is opened when it is first asked for; an unused one costs nothing. Directories are
 
     consumequeue/<topic>/<queue id>/<20 digits>
+    batchconsumequeue/<topic>/<queue id>/<20 digits>    of topics with the attribute queue.type=BatchCQ
 """
 
 import contextlib
@@ -11,10 +12,17 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from turbopump.protocol import dialect, inner
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.light import places
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.protocol.record import properties_of
 from turbopump.runtime.disk import Disk, Entry, PlainFile
+from turbopump.store.batch_queue import BATCH_UNIT, BatchQueue
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, check_topic_size
@@ -25,8 +33,8 @@ from turbopump.store.times import timestamp_at
 
 ANY = 1 << 63
 MAX_NAME = 255  # bytes, of a directory's name
+MAX_AWAITED = 20_000  # light queues without messages that are remembered
 MANY = 100  # files: beyond, the whole file system is synced at once (16,000 took 37 s one by one)
-MULTI_DISPATCH = b"INNER_MULTI_DISPATCH\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +70,26 @@ class Puts(NamedTuple):
 
 class ConsumeQueues:
     def __init__(self, config: StoreConfig, disk: Disk, log: CommitLog) -> None:
-        self.file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
+        self._file_size = -(-config.consume_queue_file_size // UNIT) * UNIT
+        self._batch_file_size = -(-config.batch_queue_file_size // BATCH_UNIT) * BATCH_UNIT
         self.dirty: dict[ConsumeQueue, None] = {}  # with entries to write, oldest first
         self.fresh: set[ConsumeQueue] = (
             set()
         )  # not dirty any more, but with messages that `puts` has not seen
         self.to_sync: set[str] = set()  # files written since they were last synced
         self.doubtful: set[str] = set()  # files whose sync failed
+        self.batch_topics: set[str] = set()
+        """Topics whose queues are batch queues: who makes a topic says so before it is used."""
         self._root = config.queue_dir
+        self._batch_root = config.batch_queue_dir
         self._ext_root = config.queue_ext_dir
+        self._config_dir = config.config_dir
         self._ext_file_size = config.consume_queue_ext_file_size
         self._disk = disk
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.count = 0  # of queues that have a directory
+        self.lights: set[str] = set()  # light queues with messages
+        self._awaited: OrderedDict[str, None] = OrderedDict()  # and those that somebody asked for
         self.extends = config.write_extensions
         self.bit_map: Callable[[str, bytes], bytes] | None = None
         """Which groups want a message of this topic with these properties; None: nobody calculates it."""
@@ -87,10 +102,29 @@ class ConsumeQueues:
 
     def load(self) -> None:
         """Counts the queues. None is opened."""
-        self.count = sum(1 for _ in self.on_disk())
+        self.batch_topics = batch_topics(self._config_dir, self._disk) | set(self._names(self._batch_root))
+        for topic in self.batch_topics.intersection(self._names(self._root)):
+            raise UnusableStore(
+                f"{topic} is a topic with queue.type=BatchCQ, but {self._root} has queues of it. Remove "
+                f"{os.path.join(self._root, topic)}: what belongs there is made anew from the commit log"
+            )
+        self.count = 0
+        for topic, _ in self.on_disk():
+            self.count += 1
+            if topic.startswith(LIGHT_PREFIX):
+                self.lights.add(topic)
+
+    def size_of_files(self, of_batches: bool) -> int:
+        return self._batch_file_size if of_batches else self._file_size
 
     def log_min(self) -> int:
         return self._log.min_offset
+
+    def counted(self, physical: int) -> tuple[int, int]:
+        """The store time of a record, and how many messages it holds."""
+        at = physical % self._log.file_size
+        buffer = self._log.files.mapped(physical - at).buffer
+        return timestamp_at(buffer, at), inner.count(properties_of(buffer, at))
 
     def confirms(self, topic: str, queue_id: int, queue_offset: int, entry: tuple[int, int, int]) -> bool:
         """Whether the log has the message where its entry says; if it was deleted, the entry is believed."""
@@ -100,8 +134,10 @@ class ConsumeQueues:
         found = self._log.identify(physical)
         if found is None or found.size != size:
             return False
-        if MULTI_DISPATCH in found.properties:
-            return True  # a message that is in several queues, as light ones
+        if topic.startswith(LIGHT_PREFIX) and any(name == topic for name, _ in places(found.properties)):
+            return (
+                True  # at whatever offset: Apache 5.5 may give a message another one than its property says
+            )
         return (found.topic, found.queue_id, found.queue_offset) == (topic, queue_id, queue_offset)
 
     # queues
@@ -119,8 +155,20 @@ class ConsumeQueues:
         found = self._queues.get((topic, queue_id))
         if found is None:
             assert is_directory_name(topic), f"topic {topic!r}"
-            found = self._queues[topic, queue_id] = ConsumeQueue(self, topic, queue_id)
+            make = BatchQueue if topic in self.batch_topics else ConsumeQueue
+            found = self._queues[topic, queue_id] = make(self, topic, queue_id)
         return found
+
+    def light(self, name: str) -> ConsumeQueue:
+        """A light queue; of those without messages, the ones asked for last are remembered."""
+        if name not in self.lights:
+            self._awaited[name] = None
+            self._awaited.move_to_end(name)
+            if len(self._awaited) > MAX_AWAITED:
+                forgotten = self._awaited.popitem(last=False)[0]
+                if forgotten not in self.lights:  # who waits for a message of it asks again
+                    self._queues.pop((forgotten, LIGHT_QUEUE), None)
+        return self.known(name, LIGHT_QUEUE)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue if it exists: has been asked for by a writer, or is on disk."""
@@ -131,11 +179,20 @@ class ConsumeQueues:
 
     def on_disk(self) -> Iterator[tuple[str, int]]:
         """Topic and queue id of every queue that has a directory."""
-        for topic in self._disk.entries(self._root):
-            if topic.is_dir and topic.name not in IGNORED and not topic.name.startswith("."):
-                for queue in self._disk.entries(os.path.join(self._root, topic.name)):
+        for root in (self._root, self._batch_root):
+            for topic in self._names(root):
+                for queue in self._disk.entries(os.path.join(root, topic)):
                     if _is_queue(queue):
-                        yield topic.name, int(queue.name)
+                        yield topic, int(queue.name)
+
+    def _names(self, root: str) -> list[str]:
+        """The topics that have a directory there."""
+        found = self._disk.entries(root)
+        return [
+            entry.name
+            for entry in found
+            if entry.is_dir and entry.name not in IGNORED and not entry.name.startswith(".")
+        ]
 
     def every(self) -> Iterator[ConsumeQueue]:
         """Every queue, opened one by one."""
@@ -144,7 +201,7 @@ class ConsumeQueues:
 
     def of(self, topic: str) -> list[ConsumeQueue]:
         """The queues of a topic that are on disk, or were asked for by a writer."""
-        on_disk = self._disk.entries(os.path.join(self._root, topic))
+        on_disk = self._disk.entries(self._topic_directory(topic))
         ids = {int(entry.name) for entry in on_disk if _is_queue(entry)}
         ids |= {queue_id for name, queue_id in self._queues if name == topic}
         return [self.known(topic, queue_id) for queue_id in sorted(ids)]
@@ -152,11 +209,11 @@ class ConsumeQueues:
     def topics(self, but: Container[str]) -> dict[str, int]:
         """Topics other than these that have a queue → largest queue id and one."""
         found: dict[str, int] = {}
-        on_disk = (entry.name for entry in self._disk.entries(self._root) if entry.name not in but)
-        for topic in on_disk:
-            for queue in self._disk.entries(os.path.join(self._root, topic)):
-                if _is_queue(queue):
-                    found[topic] = max(found.get(topic, 0), int(queue.name) + 1)
+        for root in (self._root, self._batch_root):
+            for topic in (entry.name for entry in self._disk.entries(root) if entry.name not in but):
+                for queue in self._disk.entries(os.path.join(root, topic)):
+                    if _is_queue(queue):
+                        found[topic] = max(found.get(topic, 0), int(queue.name) + 1)
         for topic, queue_id in self._queues:
             if topic not in but:
                 found[topic] = max(found.get(topic, 0), queue_id + 1)
@@ -168,7 +225,7 @@ class ConsumeQueues:
         for queue in self.fresh.union(self.dirty):
             messages, size = queue.next_offset - queue.counted, queue.put_bytes
             queue.counted, queue.put_bytes = queue.next_offset, 0
-            if messages > 0:
+            if messages > 0 and not queue.is_light:
                 found.append(Puts(queue, messages, size))
         self.fresh.clear()
         return found
@@ -177,26 +234,29 @@ class ConsumeQueues:
         return list(self._queues.values())
 
     def count_of(self, topic: str) -> int:
-        return sum(1 for entry in self._disk.entries(os.path.join(self._root, topic)) if _is_queue(entry))
+        return sum(1 for entry in self._disk.entries(self._topic_directory(topic)) if _is_queue(entry))
 
     def delete_topic(self, topic: str) -> None:
         self.count -= self.count_of(topic)
+        self.lights.discard(topic)
         for key in [key for key in self._queues if key[0] == topic]:
             self._queues.pop(key).delete()
-        self._forget_files(os.path.join(self._root, topic) + os.sep)
-        self._disk.remove_tree(os.path.join(self._root, topic))
-        if self._disk.exists(self._root):
-            self._disk.sync_dir(self._root)
+        directory = self._topic_directory(topic)
+        self._forget_files(directory + os.sep)
+        self._disk.remove_tree(directory)
+        if self._disk.exists(os.path.dirname(directory)):
+            self._disk.sync_dir(os.path.dirname(directory))
         self._disk.remove_tree(os.path.join(self._ext_root, topic))
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """One queue goes, and its topic's directory with the last."""
+        self.lights.discard(topic)
         if (queue := self._queues.pop((topic, queue_id), None)) is not None:
             queue.delete()
         self.remove_files(topic, queue_id)
         self._disk.remove_tree(os.path.join(self._ext_root, topic, str(queue_id)))
-        if not self._disk.entries(os.path.join(self._root, topic)):
-            self._disk.remove_tree(os.path.join(self._root, topic))
+        if not self._disk.entries(self._topic_directory(topic)):
+            self._disk.remove_tree(self._topic_directory(topic))
 
     def clear(self) -> None:
         """Every queue goes: there is no log they could point into."""
@@ -217,7 +277,9 @@ class ConsumeQueues:
     def take_to_sync(self) -> "ToSync":
         """What has to be synced so that everything written until now survives a crash."""
         topics = {os.path.dirname(directory) for directory in self._changed_dirs}
-        roots = {self._root, self._ext_root, os.path.dirname(self._root)} if topics else set()
+        roots = (
+            {self._root, self._batch_root, self._ext_root, os.path.dirname(self._root)} if topics else set()
+        )
         taken = ToSync(self._root, self.to_sync, self._changed_dirs | topics | roots)
         self.to_sync, self._changed_dirs = set(), set()
         return taken
@@ -233,12 +295,15 @@ class ConsumeQueues:
         with contextlib.suppress(FileNotFoundError):
             file = self._disk.open_plain(path)
             try:
-                is_extension = path.startswith(self._ext_root + os.sep)
-                size = self._ext_file_size if is_extension else self.file_size
-                file.write_at(0, file.read_at(0, size))
+                file.write_at(0, file.read_at(0, self._size_of(path)))
             finally:
                 file.close()
         self.doubtful.discard(path)
+
+    def _size_of(self, path: str) -> int:
+        if path.startswith(self._ext_root + os.sep):
+            return self._ext_file_size
+        return self.size_of_files(path.startswith(self._batch_root + os.sep))
 
     # files of one queue
 
@@ -264,7 +329,10 @@ class ConsumeQueues:
         return timestamp_at(buffer, at), bits
 
     def file_starts(self, topic: str, queue_id: int) -> list[int]:
-        directory = self._directory(topic, queue_id)
+        directory, file_size = (
+            self._directory(topic, queue_id),
+            self.size_of_files(topic in self.batch_topics),
+        )
         starts = []
         for entry in self._disk.entries(directory):
             path = os.path.join(directory, entry.name)
@@ -275,10 +343,10 @@ class ConsumeQueues:
             else:
                 starts.append(self._checked_start(path, entry.size))
         for before, after in itertools.pairwise(starts):
-            if after != before + self.file_size:
+            if after != before + file_size:
                 if self.heals:
-                    return self._heal(topic, queue_id, starts)
-                missing = os.path.join(directory, file_name(before + self.file_size))
+                    return self._heal(topic, queue_id, starts, file_size)
+                missing = os.path.join(directory, file_name(before + file_size))
                 raise UnusableStore(
                     f"{missing} is missing between two others. Consume queues are made from the commit log: "
                     f"remove {self._root} while the broker is stopped, and the next start makes them anew"
@@ -297,7 +365,7 @@ class ConsumeQueues:
         if file is not None:
             return file
         try:
-            file = self._disk.open_plain(path, create, self.file_size if create else 0)
+            file = self._disk.open_plain(path, create, self.size_of_files(queue.is_batch) if create else 0)
         except FileNotFoundError:
             return None
         self._open[queue, start] = file
@@ -319,9 +387,9 @@ class ConsumeQueues:
             self._disk.remove_tree(directory)
             self._disk.sync_dir(os.path.dirname(directory))
 
-    def _heal(self, topic: str, queue_id: int, starts: list[int]) -> list[int]:
+    def _heal(self, topic: str, queue_id: int, starts: list[int], file_size: int) -> list[int]:
         """Keeps the files before the first missing one, which a crash took before a checkpoint."""
-        kept = [start for number, start in enumerate(starts) if start == starts[0] + number * self.file_size]
+        kept = [start for number, start in enumerate(starts) if start == starts[0] + number * file_size]
         for start in starts[len(kept) :]:
             self.remove_file(topic, queue_id, start)
         return kept
@@ -333,22 +401,42 @@ class ConsumeQueues:
         self._changed_dirs = {path for path in self._changed_dirs if not f"{path}{os.sep}".startswith(prefix)}
 
     def _directory(self, topic: str, queue_id: int) -> str:
-        return os.path.join(self._root, topic, str(queue_id))
+        return os.path.join(self._topic_directory(topic), str(queue_id))
+
+    def _topic_directory(self, topic: str) -> str:
+        return os.path.join(self._batch_root if topic in self.batch_topics else self._root, topic)
 
     def _checked_start(self, path: str, size: int) -> int:
         name = os.path.basename(path)
         if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
             raise UnusableStore(f"{path} is no consume queue file (names have 20 digits). Move it elsewhere")
-        if size != self.file_size:
+        wanted = self._size_of(path)
+        if size != wanted:
+            is_batch = path.startswith(self._batch_root + os.sep)
+            key = "mapperFileSizeBatchConsumeQueue" if is_batch else "mappedFileSizeConsumeQueue"
             raise UnusableStore(
-                f"{path} has {size} bytes, but the configured file size is {self.file_size}. Set "
-                f"mappedFileSizeConsumeQueue to the size this store was written with, or remove {self._root} "
+                f"{path} has {size} bytes, but the configured file size is {wanted}. Set "
+                f"{key} to the size this store was written with, or remove "
+                f"{self._batch_root if is_batch else self._root} "
                 f"while the broker is stopped: it is made anew from the commit log"
             )
         start = int(name)
-        if start % self.file_size:
-            raise UnusableStore(f"{path} does not start at a multiple of the file size {self.file_size}")
+        if start % wanted:
+            raise UnusableStore(f"{path} does not start at a multiple of the file size {wanted}")
         return start
+
+
+def batch_topics(config_dir: str, disk: Disk) -> set[str]:
+    """The topics of `topics.json` that have batch queues."""
+    try:
+        table = dialect.loads(disk.read(os.path.join(config_dir, "topics.json")))["topicConfigTable"]
+        return {name for name, topic in table.items() if _is_of_batches(topic)}
+    except (OSError, BrokenBody, KeyError, TypeError, AttributeError):
+        return set()  # the broker says what is wrong with it
+
+
+def _is_of_batches(topic: dict[str, Any]) -> bool:
+    return (topic.get("attributes") or {}).get(QUEUE_TYPE) == OF_BATCHES
 
 
 def _is_queue(entry: Entry) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from turbopump.protocol.record import properties_of
 from turbopump.runtime.disk import Buffer, Disk
+from turbopump.store.batch_queue import BatchQueue
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT, ConsumeQueue
@@ -102,6 +103,9 @@ class Reader:
         if outside is not None:
             return GetResult(outside[0], outside[1], low, high)
         hot, cold = self._limits(bulk_bytes)
+        if isinstance(queue, BatchQueue):
+            hot, cold = _narrowed(hot, max_bytes, hot[1]), _narrowed(cold, max_bytes, cold[1])
+            return self._batches(queue, offset, max_count, hot, cold, accepts, may_wait, matches)
         wanted = max(SCAN_UNITS, max_count)
         count = wanted if accepts else min(wanted, max(max_count, 1))
         if matches:
@@ -127,6 +131,55 @@ class Reader:
         if bulk <= self._hot[0]:
             return self._hot, self._cold
         return (bulk, MAX_BULK_COUNT), (bulk, MAX_BULK_COUNT)
+
+    def _batches(
+        self,
+        queue: BatchQueue,
+        offset: int,
+        max_count: int,
+        hot: Limit,
+        cold: Limit,
+        accepts: Callable[[int], bool] | None,
+        may_wait: bool,
+        matches: Callable[[bytes], bool] | None,
+    ) -> GetResult:
+        """Whole records, as many as have `max_count` messages together, the first in any case."""
+        found = GetResult(GetStatus.NO_MATCHED_MESSAGE, offset, queue.min_offset, queue.max_offset, [])
+        looked_at = 0
+        for physical, size, tags_code, first, messages in queue.covered(offset, SCAN_UNITS):
+            most_bytes, most = hot if self.is_hot(physical) else cold
+            is_full = found.count + messages > max_count or found.count >= most
+            if found.count and (is_full or found.size + size > most_bytes):
+                break
+            if looked_at > MATCHED_BYTES:
+                break
+            if accepts is None or accepts(tags_code):
+                looked_at += size
+                if not may_wait and (missing := self.missing([(physical, size)])):
+                    raise NotInMemory(missing)
+                self._take(found, physical, size, messages, matches)
+            found.next_offset = first + messages
+        if found.next_offset == offset:
+            found.status = GetStatus.OFFSET_FOUND_NULL
+        return found
+
+    def _take(
+        self,
+        found: GetResult,
+        physical: int,
+        size: int,
+        messages: int,
+        matches: Callable[[bytes], bool] | None,
+    ) -> None:
+        data = self._log.read(physical, size)
+        if data is None:
+            if not found.count:
+                found.status = GetStatus.MESSAGE_WAS_REMOVING
+        elif matches is None or matches(properties_of(data, 0)):
+            found.status = GetStatus.FOUND
+            found.chunks.append(data)
+            found.count += messages
+            found.size += size
 
     def _look_for_records(
         self, units: bytes, max_count: int, max_total: int, accepts: Callable[[int], bool] | None

@@ -1,15 +1,17 @@
 """Makes the consume queues and the index of a store anew from its log. The store must not be in use.
 
-Removed and made again: `consumequeue`, `index`. Removed: `consumequeue_ext`, into which only old entries
-pointed, and the checkpoint, which spoke of old files. All else is left as it is: the log, the configuration,
-timers, RocksDB, compaction. An `abort` file stands while it works, so that a store whose rebuild was
-interrupted is made anew by its next start.
+Removed and made again: `consumequeue`, `batchconsumequeue`, `index`. Removed: `consumequeue_ext`, into which
+only old entries pointed, and the checkpoint, which spoke of old files. The files of timers are removed when
+they are damaged: the next start of our broker makes them from the log. All else is left as it is: the log,
+the configuration, RocksDB, compaction. An `abort` file stands while it works, so that a store whose rebuild
+was interrupted is made anew by its next start.
 """
 
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.clock import Clock, SystemClock
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.append import Appender
@@ -17,15 +19,18 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.delays import DelayHistory
 from turbopump.store.dispatch import Dispatcher, Found
+from turbopump.store.findings import Findings
 from turbopump.store.flags import Flags
 from turbopump.store.index import Index
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
-from turbopump.store.queues import ConsumeQueues
+from turbopump.store.queues import ConsumeQueues, batch_topics
 from turbopump.store.scan import BLANK, scan
 from turbopump.store.verify import Progress
 from turbopump.store.walk import log_parts
+from turbopump.store.wheel_check import WheelCheck
 
+TIMERS = TIMER_TOPIC.encode()
 WRITE_OUT_EVERY = 1 << 16  # records
 
 
@@ -36,6 +41,7 @@ class Rebuilt:
     log_begin: int
     log_end: int  # behind the last record that could be read
     unread_files: int  # files of the log behind that; `verify` says what is wrong with them
+    damaged_timers: int = 0  # what was wrong with the files of timers, which were removed then
 
 
 def rebuild(
@@ -50,8 +56,10 @@ def rebuild(
     try:
         abort = os.path.join(directory, "abort")
         was_clean = not disk.exists(abort)
+        were_of_batches = {topic.name for topic in disk.entries(config.batch_queue_dir) if topic.is_dir}
         _forget(directory, disk, abort)
-        rebuilt = yield from _Rebuilding(config, disk, clock or SystemClock()).run()
+        work = _Rebuilding(config, disk, clock or SystemClock(), were_of_batches, was_clean)
+        rebuilt = yield from work.run()
         if was_clean:
             disk.remove(abort)
             disk.sync_dir(directory)
@@ -69,19 +77,21 @@ def config_of(directory: str, disk: Disk, log_dir: str = "") -> StoreConfig:
         root_dir=directory,
         commit_log_dir=log_dir,
         commit_log_file_size=parts[0].size if parts else defaults.commit_log_file_size,
-        consume_queue_file_size=_queue_file_size(defaults, disk),
+        consume_queue_file_size=_file_size(defaults.queue_dir, disk) or defaults.consume_queue_file_size,
+        batch_queue_file_size=_file_size(defaults.batch_queue_dir, disk) or defaults.batch_queue_file_size,
         index_slots=slots,
         index_items=items,
     )
 
 
-def _queue_file_size(defaults: StoreConfig, disk: Disk) -> int:
-    for topic in disk.entries(defaults.queue_dir):
-        for queue in disk.entries(os.path.join(defaults.queue_dir, topic.name)):
-            for file in disk.entries(os.path.join(defaults.queue_dir, topic.name, queue.name)):
+def _file_size(directory: str, disk: Disk) -> int:
+    """Of the queues there; 0 when there are none."""
+    for topic in disk.entries(directory):
+        for queue in disk.entries(os.path.join(directory, topic.name)):
+            for file in disk.entries(os.path.join(directory, topic.name, queue.name)):
                 if file.size:
                     return file.size
-    return defaults.consume_queue_file_size
+    return 0
 
 
 def _index_shape(defaults: StoreConfig, disk: Disk) -> tuple[int, int]:
@@ -103,17 +113,22 @@ def _forget(directory: str, disk: Disk, abort: str) -> None:
     if disk.exists(checkpoint):
         disk.remove(checkpoint)
     disk.sync_dir(directory)
-    for name in ("consumequeue", "consumequeue_ext", "index"):
+    for name in ("consumequeue", "batchconsumequeue", "consumequeue_ext", "index"):
         disk.remove_tree(os.path.join(directory, name))
     disk.sync_dir(directory)
 
 
 class _Rebuilding:
-    def __init__(self, config: StoreConfig, disk: Disk, clock: Clock) -> None:
+    def __init__(
+        self, config: StoreConfig, disk: Disk, clock: Clock, were_of_batches: set[str], was_clean: bool
+    ) -> None:
+        self._was_clean = was_clean
+        self._findings = Findings()
         self._config = config
         self._disk = disk
         self._log = CommitLog(config, disk)
         self._queues = ConsumeQueues(config, disk, self._log)
+        self._queues.batch_topics = batch_topics(config.config_dir, disk) | were_of_batches
         self._index = Index.open(config.index_dir, disk, config.index_slots, config.index_items, clock)
         appender = Appender(self._log, Flags(), self._queues, clock, config.max_message_size, immediate=True)
         delays = DelayHistory(config.config_dir, disk, config.message_delay_levels)
@@ -123,6 +138,8 @@ class _Rebuilding:
     def run(self) -> Generator[Progress, None, Rebuilt]:
         files = self._log.files
         files.load()
+        root, begin = self._config.root_dir, self._log.min_offset
+        self._wheel = WheelCheck(root, self._disk, self._findings, begin, self._was_clean)
         try:
             end = yield from self._read_all()
             self._queues.write_out(len(self._queues.dirty))
@@ -131,7 +148,8 @@ class _Rebuilding:
             self._index.flush()
             behind = [start for start in files.starts if start > end]
             unread = sum(any(files.mapped(start).buffer[:8]) for start in behind)  # others were made ahead
-            return Rebuilt(self._records, self._queues.count, self._log.min_offset, end, unread)
+            damaged = self._forget_damaged_timers()
+            return Rebuilt(self._records, self._queues.count, begin, end, unread, damaged)
         finally:
             self._queues.close()
             self._index.close()
@@ -149,7 +167,21 @@ class _Rebuilding:
                 break
         return end
 
+    def _forget_damaged_timers(self) -> int:
+        """How much was wrong with them."""
+        self._wheel.finish()
+        if self._findings.problems:
+            self._disk.remove_tree(os.path.join(self._config.root_dir, "timerlog"))
+            for name in ("config/timercheck", "config/timercheck.bak", "timerwheel"):
+                path = os.path.join(self._config.root_dir, name)
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+        return len(self._findings.problems)
+
     def _put(self, found: Found) -> None:
+        topic, _, _, physical, size, _, _, properties = found
+        if topic == TIMERS:
+            self._wheel.check(physical, size, properties)
         if not self._dispatcher.dispatch(found, with_entry=True, with_keys=True):
             self._dispatcher.dispatch_after_gap(found)
         self._records += 1

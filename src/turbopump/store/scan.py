@@ -20,6 +20,7 @@ from turbopump.protocol.record import (
     PHYSICAL_OFFSET_AT,
     SMALLEST,
     Buffer,
+    Record,
     decode,
     measure,
 )
@@ -85,6 +86,31 @@ def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
     where they name any; and where to go on. 0.6 us a record: the log is known to be whole here.
     """
     found: list[int] = []
+
+    def look(buffer: Buffer, position: int, size: int, sys_flag: int) -> None:
+        (origin,) = OFFSET.unpack_from(buffer, position + HEADS[sys_flag & HOSTS_MASK].size - ORIGIN_BACK)
+        if origin:
+            found.append(origin)
+
+    return found, _each(log, at, count, look)
+
+
+def carrying(log: CommitLog, mark: bytes, at: int, count: int) -> tuple[list[Record], int]:
+    """Of the next `count` records from `at` on, those with these bytes in their properties."""
+    found: list[Record] = []
+
+    def look(buffer: Buffer, position: int, size: int, sys_flag: int) -> None:
+        assert not isinstance(buffer, memoryview), "files are mapped, not viewed"
+        if buffer.find(mark, position, position + size) >= 0:
+            record = decode(buffer, position)
+            if mark in record.properties:
+                found.append(record)
+
+    return found, _each(log, at, count, look)
+
+
+def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int, int], None]) -> int:
+    """Shows the next `count` records; where to go on."""
     at = max(at, log.min_offset)
     while count > 0 and at < log.committed:
         position = at % log.file_size
@@ -95,13 +121,11 @@ def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
             size, magic, sys_flag = _WALKED.unpack_from(buffer, position)
             if magic == BLANK_MAGIC:
                 break
-            (origin,) = OFFSET.unpack_from(buffer, position + HEADS[sys_flag & HOSTS_MASK].size - ORIGIN_BACK)
-            if origin:
-                found.append(origin)
+            look(buffer, position, size, sys_flag)
             position += size
             count -= 1
         at = base + position if count == 0 else base + log.file_size
-    return found, min(at, log.committed)
+    return min(at, log.committed)
 
 
 def is_torn(found: Found, file_size: int) -> bool:

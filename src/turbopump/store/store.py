@@ -30,11 +30,12 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.flags import Flags, Reason
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
+from turbopump.store.light_queues import LightQueues
 from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
 from turbopump.store.recovery import Recovery
 from turbopump.store.retention import Retention
-from turbopump.store.scan import references
+from turbopump.store.scan import carrying, references
 from turbopump.store.times import Boundary, offset_by_time, read_times, store_time
 from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
@@ -93,6 +94,7 @@ class Store:
             self.log, self.flags, self.queues, clock, config.max_message_size, self._immediate
         )
         self._append = self._appender.append
+        self.lights = LightQueues(self.queues, config.max_light_queues) if config.uses_light_queues else None
         self._history = DelayHistory(config.config_dir, disk, config.message_delay_levels)
         self._dispatcher = Dispatcher(self.log, self.queues, self._appender, self.index, self._history, twins)
         self.flusher.on_synced = None if self._immediate else self._dispatcher.advance
@@ -226,11 +228,26 @@ class Store:
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         return self.queues.queue(topic, queue_id)
 
+    def light_queue(self, name: str) -> ConsumeQueue:
+        """A light queue to read from, whether it has messages or not."""
+        return self.queues.light(name)
+
+    def is_used(self, light_queue: str) -> bool:
+        """Whether a light queue has, or had, messages."""
+        return light_queue in self.queues.lights
+
     def find_queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self.queues.find(topic, queue_id)
 
     def queues_of(self, topic: str) -> list[ConsumeQueue]:
         return self.queues.of(topic)
+
+    def queues_are_of_batches(self, topic: str, yes: bool) -> None:
+        """Before a topic is used: of which kind its queues are. It never changes while there are any."""
+        if yes:
+            self.queues.batch_topics.add(topic)
+        elif topic in self.queues.batch_topics and not self.queues.of(topic):
+            self.queues.batch_topics.discard(topic)
 
     def delete_topic(self, topic: str) -> None:
         """Removes the topic's queues. Its records stay in the log until the log's files go."""
@@ -260,10 +277,16 @@ class Store:
 
     def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
         """Stores all of the messages, or none and Refused is raised. `together`: in one file, as a batch."""
+        if self.lights is not None:
+            self.lights.stamp(drafts)
         appended = self._append(drafts, together)
         dispatcher = self._dispatcher
         if self._immediate:
             arrived = dispatcher.on_arrival
+            if arrived is not None and self.lights is not None:
+                for draft in drafts:
+                    for light, light_offset in draft.lights:
+                        arrived(light, light_offset + 1, draft.tags_code)
             if arrived is not None:
                 for draft, (_, queue_offset, _) in zip(drafts, appended, strict=True):
                     if not draft.sys_flag & PREPARED:  # the bit of a rollback too
@@ -341,6 +364,10 @@ class Store:
         """Which messages the next `count` records name as their origin, and where to go on."""
         return references(self.log, begin, count)
 
+    def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:
+        """Of the next `count` records, those with these bytes in their properties; and where to go on."""
+        return carrying(self.log, mark, begin, count)
+
     def query(self, topic: str, key: str, begin_ms: int, end_ms: int, max_count: int) -> QueryResult:
         """Records of a topic by unique key or key; what merely has the same hash is left out."""
         return finish(self.query_in_turns(topic, key, begin_ms, end_ms, max_count))
@@ -383,6 +410,15 @@ class Store:
         """What NotInMemory named comes into memory, beside the loop."""
         await self._workers.read(fetch, self._disk, places)
 
+    async def bring(self, records: Iterable[tuple[int, int]]) -> None:
+        """These records come into memory, so that who looks them up next does not hold up the loop. Where the
+        disk fails, who reads them will see it.
+        """
+        places = self._reader.missing(records)
+        if places:
+            with contextlib.suppress(OSError):
+                await self.fetch(places)
+
     async def store_times(self, offsets: list[int]) -> dict[int, int]:
         """Store times of the records that begin at these log offsets, read beside the loop: records of long
         ago come from the disk. -1: there is no such record.
@@ -395,6 +431,13 @@ class Store:
         }
         found = await self._workers.run(read_times, self._disk, places) if places else {}
         return {offset: found.get(offset, -1) for offset in offsets}
+
+    async def stored_since(self, time_ms: int) -> int:
+        """From here on the log has everything that was stored at this time or later: where a file begins."""
+        starts = list(self.log.files.starts)
+        times = await self.store_times(starts)
+        before = [start for start in starts if 0 < times[start] < time_ms]
+        return before[-1] if before else self.min_offset
 
     # for `retention.py`
 
@@ -451,12 +494,6 @@ def check_layout(config: StoreConfig, disk: Disk) -> None:
     """Refuses stores with parts that we would not keep up to date."""
     if "," in config.log_dir:
         raise UnusableStore("storePathCommitLog names several directories: only one is supported")
-    batch_queues = os.path.join(config.root_dir, "batchconsumequeue")
-    if disk.entries(batch_queues):
-        raise UnusableStore(
-            f"{batch_queues} holds queues of BatchCQ topics, which are not supported: their messages would "
-            f"get wrong offsets"
-        )
 
 
 def _open_index(config: StoreConfig, disk: Disk, clock: Clock) -> Index | None:

@@ -15,7 +15,7 @@ unit that must not fire any more becomes one that recalls, without anything to r
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from turbopump.runtime.disk import Disk, PlainFile
@@ -75,6 +75,58 @@ class Unit(NamedTuple):
         return self.magic & RECALL != 0 and not self.rolls
 
 
+class TimerFiles(NamedTuple):
+    starts: list[int]
+    """The oldest file and those that follow it without a gap, all of one size."""
+    strays: list[int]
+    """All others."""
+    size: int
+    """Of a file; 0: there is none."""
+
+
+def files_of(directory: str, disk: Disk) -> TimerFiles:
+    found = [
+        (int(entry.name), entry.size)
+        for entry in disk.entries(directory)
+        if len(entry.name) == NAME_DIGITS and entry.name.isdecimal() and not entry.is_dir
+    ]
+    size = found[0][1] if found else 0
+    if size < UNIT_SIZE + BLANK.size or found[0][0] % size:
+        return TimerFiles([], [start for start, _ in found], 0)
+    starts: list[int] = []
+    while len(starts) < len(found) and found[len(starts)] == (found[0][0] + len(starts) * size, size):
+        starts.append(found[len(starts)][0])
+    return TimerFiles(starts, [start for start, _ in found[len(starts) :]], size)
+
+
+Read = Callable[[int, int, int], bytes]
+"""Of the file that starts there, from this position on so many bytes."""
+
+
+def walk_units(at: int, file_size: int, starts: list[int], read: Read) -> Iterator[tuple[int, Unit]]:
+    """Position and unit of all from `at` on, up to something that is none: the end, or damage."""
+    last_offset = -1
+    while at // file_size * file_size in starts:
+        start = at - at % file_size
+        block = read(start, at - start, BLOCK // UNIT_SIZE * UNIT_SIZE)
+        usable = len(block) - len(block) % UNIT_SIZE
+        for size, *rest in UNIT.iter_unpack(block[:usable]):
+            unit = Unit(*rest)
+            if size != UNIT_SIZE or unit.previous >= at or not unit.is_sound:
+                if unit.magic == BLANK_MAGIC and size == start + file_size - at:
+                    at = start + file_size
+                    break
+                return
+            if unit.offset <= last_offset:
+                return
+            last_offset = unit.offset
+            yield at, unit
+            at += UNIT_SIZE
+        else:
+            if len(block) < UNIT_SIZE:  # less than a blank needs: nobody writes such an end
+                at = start + file_size
+
+
 class TimerLog:
     def __init__(self, directory: str, file_size: int, disk: Disk) -> None:
         """The size is that of files to come; those that are there may have been made with another."""
@@ -83,27 +135,12 @@ class TimerLog:
         self._files: dict[int, PlainFile] = {}
         self._unsynced: set[int] = set()
         self._tail = bytearray()
-        self._strays: list[int] = []
-        self._starts, self.file_size = self._found(file_size)
+        found = files_of(directory, disk)
+        self._starts, self._strays = found.starts, found.strays
+        self.file_size = found.size or file_size
         self.begin = self._starts[0] if self._starts else 0
         self._written = self.begin  # the tail goes there
         self._block = (0, b"")
-
-    def _found(self, file_size: int) -> tuple[list[int], int]:
-        """The oldest file and those that follow it without a gap, all of one size; others are strays."""
-        found = [
-            (int(entry.name), entry.size)
-            for entry in self._disk.entries(self._directory)
-            if len(entry.name) == NAME_DIGITS and entry.name.isdecimal() and not entry.is_dir
-        ]
-        starts: list[int] = []
-        size = found[0][1] if found else 0
-        if size >= UNIT_SIZE + BLANK.size and found[0][0] % size == 0:
-            file_size = size
-            while len(starts) < len(found) and found[len(starts)] == (found[0][0] + len(starts) * size, size):
-                starts.append(found[len(starts)][0])
-        self._strays = [start for start, _ in found[len(starts) :]]
-        return starts, file_size
 
     @property
     def end(self) -> int:
@@ -171,10 +208,6 @@ class TimerLog:
         self._unsynced.clear()
         return files
 
-    def not_synced(self, files: list[PlainFile]) -> None:
-        """Nobody tried."""
-        self._unsynced.update(int(os.path.basename(file.path)) for file in files)
-
     def sync_failed(self, files: list[PlainFile]) -> None:
         """The system may take their pages for clean now: all of them are written again. Raises OSError."""
         for file in files:
@@ -209,26 +242,10 @@ class TimerLog:
         """Position and unit of all from `at` on, up to something that is none: the end, or damage."""
         self.write_out()
         at = self.begin if at is None else at
-        last_offset = -1
-        while at // self.file_size * self.file_size in self._starts:
-            start = at - at % self.file_size
-            block = self._file(start).read_at(at - start, BLOCK // UNIT_SIZE * UNIT_SIZE)
-            usable = len(block) - len(block) % UNIT_SIZE
-            for size, *rest in UNIT.iter_unpack(block[:usable]):
-                unit = Unit(*rest)
-                if size != UNIT_SIZE or unit.previous >= at or not unit.is_sound:
-                    if unit.magic == BLANK_MAGIC and size == start + self.file_size - at:
-                        at = start + self.file_size
-                        break
-                    return
-                if unit.offset <= last_offset:
-                    return
-                last_offset = unit.offset
-                yield at, unit
-                at += UNIT_SIZE
-            else:
-                if len(block) < UNIT_SIZE:  # less than a blank needs: nobody writes such an end
-                    at = start + self.file_size
+        return walk_units(at, self.file_size, self._starts, self._read)
+
+    def _read(self, start: int, at: int, length: int) -> bytes:
+        return self._file(start).read_at(at, length)
 
     def _read_block(self, at: int) -> tuple[int, bytes]:
         """Chains go backwards: the block ends with the unit that is asked for."""

@@ -1,4 +1,4 @@
-"""Holds a store's queues and index against its log, record by record, both ways. Reads only.
+"""Holds a store's queues, index and timers against its log, record by record, both ways. Reads only.
 
 In: a directory, ours or Apache's, in use, stopped or copied. Out: progress on the way, then a `Report`.
 Memory does not grow with the log: the log is walked once, each queue and the index are read beside it, in
@@ -14,13 +14,18 @@ from turbopump.protocol import dialect
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.hashing import extend_hash, java_hash
-from turbopump.protocol.names import SCHEDULE_TOPIC
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.light import places, takes_part
+from turbopump.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import Disk, SystemDisk
+from turbopump.store.batch_check import BatchCheck
 from turbopump.store.findings import Finding, Findings
 from turbopump.store.index_check import IndexCheck
 from turbopump.store.queue_check import QueueCheck
+from turbopump.store.queues import batch_topics
 from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
+from turbopump.store.wheel_check import WheelCheck
 
 PROGRESS_BYTES = 16 << 20
 QUEUES_IN_MEMORY = 1024  # so many keep a chunk of their entries
@@ -75,9 +80,16 @@ class _Verification:
         self._report = Report(directory, is_clean=not disk.exists(f"{directory}/abort"))
         if self._parts:
             self._report.log_begin = self._report.log_end = self._parts[0].start
-        self._queues: OrderedDict[tuple[str, int], QueueCheck] = OrderedDict()
+        self._queues: OrderedDict[tuple[str, int], QueueCheck | BatchCheck] = OrderedDict()
+        in_directory = {
+            entry.name for entry in disk.entries(f"{directory}/batchconsumequeue") if entry.is_dir
+        }
+        self._of_batches = in_directory | batch_topics(f"{directory}/config", disk)
         self._index = IndexCheck(
             f"{directory}/index", disk, self._findings, self._report.log_begin, self._report.is_clean, shape
+        )
+        self._wheel = WheelCheck(
+            directory, disk, self._findings, self._report.log_begin, self._report.is_clean
         )
         self._damage: Piece | None = None
         self._last_timestamp = 0
@@ -135,16 +147,31 @@ class _Verification:
         self._last_timestamp = fields.store_timestamp
         self._report.log_end = piece.end
         self._count(piece, fields)
+        if fields.topic == TIMER_TOPIC:
+            self._wheel.check(piece.offset, piece.size, fields.properties)
         kind = fields.sys_flag & TRANSACTION_MASK
         tag = props.find(fields.properties, props.TAGS)
-        if kind not in (PREPARED, ROLLBACK) and not fields.sys_flag & INNER_BATCH:
-            queue.check(fields.queue_offset, piece.offset, piece.size, _tags_code(fields, tag))
+        if kind not in (PREPARED, ROLLBACK) and (
+            isinstance(queue, BatchCheck) or not fields.sys_flag & INNER_BATCH
+        ):
+            tags_code = _tags_code(fields, tag)
+            if isinstance(queue, BatchCheck):
+                queue.record(fields, piece.offset, piece.size, tags_code or 0)
+            else:
+                queue.check(fields.queue_offset, piece.offset, piece.size, tags_code)
+            self._check_lights(fields, piece, tags_code)
         if self._index.exists:
             hashes, tag_hash = ([], None) if kind == ROLLBACK else _key_hashes(fields, tag)
             self._index.check(piece.offset, hashes, tag_hash)
         return True
 
-    def _is_left_over(self, fields: Fields, queue: QueueCheck) -> bool:
+    def _check_lights(self, fields: Fields, piece: Piece, tags_code: int | None) -> None:
+        for name, queue_offset in places(fields.properties) if takes_part(fields.topic) else ():
+            light = self._queue(name, LIGHT_QUEUE)
+            if isinstance(light, QueueCheck):
+                light.check(queue_offset, piece.offset, piece.size, tags_code)
+
+    def _is_left_over(self, fields: Fields, queue: QueueCheck | BatchCheck) -> bool:
         """Whether a record behind damage is older than those before it."""
         is_in_queue = fields.sys_flag & TRANSACTION_MASK not in (PREPARED, ROLLBACK)
         if is_in_queue and queue.next is not None:
@@ -160,7 +187,7 @@ class _Verification:
         topic.bytes += piece.size
         topic.queues.add(fields.queue_id)
 
-    def _queue(self, topic: str, queue_id: int) -> QueueCheck:
+    def _queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck:
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
@@ -172,8 +199,11 @@ class _Verification:
             self._queues[next(iter(self._queues))].forget()
         return queue
 
-    def _open_queue(self, topic: str, queue_id: int) -> QueueCheck:
+    def _open_queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck:
         name = f"{topic}/{queue_id}"
+        if topic in self._of_batches:
+            directory = f"{self._directory}/batchconsumequeue/{name}"
+            return BatchCheck(name, directory, self._disk, self._findings)
         directory, ext = (
             f"{self._directory}/consumequeue/{name}",
             f"{self._directory}/consumequeue_ext/{name}",
@@ -182,16 +212,18 @@ class _Verification:
 
     def _finish(self) -> None:
         report = self._report
-        for topic in self._disk.entries(f"{self._directory}/consumequeue"):
-            for queue in self._disk.entries(f"{self._directory}/consumequeue/{topic.name}"):
-                if queue.is_dir and queue.name.isdecimal():
-                    self._queue(topic.name, int(queue.name))
+        for root in (f"{self._directory}/consumequeue", f"{self._directory}/batchconsumequeue"):
+            for topic in self._disk.entries(root):
+                for queue in self._disk.entries(f"{root}/{topic.name}"):
+                    if queue.is_dir and queue.name.isdecimal():
+                        self._queue(topic.name, int(queue.name))
         known = self._known_topics()
         for (topic_name, _), check in self._queues.items():
             is_deleted = known is not None and topic_name not in known and not check.exists
             check.finish(report.log_begin, report.log_end, report.is_clean, is_deleted)
             check.forget()
         self._index.finish(report.log_end)
+        self._wheel.finish()
         if not self._index.exists and report.records:
             self._findings.note("no index", "there are no index files: keys cannot be queried")
 

@@ -19,7 +19,7 @@ from turbopump.namesrv.server import NameServer
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.store.config import StoreConfig
-from turbopump.store.consume_queue import ENTRY, UNIT, ConsumeQueue
+from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.store import Store
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.memory import MemoryDisk, MemoryWorkers
@@ -207,4 +207,4 @@ def _log_offsets(queue: ConsumeQueue) -> Iterator[int]:
             return
         for physical, _, _ in ENTRY.iter_unpack(units):
             yield physical
-        at += len(units) // UNIT
+        at = queue.behind(at, units)

@@ -16,6 +16,7 @@ from turbopump.broker.config import GroupRules, OffsetRules
 from turbopump.broker.groups import Groups
 from turbopump.broker.offsets import Offsets
 from turbopump.broker.topics import Identity, TopicRules, Topics
+from turbopump.protocol import batch, inner
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
 from turbopump.runtime.disk import Disk
@@ -27,6 +28,8 @@ from turbopump.testing.loop import run_virtual
 QUEUES = 2
 MESSAGES = 24
 KILLED, ANY_LENGTH = 1, 2  # bits of the first byte
+KINDS = {"light_queues": True, "multi_dispatch": True, "batch_queue_file_size": 46 * 5}
+TOPICS = b'{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'
 
 Files = dict[str, bytes]
 
@@ -42,6 +45,21 @@ def log_file(data: bytes) -> None:
 def queue_file(data: bytes) -> None:
     """Entries of a store that was closed well are believed: what is read then is bounded, not right."""
     _read_all(_opened(data, _newest("consumequeue/T/0/")))
+
+
+def batch_queue_file(data: bytes) -> None:
+    """The same for the entries of a batch queue."""
+    store = _opened(data, _newest("batchconsumequeue/B/0/"))
+    for _ in _bodies(store, 0, "B"):
+        continue
+    store.append([draft(store.queue("B", 0), b"after")])
+
+
+def light_queue_file(data: bytes) -> None:
+    store = _opened(data, _newest("consumequeue/%LMQ%all/0/"))
+    for _ in _bodies(store, 0, "%LMQ%all"):
+        continue
+    _read_all(store)
 
 
 def index_file(data: bytes) -> None:
@@ -68,7 +86,7 @@ def _opened(data: bytes, name: str) -> Store:
     tools.run(tools.verify(ROOT, disk, index_shape=(small().index_slots, small().index_items)))
     for record in tools.dump(ROOT, disk=disk):
         assert record.size > 0
-    return Store.open(small(), disk, HandClock(), Workers())
+    return Store.open(small(**KINDS), disk, HandClock(), Workers())
 
 
 def _read_all(store: Store) -> None:
@@ -90,9 +108,9 @@ def _check_use(store: Store) -> None:
     assert store.query("T", "after", *EVER, 32).records
 
 
-def _bodies(store: Store, queue_id: int) -> Iterator[bytes]:
+def _bodies(store: Store, queue_id: int, topic: str = "T") -> Iterator[bytes]:
     """All that can be pulled; each step leads on, and there are only so many."""
-    queue = store.find_queue("T", queue_id)
+    queue = store.find_queue(topic, queue_id)
     if queue is None:
         return
     assert 0 <= queue.min_offset <= queue.max_offset
@@ -125,10 +143,29 @@ def table_file(data: bytes) -> None:
 @functools.cache
 def _good() -> Files:
     disk = new_disk()
-    store = open_store(disk)
+    disk.make_dirs(f"{ROOT}/config")
+    disk.write(f"{ROOT}/config/topics.json", TOPICS)
+    store = open_store(disk, **KINDS)
+    for number in range(0, MESSAGES, 3):
+        _put_batch(store, number)
+        _put_light(store, number)
     fill(store, MESSAGES, queues=QUEUES)
     run_virtual(store.close())
     return {path.removeprefix(f"{ROOT}/"): disk.read(path) for path in _paths(disk, ROOT)}
+
+
+def _put_batch(store: Store, number: int) -> None:
+    queue = store.queue("B", 0)
+    found = draft(queue, batch.join([(0, b"one", b""), (0, b"two", b"")]), key=f"B-{number}")
+    found.properties += f"INNER_NUM\x012\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
+    found.sys_flag, found.count = inner.FLAGS, 2
+    store.append([found])
+
+
+def _put_light(store: Store, number: int) -> None:
+    found = draft(store.queue("P", 0), b"light", key=f"P-{number}")
+    found.properties += b"INNER_MULTI_DISPATCH\x01%LMQ%all\x02"
+    store.append([found])
 
 
 def _paths(disk: Disk, directory: str) -> Iterator[str]:
@@ -215,6 +252,8 @@ def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
 TARGETS = {
     "store-log": _damaged(log_file, "commitlog/"),
     "store-queue": _damaged(queue_file, "consumequeue/T/0/"),
+    "store-batch-queue": _damaged(batch_queue_file, "batchconsumequeue/B/0/"),
+    "store-light-queue": _damaged(light_queue_file, "consumequeue/%LMQ%all/0/"),
     "store-index": _damaged(index_file, "index/"),
     "store-checkpoint": _damaged(checkpoint_file, "checkpoint"),
     "store-tables": Target(table_file, _tables, (BrokenBody,), WORDS),

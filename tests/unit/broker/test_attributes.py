@@ -53,7 +53,8 @@ def test_a_new_topic_gets_its_attributes_and_an_old_one_keeps_the_rest() -> None
         ({}, {"+queue.type": "SimpleCQ"}, "attempt to update an unchangeable attribute. key: queue.type"),
         (None, {"+reserve.time": "-2"}, "value is not in range(-1, 9223372036854775807)"),
         (None, {"+reserve.time": "soon"}, "value is not in range(-1, 9223372036854775807)"),
-        (None, {"+queue.type": "BatchCQ"}, "queue.type=BatchCQ is not supported yet"),
+        (None, {"+queue.type": "OtherCQ"}, "value is not in set: [SimpleCQ, BatchCQ]"),
+        ({}, {"+queue.type": "BatchCQ"}, "attempt to update an unchangeable attribute. key: queue.type"),
         (None, {"+cleanup.policy": "COMPACTION"}, "cleanup.policy=COMPACTION is not supported yet"),
     ],
 )

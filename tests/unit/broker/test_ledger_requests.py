@@ -83,6 +83,29 @@ def test_a_half_message_is_kept_as_others_are_and_stamped() -> None:
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("decision", [8, 12])
+def test_nobody_else_ends_a_half_message_that_a_ledger_decides_about(decision: int) -> None:
+    async def scenario(desk: Desk) -> None:
+        await begun(desk)
+        await write(desk, 3, "a", [b"row"])
+        (half,) = await all_of(desk, HALF)
+        ext = {
+            "producerGroup": "TURBOPUMP_LEDGER",
+            "tranStateTableOffset": str(half.queue_offset),
+            "commitLogOffset": str(half.physical_offset),
+            "commitOrRollback": str(decision),
+            "msgId": "Urow",
+        }
+        answer = await desk.ask(RequestCode.END_TRANSACTION, ext)
+        assert answer.code == ResponseCode.ILLEGAL_OPERATION
+        assert "ledger" in (answer.remark or "")
+        await decide(desk, 3, "a")
+        await end(desk, 3)
+        assert [record.body for record in await all_of(desk, "T", 1)] == [b"row"]
+
+    with_broker(scenario)
+
+
 def test_what_is_decided_ends_without_being_asked_for() -> None:
     async def scenario(desk: Desk) -> None:
         await begun(desk)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from turbopump.store.config_files import ConfigFiles
 from turbopump.store.store import Store
 from turbopump.store.timer_log import UNIT, UNIT_SIZE, TimerLog
 from turbopump.store.timer_wheel import SLOT, SLOTS, Slot, TimerWheel
+from turbopump.store.tools import rebuild, run
 from turbopump.testing.loop import VirtualClock, run_virtual
 
 NAMES = ["5.5.0-timers-clean", "5.5.0-timers-kill9"]
@@ -76,6 +78,32 @@ def test_each_that_waits_fires_once_and_none_is_early(name: str, off_s: int, tmp
         latest_ms = max(due_ms + 1000, began_ms + 1000)
         assert due_ms <= record.store_timestamp <= latest_ms
     assert run_virtual(resume(root, last_ms + 5_000, last_ms + 100_000)) == []
+
+
+@pytest.mark.parametrize("late_s", [5, 60, 86_400])
+def test_what_apache_delivered_after_it_wrote_its_file_does_not_come_again(
+    name: str, late_s: int, tmp_path: Path
+) -> None:
+    """It writes timercheck once a second, on a busy machine later; its copies do not name their originals."""
+    root, due = apache_store(name, tmp_path), KNOWN[name]["due"]
+    path = Path(root, "config", FILE)
+    check = timer_check.decode(path.read_bytes())
+    path.write_bytes(replace(check, read_ms=check.read_ms - 1000 * late_s).encode())
+    began_ms = KNOWN[name]["stoppedMs"]
+    found = run_virtual(resume(root, began_ms, max(due.values()) + 5_000))
+    assert sorted(record.body.decode() for record in found) == sorted(due)
+
+
+@pytest.mark.parametrize("lost", ["timerlog", "config/timercheck"])
+def test_what_waits_comes_back_when_damaged_files_were_removed_by_a_rebuild(
+    name: str, lost: str, tmp_path: Path
+) -> None:
+    root, due = apache_store(name, tmp_path), KNOWN[name]["due"]
+    path = Path(root, lost) if lost != "timerlog" else Path(root, lost, "0" * 20)
+    path.write_bytes(b"?")
+    assert run(rebuild(root)).damaged_timers > 0
+    found = run_virtual(resume(root, KNOWN[name]["stoppedMs"], max(due.values()) + 5_000))
+    assert sorted(record.body.decode() for record in found) == sorted(due)
 
 
 def test_the_timer_log_is_read_and_written_byte_for_byte(name: str, tmp_path: Path) -> None:

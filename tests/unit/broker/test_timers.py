@@ -10,7 +10,7 @@ from tests.unit.broker.test_delay import arrived, bodies, restarts
 from tests.unit.broker.test_pull import with_broker
 
 from turbopump.protocol import batch
-from turbopump.protocol.bodies import KVTable
+from turbopump.protocol.bodies import KVTable, TimerMetrics
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.handles import Handle, read_handle
@@ -18,6 +18,8 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.chance import Chance
 from turbopump.store import timer_check, timer_wheel
 from turbopump.store.delays import DELIVER_AT
+from turbopump.store.timer_log import TimerLog
+from turbopump.store.tools import run, verify
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival
@@ -372,6 +374,48 @@ def test_a_file_that_is_lost_is_made_anew(lost: str, end: Survival | None) -> No
     run_virtual(story())
 
 
+@pytest.mark.parametrize("end", [None, Survival.KEPT])
+@pytest.mark.parametrize("late_ms", [10, 500, 990])
+def test_a_broker_that_knows_slots_alone_finds_no_unit_that_was_fired(
+    end: Survival | None, late_ms: int
+) -> None:
+    """Apache's: it goes on at the time in timercheck and fires whatever is in slots from there on."""
+
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, **TIMED) as desk:
+            second = now_ms(desk) // 1000 * 1000 + 3_000
+            due = {b"a": second + 1, b"b": second + late_ms, b"later": second + 6_000}
+            for body, due_ms in due.items():
+                await sent(desk, body, TIMER_DELIVER_MS=str(due_ms))
+            await sleep_until(desk, second + late_ms + 2_100)
+            assert await bodies(desk) == [b"a", b"b"]
+            if end is not None:
+                disk = disk.crash(end)
+        read_ms = timer_check.decode(disk.read("/store/config/timercheck")).read_ms
+        units = [unit for _, unit in TimerLog("/store/timerlog", RULES.log_file_size, disk).scan()]
+        assert [u.exact_ms for u in units if u.slot_ms >= read_ms and not u.recalls] == [due[b"later"]]
+
+    run_virtual(story())
+
+
+@pytest.mark.parametrize("end", [None, Survival.KEPT, Survival.LOST])
+def test_our_files_of_timers_are_found_good(end: Survival | None) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(Chance(1), VirtualClock())
+        async with running(disk=disk, **TIMED) as desk:
+            for number in range(100):
+                handle = await sent(desk, b"%d" % number, TIMER_DELAY_MS=str(100 + 177 * number))
+            assert (await recall(desk, handle)).code == ResponseCode.SUCCESS
+            await sent(desk, b"far", TIMER_DELAY_SEC="700")
+            await asyncio.sleep(9.3)
+            if end is not None:
+                disk = disk.crash(end)
+        assert run(verify("/store", disk)).problems == []
+
+    run_virtual(story())
+
+
 def test_tools_see_how_many_wait_and_up_to_when_all_is_done() -> None:
     async def scenario(desk: Desk) -> None:
         for seconds in (1, 20, 500):
@@ -383,6 +427,8 @@ def test_tools_see_how_many_wait_and_up_to_when_all_is_done() -> None:
             "0",
             "0",
         )
+        counts = TimerMetrics.decode((await desk.ask(RequestCode.GET_TIMER_METRICS)).body).timingCount
+        assert {topic: one.count for topic, one in counts.items()} == {"T": 2}
         check = timer_check.decode((await desk.ask(RequestCode.GET_TIMER_CHECK_POINT)).body)
         assert check.queue_offset == 3
         assert now_ms(desk) - 60_000 <= check.read_ms <= now_ms(desk)

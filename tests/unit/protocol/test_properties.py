@@ -29,7 +29,7 @@ def test_finding_one_agrees_with_parsing_all(text: str, name: str) -> None:
 def test_removing_one_leaves_the_others(text: str, name: str) -> None:
     expected = parse(text)
     expected.pop(name, None)
-    assert parse(without(text, name)) == expected
+    assert parse(without(text.encode(), f"{name}\x01".encode())) == expected
 
 
 @given(strings)
@@ -89,5 +89,6 @@ def test_a_separator_in_a_pair_is_not_packed(pair: tuple[str, str]) -> None:
 
 
 def test_removing_takes_every_occurrence_and_keeps_the_rest_as_it_was() -> None:
-    assert without("A\x01x\x02B\x01y\x02A\x01z", "A") == "B\x01y"
-    assert without("B\x01y\x02", "A") == "B\x01y\x02"
+    assert without(b"A\x01x\x02B\x01y\x02A\x01z", b"A\x01") == b"B\x01y"
+    assert without(b"B\x01y\x02", b"A\x01") == b"B\x01y\x02"
+    assert without(b"B\x01A\x01y\x02A\x01z\x02C\x01\x02", b"A\x01") == b"B\x01A\x01y\x02C\x01\x02"

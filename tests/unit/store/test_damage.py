@@ -12,7 +12,7 @@ QUEUE_OFFSET_AT = 20
 
 
 def opened(name: str, data: bytes, mode: int) -> Store:
-    return Store.open(small(), files._disk_with(name, data, mode), HandClock(), Workers())
+    return Store.open(small(**files.KINDS), files._disk_with(name, data, mode), HandClock(), Workers())
 
 
 def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> None:

@@ -228,10 +228,6 @@ def test_a_gap_in_the_log_is_refused():
 
 
 def test_parts_that_are_not_supported_are_refused():
-    disk = new_disk()
-    disk.make_dirs("/store/batchconsumequeue/T")
-    with pytest.raises(UnusableStore, match="BatchCQ"):
-        open_store(disk)
     with pytest.raises(UnusableStore, match="several directories"):
         open_store(new_disk(), commit_log_dir="/a,/b")
 

@@ -10,6 +10,7 @@ from turbopump.broker.offsets import Offsets
 from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
 
@@ -39,7 +40,8 @@ class MaintenanceRequests:
     async def clean_topics(self, request: Request[None]) -> Answer:
         """Queues of topics that are in no table any more."""
         unknown = sorted(self._store.topics(but={topic.name for topic in self._topics.all()}))
-        gone = [name for name in unknown if not self._topics.is_system(name)]
+        keeps = self._topics.is_system
+        gone = [name for name in unknown if not keeps(name) and not name.startswith(LIGHT_PREFIX)]
         if gone:
             await self._store.take_checkpoint()  # recovery starts behind it and does not make them anew
         for name in gone:
@@ -63,7 +65,7 @@ class MaintenanceRequests:
         found = self._topics.find(topic)
         if found is None:
             return False
-        if queue_id < max(found.read_queues, found.write_queues):
+        if queue_id < max(found.read_queues, found.write_queues) and not self._topics.is_light(topic):
             return True
         groups = self._offsets.groups_of_topic(topic)
         return any(self._offsets.query(group, topic, queue_id) >= 0 for group in groups)

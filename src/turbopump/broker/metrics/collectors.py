@@ -162,7 +162,7 @@ class RequestFigures:
             for _, size, _ in ENTRY.iter_unpack(units):
                 if size != BLANK_SIZE:
                     histogram.add(size)
-            first += len(units) // ENTRY.size
+            first = queue.behind(first, units)
             await asyncio.sleep(0)
         if first < queue.next_offset and first < end and not queue.is_deleted:
             self._pending.append((queue, first, end - first))  # they wait for their sync
