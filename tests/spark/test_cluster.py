@@ -56,6 +56,7 @@ def stats_on(master: str, topic: str, broker: peers.Cluster, home: Path, *more: 
     command = [sys.executable, "-m", "turbopump", "pipeline", "stats", "--json", "--master", master]
     source = ["--from", f"topic:{topic}", "--by", "topic,queue", "--namesrv", broker.namesrv]
     env = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    more = (*more, "--conf", "spark.executor.memory=600m")  # less than a worker has
     done = subprocess.run(
         [*command, *source, *more], cwd=home, env=env, capture_output=True, text=True, timeout=TIMEOUT_S
     )
