@@ -24,7 +24,7 @@ from turbopump.protocol.record import (
     decode,
     measure,
 )
-from turbopump.protocol.sysflag import HOSTS_MASK
+from turbopump.protocol.sysflag import COMMIT, HOSTS_MASK, TRANSACTION_MASK
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.dispatch import Found
 
@@ -89,7 +89,7 @@ def references(log: CommitLog, at: int, count: int) -> tuple[list[int], int]:
 
     def look(buffer: Buffer, position: int, size: int, sys_flag: int) -> None:
         (origin,) = OFFSET.unpack_from(buffer, position + HEADS[sys_flag & HOSTS_MASK].size - ORIGIN_BACK)
-        if origin:
+        if origin or sys_flag & TRANSACTION_MASK == COMMIT:  # the first record of a log is at 0
             found.append(origin)
 
     return found, _each(log, at, count, look)

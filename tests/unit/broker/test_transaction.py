@@ -563,11 +563,15 @@ def test_what_was_open_is_open_after_a_restart(survival: Survival | None, flush:
 
 
 @pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
 def test_a_commit_without_its_op_record_is_found_after_a_crash(
-    index: bool, monkeypatch: pytest.MonkeyPatch
+    index: bool, is_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also when it is the first message of the log, at offset 0, which is what all others have as origin."""
+
     async def before(desk: Desk) -> Survival:
-        await desk.send("Plain")
+        if not is_first:
+            await desk.send("Plain")
         place = await prepare(desk)
         plain = Store.append
         with monkeypatch.context() as patch:
