@@ -11,11 +11,14 @@ from datetime import datetime
 
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.client.errors import InvalidArgument
 from turbopump.client.follow import Following, StartOf
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller
+from turbopump.client.subscription import choice
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.ids import offset_id
+from turbopump.protocol.names import SQL92
 from turbopump.protocol.record import Record, body_of
 
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -34,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tag", action="append", default=[], help="only messages with this tag; may be repeated"
     )
+    parser.add_argument(
+        "--sql", metavar="EXPR", help="only messages of which this SQL92 condition on properties is true"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     connect.add_argument(parser)
 
@@ -49,8 +55,17 @@ async def _tail(options: argparse.Namespace) -> None:
         start = parse_start(options.start, here.clock.now_ms())
         puller = Puller(here.client, here.routes)
         tags = frozenset(options.tag)
-        following = Following(puller, here.routes, here.clock, options.topic, tags, notice)
+        sql = wanted_by(options.sql, tags)
+        following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql)
         await following.run(start.of(puller), Printer(options.json, options.limit).take)
+
+
+def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
+    try:
+        expression, kind = choice(" || ".join(sorted(tags)), sql, None)
+    except InvalidArgument as error:
+        raise Failure(str(error), ASKED_WRONGLY) from None
+    return expression if kind == SQL92 else ""
 
 
 def notice(text: str) -> None:

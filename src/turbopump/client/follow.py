@@ -13,7 +13,9 @@ from heapq import heappop, heappush
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import HOLD_S, Puller, PullResult
 from turbopump.client.routes import Routes
+from turbopump.client.subscription import ALL
 from turbopump.protocol.errors import SystemBusy, TopicNotFound
+from turbopump.protocol.names import SQL92, TAG
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 
@@ -37,6 +39,7 @@ class Following:
     tags: frozenset[str] = frozenset()  # empty: all
     notice: Callable[[str], None] = field(default=lambda text: None)
     """Told what a person who waits would like to know."""
+    sql: str = ""  # instead of tags; the broker chooses
 
     _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence has been told
 
@@ -103,10 +106,11 @@ class Following:
         return [queue for queue in route.subscribe if queue not in known]
 
     async def _pull(self, queue: MessageQueue, offset: int, hold_s: float) -> PullResult:
-        expression = " || ".join(sorted(self.tags)) or "*"
+        expression = self.sql or " || ".join(sorted(self.tags)) or ALL
+        kind = SQL92 if self.sql else TAG
         while True:
             try:
-                result = await self.puller.pull(queue, offset, expression, hold_s=hold_s)
+                result = await self.puller.pull(queue, offset, expression, hold_s=hold_s, kind=kind)
             except (OSError, SystemBusy, TopicNotFound) as error:  # a restart may show as any of them
                 if queue.broker not in self._away:
                     self.notice(f"broker {queue.broker} does not answer, trying again: {error}")

@@ -99,3 +99,19 @@ def test_on_all_ipv6_addresses_both_kinds_of_clients_are_served(home: Home) -> N
     for name_server in (address, address.replace("[::1]", "127.0.0.1")):
         sent = home.run("turbopump", "send", "t", "x", "--namesrv", name_server)
         assert sent.returncode == 0, sent.stderr
+
+
+def test_tail_takes_a_condition_and_says_where_it_is_wrong(home: Home) -> None:
+    up = home.up()
+    for tag in ("a", "b", "a"):
+        assert home.run("turbopump", "send", "chosen", f"of {tag}", "--tag", tag).returncode == 0
+    told = home.run(
+        "turbopump", "tail", "chosen", "--from", "first", "-n", "2", "--sql", "TAGS = 'a'", "--json"
+    )
+    assert [json.loads(line)["tag"] for line in told.stdout.splitlines()] == ["a", "a"]
+    wrong = home.run("turbopump", "tail", "chosen", "--sql", "TAGS = = 'a'")
+    assert wrong.returncode == 2
+    assert wrong.stderr.startswith("turbopump: sql: ")
+    both = home.run("turbopump", "tail", "chosen", "--sql", "TAGS = 'a'", "--tag", "a")
+    assert (both.returncode, "one of tags, sql" in both.stderr) == (2, True)
+    assert up.stop() == 0
