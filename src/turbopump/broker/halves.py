@@ -10,6 +10,7 @@ copy is another record of the same transaction, further behind; then that one is
     open         4, 6 (root 1)          progress: 4
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -60,10 +61,13 @@ class Half(msgspec.Struct, gc=False):
     at: int  # in the log
     due_ms: int  # not to be asked about before
     root: int
+    topic: str = ""  # to which it belongs when it is committed
 
 
 class Halves:
     def __init__(self) -> None:
+        self.by_topic: Counter[str] = Counter()
+        """How many are open."""
         self._open: dict[int, Half] = {}  # by place in the queue, in its order
         self._renewed: dict[int, int] = {}  # root -> the place of the copy that is open
 
@@ -73,6 +77,7 @@ class Halves:
     def add(self, half: Half) -> None:
         """The newest in the queue."""
         self._open[half.offset] = half
+        self.by_topic[half.topic] += 1
         if half.root != half.offset:
             self._renewed[half.root] = half.offset
 
@@ -83,13 +88,14 @@ class Halves:
     def close(self, half: Half) -> None:
         """An op record names it now."""
         del self._open[half.offset]
+        self.by_topic[half.topic] -= 1
         if self._renewed.get(half.root) == half.offset:
             del self._renewed[half.root]
 
     def renew(self, half: Half, offset: int, at: int) -> Half:
         """The record at `offset` takes its place."""
         self.close(half)
-        copy = Half(offset, at, half.due_ms, half.root)
+        copy = Half(offset, at, half.due_ms, half.root, half.topic)
         self.add(copy)
         return copy
 

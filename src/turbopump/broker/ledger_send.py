@@ -62,7 +62,7 @@ class LedgerSending:
         self._check(stamp)
         drafts = self._drafts(stamp, request)
         appended = self._sending.append_unanswered(drafts)
-        self._transactions.stamped(stamp, appended)
+        self._transactions.stamped(stamp, drafts, appended)
         durability = self._store.durability
         if self._store.syncs_each:
             at, _, size = appended[-1]

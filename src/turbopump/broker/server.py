@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -44,6 +44,7 @@ from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
 from turbopump.broker.metrics.collectors import (
     BrokerFigures,
+    Collector,
     ConnectionFigures,
     RemotingFigures,
     RequestFigures,
@@ -51,6 +52,7 @@ from turbopump.broker.metrics.collectors import (
     Waiting,
 )
 from turbopump.broker.metrics.exporter import Exporter
+from turbopump.broker.metrics.kinds import TimerFigures, TransactionFigures
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.offsets import FILE as OFFSETS_FILE
 from turbopump.broker.offsets import OffsetRequests, Offsets
@@ -279,7 +281,8 @@ class Broker:
                     connections=sum(len(server.connections) for server in servers),
                 )
 
-            await self._export(store, tables, waiting, observed, stack)
+            kinds: list[Collector] = [TransactionFigures(transactions), TimerFigures(timers)]
+            await self._export(store, tables, waiting, [observed, *kinds], stack)
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
@@ -624,7 +627,7 @@ class Broker:
         store: Store,
         tables: "_Tables",
         waiting: Callable[[], Waiting],
-        observed: RemotingFigures,
+        more: Sequence[Collector],
         stack: contextlib.AsyncExitStack,
     ) -> None:
         """Figures for Prometheus, on a port of their own."""
@@ -641,7 +644,7 @@ class Broker:
                 ConnectionFigures(tables.members),
                 LagFigures(tables.members, topics, tables.offsets, statistics, store, clock),
                 StoreFigures(store, self._disk.usage, clock),
-                observed,
+                *more,
             ],
             self._network,
         )

@@ -114,6 +114,8 @@ class Timers:
         self._saved_from = 0
         self._counter = 0
         self._waiting: Counter[int] = Counter()  # by the hash of their topic
+        self._entered: Counter[int] = Counter()
+        self._left: Counter[int] = Counter()
         self._taken_in = self._given_out = 0
         self._rates = _Rates()
         self._busy = asyncio.Lock()
@@ -140,19 +142,38 @@ class Timers:
         return Answer(body=TimerMetrics(dataVersion=version, timingCount=counts).encode())
 
     def waiting_by_topic(self) -> dict[str, int]:
+        return self._by_topic(self._waiting)
+
+    def entered_by_topic(self) -> dict[str, int]:
+        """Since the start, also those that were put again to wait on."""
+        return self._by_topic(self._entered)
+
+    def left_by_topic(self) -> dict[str, int]:
+        return self._by_topic(self._left)
+
+    def _by_topic(self, counts: Counter[int]) -> dict[str, int]:
         """Units know the hash of their topic: nothing has to be read for it."""
         names = (topic.name for topic in self._topics.all() if topic.name != TIMER_TOPIC)
-        return {name: count for name in names if (count := self._waiting[java_hash(name)]) > 0}
+        return {name: count for name in names if (count := counts[java_hash(name)]) > 0}
+
+    @property
+    def queue_behind(self) -> int:
+        """Messages of the queue that are not in the wheel yet."""
+        end = self._queue.max_offset if self._queue is not None else 0
+        return max(0, end - self._next)
+
+    @property
+    def behind_ms(self) -> int:
+        """How late the next one is already."""
+        first_ms = self._present.next_ms()
+        return 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
 
     def progress(self) -> TimerProgress:
         """For who asks how it goes."""
-        now_ms = self._clock.now_ms()
-        first_ms = self._present.next_ms()
-        end = self._queue.max_offset if self._queue is not None else 0
         return TimerProgress(
             self._waiting.total(),
-            max(0, now_ms - first_ms) if first_ms is not None else 0,
-            max(0, end - self._next),
+            self.behind_ms,
+            self.queue_behind,
             *self._rates.since_last(self._clock.monotonic(), self._taken_in, self._given_out),
         )
 
@@ -313,6 +334,7 @@ class Timers:
         placed_at = self._log.append(unit)
         counts = -1 if unit.recalls else 1
         self._waiting[topic_hash] += 0 if unit.recalls else 1
+        self._entered[topic_hash] += 1
         first = placed_at if slot.first == NONE else slot.first
         slots[slot_ms] = Slot(first, placed_at, slot.units + counts)
         if slot_ms == self._current_ms:
@@ -417,6 +439,7 @@ class Timers:
             [key] = drafts
             self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
         for key in drafts:
+            self._left[taken[key].topic_hash] += 1
             self._finished(key, taken.pop(key))
         self._given_out += len(drafts)
 

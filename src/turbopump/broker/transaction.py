@@ -10,6 +10,7 @@ before the records that say so are on the medium.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Sequence
 
 from turbopump.broker import transaction_forms as forms
@@ -50,6 +51,8 @@ class Transactions:
     ) -> None:
         self.halves = Halves()
         self.stamps = StampedHalves()
+        self.on_ended: Callable[[str, Decision, int], None] | None = None
+        """Told the topic of each, how it ended, and its age in milliseconds."""
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -72,24 +75,25 @@ class Transactions:
         """A producer's half message was appended."""
         at, offset, _ = appended
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
-        self.halves.add(Half(offset, at, self._due_ms(draft.born_timestamp, wish), offset))
+        due_ms = self._due_ms(draft.born_timestamp, wish)
+        self.halves.add(Half(offset, at, due_ms, offset, _topic_of(draft.properties)))
 
-    def stamped(self, stamp: Stamp, appended: Sequence[Appended]) -> None:
+    def stamped(self, stamp: Stamp, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
         """Half messages of a ledger were appended."""
-        for at, offset, _ in appended:
-            self.halves.add(Half(offset, at, NEVER_MS, offset))
+        for draft, (at, offset, _) in zip(drafts, appended, strict=True):
+            self.halves.add(Half(offset, at, NEVER_MS, offset, _topic_of(draft.properties)))
             self.stamps.add(stamp, offset)
 
     def found(self, record: Record) -> Half:
         """A half record that was open when the broker started."""
-        stamp = stamp_of(record.properties)
+        stamp, topic = stamp_of(record.properties), _topic_of(record.properties)
         if stamp is not None:
             root = forms.root(record)
             self.stamps.add(stamp, root)
-            return Half(record.queue_offset, record.physical_offset, NEVER_MS, root)
+            return Half(record.queue_offset, record.physical_offset, NEVER_MS, root, topic)
         wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
-        return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record))
+        return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
 
     def _due_ms(self, born_ms: int, wish: str | None) -> int:
         """A producer whose clock is ahead does not keep its transactions from being looked at."""
@@ -109,6 +113,7 @@ class Transactions:
         if half is not None:
             self.halves.close(half)
         self._remember(root, decision)
+        self._tell(record, decision)
         if drafts[0].delay_ms >= 0:
             self._schedule.on_postponed(drafts[0].queue)
         if self._timing is not None and drafts[0].queue.topic == TIMER_TOPIC:
@@ -123,8 +128,9 @@ class Transactions:
                 drafts.append(forms.committed_of_ledger(record, self._store.queue(*self._place(record))))
             drafts.append(self._op(half.offset, half.root, decision))
         self._append(drafts)
-        for _, half, _ in ended:
+        for record, half, decision in ended:
             self.halves.close(half)
+            self._tell(record, decision)
 
     def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
         """It goes on waiting at the end of the queue, and its producers were asked so often."""
@@ -170,6 +176,11 @@ class Transactions:
         self._decided[root] = decision
         if len(self._decided) > REMEMBERED:
             del self._decided[next(iter(self._decided))]
+
+    def _tell(self, record: Record, decision: Decision) -> None:
+        if self.on_ended is not None:
+            age_ms = self._clock.now_ms() - record.born_timestamp
+            self.on_ended(_topic_of(record.properties), decision, age_ms)
 
     def _op(self, offset: int, root: int, decision: Decision) -> Draft:
         now_ms, host = self._clock.now_ms(), self._store.store_host
@@ -229,6 +240,11 @@ class Transactions:
         """-1 where nothing was ever saved."""
         half = self._offsets.query(GROUP, HALF_TOPIC, QUEUE)
         return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
+
+
+def _topic_of(packed: bytes) -> str:
+    """One text for all of a topic: there may be a great many."""
+    return sys.intern(properties.find(packed, properties.REAL_TOPIC) or "")
 
 
 def _stored(draft: Draft, at: int, offset: int, now_ms: int) -> Record:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.unit.broker.desk import CONFIG, Desk, running
+from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 
 from turbopump.broker.config import ConfigError, Metrics, load
 from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Histogram, lines
@@ -166,6 +167,17 @@ async def live(desk: Desk) -> None:
     await asyncio.sleep(3)
 
 
+async def live_with_kinds(desk: Desk) -> None:
+    """Transactions, of which one stays open, and timers, of which one goes on waiting."""
+    places = [await prepare(desk, b"%d" % number) for number in range(4)]
+    await asyncio.sleep(7)
+    for place, decision in zip(places, (COMMIT, COMMIT, ROLLBACK), strict=False):
+        await end(desk, place, decision)
+    for delay in (5, 500):
+        await desk.send("Timed", pairs={"TIMER_DELAY_SEC": str(delay)})
+    await asyncio.sleep(20)
+
+
 def test_names_kinds_and_labels_are_those_of_apache() -> None:
     """The table is of Apache's broker 5.5.0 after the same requests, less what its library adds."""
     apaches = {}
@@ -217,6 +229,27 @@ def test_figures_are_true() -> None:
             pulls = {"request_code": "pull_message", "is_long_polling": "false"}
             assert value(now["rocketmq_rpc_latency_milliseconds"], "_count", **pulls) == 1
             assert value(now["turbopump_connections"]) == 1
+
+    run_virtual(main())
+
+
+def test_transactions_and_timers_are_counted_by_the_topics_of_their_messages() -> None:
+    """Names and labels as 5.5.0 shows them; ages are counted in seconds there, whatever the name says."""
+
+    async def main() -> None:
+        async with running(ON) as desk:
+            await live_with_kinds(desk)
+            now = await scrape(desk)
+            assert value(now["rocketmq_half_messages"], topic="T") == 1
+            assert value(now["rocketmq_commit_messages_total"], topic="T") == 2
+            assert value(now["rocketmq_rollback_messages_total"], topic="T") == 1
+            assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="5") == 0
+            assert value(now["rocketmq_finish_message_latency_milliseconds"], topic="T", le="60") == 2
+            assert value(now["rocketmq_timing_messages"], topic="Timed") == 1
+            assert value(now["rocketmq_timer_enqueue_total"], topic="Timed") == 2
+            assert value(now["rocketmq_timer_dequeue_total"], topic="Timed") == 1
+            assert value(now["rocketmq_timer_dequeue_lag"]) == 1
+            assert value(now["rocketmq_timer_dequeue_latency_milliseconds"]) == 0
 
     run_virtual(main())
 
@@ -413,6 +446,7 @@ def test_every_panel_of_the_dashboard_shows_a_metric_that_is_exported() -> None:
     async def main() -> set[str]:
         async with running(ON) as desk:
             await live(desk)
+            await live_with_kinds(desk)
             found = await scrape(desk)
         return {name for (name, _) in (key for family in found.values() for key in family.samples)}
 

@@ -1,8 +1,8 @@
 """Where each figure is: one class per subject, each of which can be switched off as in Apache's broker.
 
-Names, units and labels are those that Apache 5.5 shows to Prometheus. What it shows of thread pools, POP,
-timers and transactions is left out where there is no such thing here; figures of this broker alone are called
-`turbopump_…`.
+Names, units and labels are those that Apache 5.5 shows to Prometheus. What it shows of thread pools and
+POP is left out where there is no such thing here; transactions and timers are in `kinds.py`. Figures of this
+broker alone are called `turbopump_…`.
 """
 
 import asyncio
