@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-
+FOUND_BY_SPARK = ("pyspark_rocketmq", "pyspark_rocketmq_delta", "pyspark_rocketmq_log")  # by their prefix
 
 WITH, WITHOUT = "with a compiler", "without a compiler"
 HAS_COMPILER = shutil.which(shlex.split(sysconfig.get_config_var("LDSHARED") or "cc")[0]) is not None
@@ -54,7 +54,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "turbopump/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"turbopump"}
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
+        "turbopump",
+        *FOUND_BY_SPARK,
+    }
 
 
 def test_pytest_finds_the_fixtures(wheel: Path) -> None:
