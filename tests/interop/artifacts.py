@@ -98,8 +98,9 @@ def push_programs(version: str) -> str:
 
 
 def transaction_programs(version: str) -> str:
-    """The class path that runs `Transactor` with the Java client of that version."""
-    return _programs("transactions", version, client_jars(version), (), folder="transactions")
+    """The class path that runs `Transactor`, before 5.x also `OldTransactor`, with that Java client."""
+    without = ("OldTransactor.java",) if version.startswith("5") else ()
+    return _programs("transactions", version, client_jars(version), without, folder="transactions")
 
 
 def timer_programs(version: str) -> str:

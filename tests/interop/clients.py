@@ -19,7 +19,7 @@ TIMEOUT_S = 300
 GO = "go"
 PYTHON = "python"  # our own client
 PUSH_PROGRAMS = ("Consumers", "Partner", "Worker")
-TRANSACTOR = "Transactor"
+TRANSACTOR, OLD_TRANSACTOR = "Transactor", "OldTransactor"
 CLIENTS = (
     *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
     f"dashboard-{artifacts.DASHBOARD}",
@@ -78,7 +78,7 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
         programs = artifacts.choosing_programs
     if program == "Kinds":
         programs = artifacts.kinds_programs
-    if program == TRANSACTOR:
+    if program in (TRANSACTOR, OLD_TRANSACTOR):
         programs = artifacts.transaction_programs
     if program == "Timed":
         programs = artifacts.timer_programs

@@ -66,6 +66,18 @@ def test_each_transaction_ends_as_its_producer_says(
         assert visible(cluster, topic) == committed
 
 
+def test_work_and_check_may_be_given_apart_as_before_4_3(cluster: peers.Cluster, tmp_path: Path) -> None:
+    topic = new_topic(cluster)
+    wishes = (*EVERY_END, "t:throw:now")
+    old = clients.OLD_TRANSACTOR
+    with Transactor("java-4.5.1", cluster, tmp_path, topic, "now", *wishes, program=old) as transactor:
+        transactor.wait_sent()
+        eventually(lambda: visible(cluster, topic), ["c", "t", "uc"])
+        asked = {"checked t", "checked uc", "checked ur"}
+        eventually(lambda: asked & set(transactor.noted()), asked)
+        assert visible(cluster, topic) == ["c", "t", "uc"]
+
+
 def test_when_a_producer_is_killed_another_of_its_group_is_asked(
     client: str, cluster: peers.Cluster, tmp_path: Path
 ) -> None:

@@ -23,12 +23,19 @@ class Transactor:
     """A client that sends the wished messages in transactions, and answers checks as of its phase."""
 
     def __init__(
-        self, client: str, cluster: Cluster, work: Path, topic: str, phase: str, *wishes: str
+        self,
+        client: str,
+        cluster: Cluster,
+        work: Path,
+        topic: str,
+        phase: str,
+        *wishes: str,
+        program: str = clients.TRANSACTOR,
     ) -> None:
         work.mkdir(parents=True, exist_ok=True)
         self._notes = work / f"notes-{clients.prefix()}.txt"
         arguments = [cluster.namesrv, f"{topic}-group", topic, phase, str(self._notes), *wishes]
-        command = [*clients.program_of(client, clients.TRANSACTOR, work), *arguments]
+        command = [*clients.program_of(client, program, work), *arguments]
         log = work / f"transactor-{clients.prefix()}.log"
         self.server = processes.Server(command, log, {"HOME": str(work)})
 

@@ -18,7 +18,7 @@ public final class Transactor implements TransactionListener {
     private final String phase;
     private final FileWriter log;
 
-    private Transactor(String phase, FileWriter log) {
+    Transactor(String phase, FileWriter log) {
         this.phase = phase;
         this.log = log;
     }
@@ -44,7 +44,7 @@ public final class Transactor implements TransactionListener {
     }
 
     /** On a busy machine the first question to the name server may take longer than the client waits. */
-    private static void awaitRoute(TransactionMQProducer producer, String topic) throws Exception {
+    static void awaitRoute(TransactionMQProducer producer, String topic) throws Exception {
         for (int again = 0; again < 20; again++) {
             try {
                 producer.fetchPublishMessageQueues(topic);
