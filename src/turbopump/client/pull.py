@@ -18,7 +18,7 @@ from turbopump.client.subscription import Subscription
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import V5_0_0, RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import BrokenBody, refusal
+from turbopump.protocol.errors import refusal
 from turbopump.protocol.headers.base import Header
 from turbopump.protocol.headers.offsets import (
     GetMaxOffsetRequest,
@@ -27,8 +27,7 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
 )
 from turbopump.protocol.headers.pull import DEFAULT_MAX_BYTES, PullMessageRequest, PullMessageResponse
-from turbopump.protocol.inner import FLAGS as INNER_FLAGS
-from turbopump.protocol.inner import is_wrapped, unwrapped
+from turbopump.protocol.inner import is_wrapped, messages_of
 from turbopump.protocol.names import TAG
 from turbopump.protocol.record import Record, decode_all
 
@@ -258,21 +257,7 @@ def _records(body: bytes | memoryview, begin: int, delta: int) -> tuple[Record, 
     """`delta` comes with queues of static topics: what the broker's offsets lack to be the topic's."""
     found = tuple(decode_all(body))
     if any(is_wrapped(one.sys_flag) for one in found):
-        found = tuple(message for one in found for message in _unwrapped(one, begin))
+        found = tuple(
+            message for one in found for message in messages_of(one) if message.queue_offset >= begin
+        )
     return tuple(replace(one, queue_offset=one.queue_offset + delta) for one in found) if delta else found
-
-
-def _unwrapped(one: Record, begin: int) -> list[Record]:
-    """The messages of an inner batch, from the wanted offset on; another record is its only message."""
-    if not is_wrapped(one.sys_flag):
-        return [one]
-    try:
-        messages = list(unwrapped(one.body, one.properties, one.queue_offset))
-    except BrokenBody:  # the reader gets what there is
-        return [one]
-    sys_flag = one.sys_flag & ~INNER_FLAGS
-    return [
-        replace(one, queue_offset=at, flag=flag, sys_flag=sys_flag, body=body, properties=properties)
-        for at, (flag, body, properties) in messages
-        if at >= begin
-    ]

@@ -10,9 +10,12 @@ others have the next ones. Whoever reads the record takes it apart.
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from turbopump.protocol import batch
 from turbopump.protocol import properties as props
 from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import INNER_BATCH, NEED_UNWRAP
 
 QUEUE_TYPE = "queue.type"
@@ -44,6 +47,23 @@ def unwrapped(body: bytes, properties: bytes, queue_offset: int) -> Iterator[tup
     first = int(base) if base.isascii() and base.isdigit() else queue_offset
     for number, message in enumerate(batch.split(body)):
         yield first + number, message
+
+
+def messages_of(record: Record) -> list[Record]:
+    """Each message of an inner batch as a record of its own; another record is its only message. So is one
+    whose body is no batch: the reader gets what there is.
+    """
+    if not is_wrapped(record.sys_flag):
+        return [record]
+    try:
+        messages = list(unwrapped(record.body, record.properties, record.queue_offset))
+    except BrokenBody:
+        return [record]
+    sys_flag = record.sys_flag & ~FLAGS
+    return [
+        replace(record, queue_offset=at, flag=flag, sys_flag=sys_flag, body=body, properties=properties)
+        for at, (flag, body, properties) in messages
+    ]
 
 
 def checked(body: bytes, properties: dict[str, str]) -> list[Message]:

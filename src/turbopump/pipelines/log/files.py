@@ -105,9 +105,15 @@ class StoreFiles:
         ]
 
     @cached_property
+    def batch_topics(self) -> list[str]:
+        """Topics whose queues are of batches; these are not read here."""
+        root = os.path.join(self.directory, "batchconsumequeue")
+        return [topic.name for topic in _directories(root)]
+
+    @cached_property
     def topics(self) -> list[str]:
         """Also of those that have no messages, where the store's own table tells them."""
-        found = {name.topic for name in self.queue_names}
+        found = {name.topic for name in self.queue_names} | set(self.batch_topics)
         try:
             with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
                 found.update(msgspec.json.decode(file.read(), type=_Topics).topicConfigTable)

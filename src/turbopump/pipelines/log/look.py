@@ -31,9 +31,12 @@ def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
         check_topics(query, files.topics)
     if query.scan == "queue" and not files.queue_names and files.parts:
         raise NoStore(f"{files.directory} has no consume queues: read it with scan=log")
+    of_batches = [name for name in files.batch_topics if query.wants_topic(name)]
+    if query.scan == "queue" and of_batches:
+        raise BadOption(f"the queues of {', '.join(of_batches)} are of batches: read them with scan=log")
     if query.key:
         return list(_by_key(files, query))
-    if query.scan == "queue" or (not query.scan and files.queue_names):
+    if query.scan == "queue" or (not query.scan and files.queue_names and not of_batches):
         queues = [QueueFiles(files, name) for name in files.queue_names if query.wants(name)]
         return shared_out(
             [narrowed(query, _ends(queue, query)) for queue in queues], query.rows_per_partition

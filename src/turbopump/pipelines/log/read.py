@@ -18,6 +18,7 @@ from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.files import StoreFiles, is_at_home, records_between
 from turbopump.pipelines.log.plan import LogRange, Partition, Picked, Query, QueueRange
 from turbopump.pipelines.log.queue import Entries, QueueFiles
+from turbopump.pipelines.packed import is_packed, taken_apart
 from turbopump.pipelines.pairs import Pairs, cut
 from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, locate, store_times
 from turbopump.pipelines.schema import Schema
@@ -160,6 +161,9 @@ class Reader:
     # what is wanted
 
     def _batches(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
+        if is_packed(data, places.starts):
+            data, starts = taken_apart(data, places.starts)
+            places = locate(data, starts)
         for is_wanted in tests:
             mask = is_wanted(self, data, places)
             if mask is not None and not mask.all():

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
+from turbopump.pipelines.packed import is_packed, taken_apart
 from turbopump.pipelines.places import Mask, Numbers, field_at, locate, starts_in
 from turbopump.pipelines.schema import COLUMNS, Schema
 from turbopump.pipelines.source.offsets import Range
@@ -34,6 +35,8 @@ def rows_of(
     data = part.body
     starts = starts_in(data)
     _check_whole(data, starts)
+    if is_packed(data, starts):
+        data, starts = taken_apart(data, starts)
     offsets = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) + part.delta
     wanted_ones = (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
     starts, offsets = starts[wanted_ones], offsets[wanted_ones]
