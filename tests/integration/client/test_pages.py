@@ -26,5 +26,6 @@ def test_a_block_of_the_guide_prints_what_stands_below_it(
 
 
 def test_the_readme_shows_a_program_that_works(cluster: Cluster) -> None:
-    (block,) = pages.blocks(README)
+    block, on_spark = pages.blocks(README)
     pages.run(README, block, cluster.name_servers, {"__name__": "__main__"})
+    compile(on_spark.code, str(README), "exec")  # tests/spark has the same queries

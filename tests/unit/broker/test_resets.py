@@ -421,12 +421,12 @@ async def test_row_9_a_second_crash_before_the_consumer_is_back_changes_nothing(
             await desk.send("T", f"m{number}".encode())
         await asyncio.sleep(30)
         disk = await lose_the_end(desk.disk)
-        async with running(disk=disk) as again:
-            await again.ask(RequestCode.HEART_BEAT, body=beat("me"))
-            answer = await pull(again, 10)
-            assert answer.code == ResponseCode.PULL_OFFSET_MOVED
-            assert (answer.ext or {})["nextBeginOffset"] == "4"
-            assert records(await pull(again, 4))[1].body == b"m10"
+    async with running(disk=disk) as again:
+        await again.ask(RequestCode.HEART_BEAT, body=beat("me"))
+        answer = await pull(again, 10)
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+        assert (answer.ext or {})["nextBeginOffset"] == "4"
+        assert records(await pull(again, 4))[1].body == b"m10"
 
 
 @virtual
