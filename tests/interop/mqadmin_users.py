@@ -370,7 +370,6 @@ def sending(at: Session) -> None:
     at("sendMessage -t writeonly -p body -m true")
     at("sendMessage -t late -p body -m true -b broker-a -i 0")
     at.facts["traced"] = at.act("traced", "late", "traced")
-    at.act("indexed", "RMQ_SYS_TRACE_TOPIC", at.facts["traced"])
     at("queryMsgTraceById -i {traced}", shapes.traces)
     at("QueryMsgTraceById -i {traced} -t RMQ_SYS_TRACE_TOPIC", shapes.traces)
     at("queryMsgTraceById -i {traced} -t nowhere")
