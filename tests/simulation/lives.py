@@ -19,6 +19,7 @@ from turbopump.testing.medium import Survival
 
 ACTION_S = 60.0
 CALM_S = 8.0  # before a stop: what was put off by a failed sync or a stalled disk is over then
+LOOK_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,11 @@ class Lives(ABC):
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
+    async def _close(self) -> None:
+        with contextlib.suppress(PowerCut):
+            await self._close_parts()
+            await self.store.close()
+
     async def _stop(self) -> None:
         self.disk._syncs_to_fail.clear()
         self.workers.stall(0)
@@ -139,12 +145,15 @@ class Lives(ABC):
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
-        with contextlib.suppress(PowerCut):
-            await self._close_parts()
-            await self.store.close()
+        closing = asyncio.create_task(self._close())
+        while not closing.done() and not self.disk.is_off:  # a callback that dies of it tells nobody
+            await asyncio.wait([closing], timeout=LOOK_S)
         if self.disk.is_off:
+            closing.cancel()
+            await asyncio.gather(closing, return_exceptions=True)
             await self._crash()
             return
+        await closing
         log.info("closed at %d", self.store.max_offset)
         self.synced = max(self.synced, self.store.max_offset)
 
