@@ -6,21 +6,17 @@ import asyncio
 import time
 from collections import Counter
 
-from tests.interop import peers
+from tests.interop import peers, topics
 
-from turbopump import Admin
 from turbopump.client.admin import Admin as AsyncAdmin
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.subscription import Subscription
-from turbopump.protocol.bodies import TopicConfig
 
 PATIENCE_S, POLL_S = 30.0, 0.2
 
 
 def make_topic(cluster: peers.Cluster, topic: str, queues: int = 4) -> None:
-    with Admin(cluster.namesrv) as admin:
-        config = TopicConfig(topicName=topic, readQueueNums=queues, writeQueueNums=queues)
-        admin.topics.create(cluster.broker_addr, config)
+    topics.create(cluster, topic, queues)
 
 
 def messages(cluster: peers.Cluster, topic: str) -> list[MessageExt]:

@@ -7,9 +7,8 @@ from turbopump.protocol.names import dlq_topic, retry_topic
 
 READ_FROM = ("topic", "log", "delta", "parquet", "dlq")
 WRITE_TO = ("topic", "group", "delta", "parquet")
-DATE, HOUR = "date", "hour"
 FILES = ("log", "delta", "parquet")
-PARTS = ("topic", DATE, HOUR)  # by which a table may be parted
+PARTS = ("topic", "date", "hour")  # by which a table may be parted
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.pipelines.jobs.end import DATE, HOUR, End
+from turbopump.pipelines.jobs.end import End
 from turbopump.pipelines.jobs.spec import BadSpec
+from turbopump.pipelines.lake import partitioned
 
 TIME = "storeTimestamp"
 Options = Mapping[str, str]
@@ -55,12 +56,9 @@ def within(rows: DataFrame, since: datetime | None, until: datetime | None, wher
 
 
 def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
-    """Columns `date` and `hour` of the time of storing, where a table is parted by them."""
-    if DATE in parts and DATE not in rows.columns:
-        rows = rows.withColumn(DATE, F.to_date(TIME))
-    if HOUR in parts and HOUR not in rows.columns:
-        rows = rows.withColumn(HOUR, F.hour(TIME))
-    return rows
+    """With the columns by which a table is parted, where they are not there yet."""
+    parted: DataFrame = partitioned(rows, TIME, [part for part in parts if part not in rows.columns])
+    return parted
 
 
 def write(rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@
 Delta's commits are made by `deltalake`, so Spark needs no jar for it. Both write each row once.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from turbopump.pipelines.lake.table import OtherTable, compact, offsets
@@ -16,12 +17,12 @@ __all__ = ["OtherTable", "compact", "offsets", "partitioned", "to_delta", "to_pa
 PARTITIONS = ("topic", "date", "hour")
 
 
-def partitioned(frame: Any, time: str = "storeTimestamp") -> Any:
-    """The same rows with `date` and `hour` of that column, in the session's time zone."""
+def partitioned(frame: Any, time: str = "storeTimestamp", parts: Sequence[str] = PARTITIONS) -> Any:
+    """The same rows with those of `date` and `hour` of that column, in the session's time zone."""
     from pyspark.sql import functions
 
-    moment = functions.col(time)
-    return frame.withColumn("date", functions.to_date(moment)).withColumn("hour", functions.hour(moment))
+    makers = {"date": functions.to_date, "hour": functions.hour}
+    return frame.withColumns({part: makers[part](time) for part in parts if part in makers})
 
 
 def to_delta(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
