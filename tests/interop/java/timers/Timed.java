@@ -67,20 +67,20 @@ public final class Timed {
     }
 
     private void send() throws Exception {
-        step("ms", () -> sent("ms", 1700, message -> message.setDelayTimeMs(1700)));
-        step("sec", () -> sent("sec", 2000, message -> message.setDelayTimeSec(2)));
-        long at = System.currentTimeMillis() + LAST_AFTER_MS;
-        step("at", () -> sent("at", LAST_AFTER_MS, message -> message.setDeliverTimeMs(at)));
-        step("past", () -> sent("past", 0, message -> message.setDeliverTimeMs(at - 3_600_000)));
-        step("zero", () -> sent("zero", 0, message -> message.setDelayTimeSec(0)));
-        step("level", () -> sent("level", 1000, message -> {
+        step("ms", () -> sent("ms", in(1700), message -> message.setDelayTimeMs(1700)));
+        step("sec", () -> sent("sec", in(2000), message -> message.setDelayTimeSec(2)));
+        long at = in(LAST_AFTER_MS);
+        step("at", () -> sent("at", at, message -> message.setDeliverTimeMs(at)));
+        step("past", () -> sent("past", in(0), message -> message.setDeliverTimeMs(at - 3_600_000)));
+        step("zero", () -> sent("zero", in(0), message -> message.setDelayTimeSec(0)));
+        step("level", () -> sent("level", in(1000), message -> {
             message.setDelayTimeLevel(1);
             message.setDelayTimeSec(3000);
         }));
         step("async", this::async);
-        step("too far", () -> sent("too far", 0, message -> message.setDelayTimeSec(TOO_FAR_S)));
-        step("recalled", () -> sent("recalled", 3000, message -> message.setDelayTimeMs(3000)));
-        step("recalled at", () -> sent("recalled at", LAST_AFTER_MS, message -> message.setDeliverTimeMs(at)));
+        step("too far", () -> sent("too far", in(0), message -> message.setDelayTimeSec(TOO_FAR_S)));
+        step("recalled", () -> sent("recalled", in(3000), message -> message.setDelayTimeMs(3000)));
+        step("recalled at", () -> sent("recalled at", at, message -> message.setDeliverTimeMs(at)));
     }
 
     private void recall() throws Exception {
@@ -98,20 +98,24 @@ public final class Timed {
         void of(Message message);
     }
 
-    private Message message(String name, long delayMs, Wish wish) {
+    private static long in(long delayMs) {
+        return System.currentTimeMillis() + delayMs;
+    }
+
+    private Message message(String name, long dueMs, Wish wish) {
         Message message = new Message(topic, "tag", name, name.getBytes(StandardCharsets.UTF_8));
-        due.put(name, System.currentTimeMillis() + delayMs);
+        due.put(name, dueMs);
         wish.of(message);
         return message;
     }
 
-    private String sent(String name, long delayMs, Wish wish) throws Exception {
-        return view(name, producer.send(message(name, delayMs, wish)));
+    private String sent(String name, long dueMs, Wish wish) throws Exception {
+        return view(name, producer.send(message(name, dueMs, wish)));
     }
 
     private String async() throws Exception {
         CompletableFuture<SendResult> done = new CompletableFuture<>();
-        producer.send(message("async", 1000, message -> message.setDelayTimeMs(1000)), new SendCallback() {
+        producer.send(message("async", in(1000), message -> message.setDelayTimeMs(1000)), new SendCallback() {
             @Override
             public void onSuccess(SendResult result) {
                 done.complete(result);
@@ -144,7 +148,7 @@ public final class Timed {
 
     private String handle(String like, String key) {
         String[] words = words(handles.get(like));
-        words[3] = String.valueOf(System.currentTimeMillis() + 60_000);
+        words[3] = String.valueOf(in(60_000));
         words[4] = key;
         return Base64.getUrlEncoder().encodeToString(String.join(" ", words).getBytes(StandardCharsets.UTF_8));
     }
