@@ -5,7 +5,6 @@ log too, so both are read side by side. What a crash may leave behind, and every
 blamed: the wheel of a store that was not stopped in order, and units behind the end that timercheck names.
 """
 
-from array import array
 from collections.abc import Iterator
 
 from turbopump.protocol import properties
@@ -38,8 +37,7 @@ class WheelCheck:
         self._check = self._read_check()
         self._end = 0  # of the units that were read
         self._slots = timer_wheel.SLOTS
-        self._last = array("q", [-1]) * self._slots  # by slot: the last unit
-        self._times = array("q", [0]) * self._slots
+        self._last: dict[int, tuple[int, int]] = {}  # by place in the wheel: its time, and the last unit then
         self._units = self._read_units()
         self._next = next(self._units, None)
 
@@ -83,7 +81,7 @@ class WheelCheck:
         self._next = next(self._units, None)
         self._end = at + UNIT_SIZE
         slot = unit.slot_ms // self._precision_ms
-        self._last[slot % self._slots], self._times[slot % self._slots] = at, slot
+        self._last[slot % self._slots] = slot, at
         if packed is None:
             if unit.offset >= self._log_begin and (self._is_clean or at < self._counted_end):
                 text = f"the unit at {at} names {unit.offset} of the log, where no timed message is"
@@ -135,8 +133,8 @@ class WheelCheck:
                     self._check_slots(begin // SLOT.size, chunk)
         finally:
             wheel.close()
-        for slot, last in zip(self._times, self._last, strict=True):
-            if last >= 0 and slot * self._precision_ms >= self._read_ms:
+        for _, (slot, _) in sorted(self._last.items()):
+            if slot * self._precision_ms >= self._read_ms:
                 self._findings.blame(
                     "timer wheel", f"no slot for {slot * self._precision_ms}, though units wait"
                 )
@@ -152,10 +150,9 @@ class WheelCheck:
 
     def _check_slots(self, first: int, chunk: bytes) -> None:
         for index, (slot, _, last, _, _) in enumerate(SLOT.iter_unpack(chunk), first):
-            if self._times[index] == slot:
-                known, self._last[index] = self._last[index], -1
-            else:
-                known = -1
+            known = -1
+            if index in self._last and self._last[index][0] == slot:
+                known = self._last.pop(index)[1]
             if slot * self._precision_ms >= max(self._read_ms, 1) and last != known:
                 text = (
                     f"the slot for {slot * self._precision_ms} names the unit at {last}, not that at {known}"
