@@ -66,8 +66,9 @@ class BatchQueue(ConsumeQueue):
         return offset
 
     def first_at_or_after(self, physical: int) -> int:
+        """Within the queue even where the entry is damaged."""
         found = self._entry(self._first(physical))
-        return self._max if found is None else found[FIRST_OFFSET]
+        return self._max if found is None else min(max(found[FIRST_OFFSET], 0), self._max)
 
     def put(self, queue_offset: int, physical: int, size: int, tags_code: int) -> bool:
         if physical <= self.last_physical or self.is_deleted:

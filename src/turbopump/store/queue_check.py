@@ -104,7 +104,7 @@ class QueueCheck:
     def _check_beginning(self, log_begin: int, log_end: int, is_clean: bool) -> None:
         """Entries before the first record point to what left the log."""
         end = self._first if self.next is not None else self._after_files
-        for queue_offset in range(self._first_file, end):
+        for queue_offset in range(self._first_file, min(end, self._after_files)):  # a damaged one may be huge
             found = self._entry(queue_offset)
             if found == NO_ENTRY:
                 if self.next is None:

@@ -1,7 +1,7 @@
 """The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
 
 Each input is the contents of one file of a small store, after a first byte that says how the last process
-ended and whether the file keeps the length it should have. The store is checked as `turbopump store verify`
+ended, whether the file keeps the length it should have, and whether it is the oldest or the newest. The store is checked as `turbopump store verify`
 does, then opened, read through and written to.
 """
 
@@ -26,9 +26,10 @@ from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
 
 QUEUES = 2
-MESSAGES = 24
-KILLED, ANY_LENGTH = 1, 2  # bits of the first byte
-KINDS = {"light_queues": True, "multi_dispatch": True, "batch_queue_file_size": 46 * 5}
+MESSAGES = 12
+KILLED, ANY_LENGTH, OLDEST = 1, 2, 4  # bits of the first byte
+SIZES = {"commit_log_file_size": 2048, "consume_queue_file_size": 20 * 4, "batch_queue_file_size": 46 * 3}
+KINDS = {"light_queues": True, "multi_dispatch": True, **SIZES}
 TOPICS = b'{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'
 
 Files = dict[str, bytes]
@@ -39,24 +40,24 @@ Files = dict[str, bytes]
 
 def log_file(data: bytes) -> None:
     """Damaged records that recovery has no reason to read again are handed out as they are."""
-    _check_use(_opened(data, _newest("commitlog/")))
+    _check_use(_opened(data, "commitlog/"))
 
 
 def queue_file(data: bytes) -> None:
     """Entries of a store that was closed well are believed: what is read then is bounded, not right."""
-    _read_all(_opened(data, _newest("consumequeue/T/0/")))
+    _read_all(_opened(data, "consumequeue/T/0/"))
 
 
 def batch_queue_file(data: bytes) -> None:
     """The same for the entries of a batch queue."""
-    store = _opened(data, _newest("batchconsumequeue/B/0/"))
+    store = _opened(data, "batchconsumequeue/B/0/")
     for _ in _bodies(store, 0, "B"):
         continue
     store.append([draft(store.queue("B", 0), b"after")])
 
 
 def light_queue_file(data: bytes) -> None:
-    store = _opened(data, _newest("consumequeue/%LMQ%all/0/"))
+    store = _opened(data, "consumequeue/%LMQ%all/0/")
     for _ in _bodies(store, 0, "%LMQ%all"):
         continue
     _read_all(store)
@@ -64,7 +65,7 @@ def light_queue_file(data: bytes) -> None:
 
 def index_file(data: bytes) -> None:
     """A damaged index may hide old messages, never show one without the key; new ones are found."""
-    _check_use(_opened(data, _newest("index/")))
+    _check_use(_opened(data, "index/"))
 
 
 def checkpoint_file(data: bytes) -> None:
@@ -80,9 +81,9 @@ def checkpoint_file(data: bytes) -> None:
     _check_use(store)
 
 
-def _opened(data: bytes, name: str) -> Store:
+def _opened(data: bytes, folder: str) -> Store:
     how = data[0] if data else 0
-    disk = _disk_with(name, data[1:], how)
+    disk = _disk_with(_pick(folder, how), data[1:], how)
     tools.run(tools.verify(ROOT, disk, index_shape=(small().index_slots, small().index_items)))
     for record in tools.dump(ROOT, disk=disk):
         assert record.size > 0
@@ -178,7 +179,12 @@ def _paths(disk: Disk, directory: str) -> Iterator[str]:
 
 
 def _newest(folder: str) -> str:
-    return max(name for name in _good() if name.startswith(folder))
+    return _pick(folder, 0)
+
+
+def _pick(folder: str, how: int) -> str:
+    names = [name for name in _good() if name.startswith(folder)]
+    return min(names) if how & OLDEST else max(names)
 
 
 def _disk_with(name: str, contents: bytes, how: int) -> SimulatedDisk:
@@ -193,11 +199,11 @@ def _disk_with(name: str, contents: bytes, how: int) -> SimulatedDisk:
     return disk
 
 
-def _seeds(name: Callable[[], str]) -> Callable[[], Iterator[bytes]]:
+def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
     def seeds() -> Iterator[bytes]:
-        for how in (0, KILLED, ANY_LENGTH, KILLED | ANY_LENGTH):
-            yield bytes([how]) + _good()[name()].rstrip(b"\0")
-        yield bytes([ANY_LENGTH]) + _good()[name()]
+        for how in range(KILLED | ANY_LENGTH | OLDEST):
+            yield bytes([how]) + _good()[_pick(folder, how)].rstrip(b"\0")
+        yield bytes([ANY_LENGTH]) + _good()[_newest(folder)]
 
     return seeds
 
@@ -245,8 +251,8 @@ WORDS = (
 
 
 def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
-    """A store is opened for each input: 100 to 300 a second."""
-    return Target(run, _seeds(lambda: _newest(folder)), (UnusableStore,), NUMBERS + MAGICS, taste=50)
+    """A store is opened for each input: 500 a second."""
+    return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=50)
 
 
 TARGETS = {

@@ -38,3 +38,21 @@ def test_verify_reads_a_queue_file_that_is_cut_inside_an_entry() -> None:
     disk = files._disk_with(name, files._good()[name][:7], files.ANY_LENGTH)
     report = tools.run(tools.verify(files.ROOT, disk, index_shape=(16, 64)))
     assert "missing entry" in [finding.kind for finding in report.problems]
+
+
+def test_verify_ends_although_the_first_record_of_a_queue_has_an_impossible_offset() -> None:
+    name = files._pick("commitlog/", files.OLDEST)
+    data = bytearray(files._good()[name])
+    data[QUEUE_OFFSET_AT] ^= 0x01
+    report = tools.run(tools.verify(files.ROOT, files._disk_with(name, bytes(data), 0), index_shape=(16, 64)))
+    assert report.problems
+
+
+def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_later_offset() -> None:
+    name = files._pick("batchconsumequeue/B/0/", files.OLDEST)
+    data = bytearray(files._good()[name])
+    struct.pack_into(">q", data, 28, 1 << 40)
+    store = opened(name, bytes(data), 0)
+    queue = store.find_queue("B", 0)
+    assert queue is not None
+    assert 0 <= queue.min_offset <= queue.max_offset < 1 << 40
