@@ -4,15 +4,14 @@ Parts receive the two or three things they use, never the broker. What configura
 once, by the object that is picked. Nothing else in this package knows how many parts there are.
 """
 
-import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from turbopump.broker import filter_modules
+from turbopump.broker import filter_modules, kinds
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
@@ -25,38 +24,20 @@ from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.delay import FILE as DELAY_FILE
 from turbopump.broker.delay import Delays
 from turbopump.broker.fence import Fence
 from turbopump.broker.filter_modules import FilterLimits, FilterModules
-from turbopump.broker.filters import FILE as FILTER_FILE
-from turbopump.broker.filters import Filters
 from turbopump.broker.flow import FlowControl
-from turbopump.broker.groups import Groups
-from turbopump.broker.halves import CheckRules
-from turbopump.broker.ledger import Ledger
-from turbopump.broker.ledger_home import Homes
-from turbopump.broker.ledger_log import LedgerLog
-from turbopump.broker.ledger_requests import LedgerRequests
-from turbopump.broker.ledger_send import LedgerSending
-from turbopump.broker.ledger_settle import Settling
-from turbopump.broker.locks import LockRequests, QueueLocks
-from turbopump.broker.members import Members
+from turbopump.broker.locks import LockRequests
+from turbopump.broker.metrics.chosen import collectors
 from turbopump.broker.metrics.collectors import (
-    BrokerFigures,
     Collector,
-    ConnectionFigures,
     RemotingFigures,
-    RequestFigures,
-    StoreFigures,
     Waiting,
 )
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.kinds import TimerFigures, TransactionFigures
-from turbopump.broker.metrics.lag import LagFigures
-from turbopump.broker.offsets import FILE as OFFSETS_FILE
-from turbopump.broker.offsets import OffsetRequests, Offsets
-from turbopump.broker.persist import PAUSE_S, Persisted
+from turbopump.broker.offsets import OffsetRequests
 from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
@@ -65,19 +46,14 @@ from turbopump.broker.relay import Relay
 from turbopump.broker.replies import Replies
 from turbopump.broker.resets import ResetRequests
 from turbopump.broker.retry import Retries
+from turbopump.broker.running import keep_running
 from turbopump.broker.schedule import Schedule
 from turbopump.broker.send import Sending, SendRules
 from turbopump.broker.send_many import SendMany
-from turbopump.broker.statistics import Statistics
-from turbopump.broker.timers import FILE as TIMER_FILE
+from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.timers import Timers
 from turbopump.broker.timing import Recalls, Timing
-from turbopump.broker.topics import READ, WRITE, Topic, Topics
-from turbopump.broker.traffic import Traffic
-from turbopump.broker.transaction import Transactions
-from turbopump.broker.transaction_checks import Checks, Producers, check_rules
-from turbopump.broker.transaction_end import TransactionRequests
-from turbopump.broker.transaction_start import reopen
+from turbopump.broker.topics import READ, WRITE, Topic
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
@@ -169,7 +145,7 @@ class Broker:
         await store.start()
         self._store = store
         files = ConfigFiles(config.store.config_dir, self._disk)
-        tables = _Tables(config, clock, store, self._modules())
+        tables = Tables(config, clock, store, self._modules())
         tables.load(files)
         servers = await self._listen(stack)
         store.store_host = await self._store_host()
@@ -177,15 +153,9 @@ class Broker:
         client = Client(self._network, clock)
         stack.push_async_callback(client.close)
         registration = self._registration(client, tables)
-        topics_file = self._persisted("topics.json", tables.topics.dump, files, stack)
-        groups_file = self._persisted("subscriptionGroup.json", tables.groups.dump, files, stack)
-        tables.groups.on_change = groups_file.changed
         pause_s = config.offsets.flush_interval_ms / 1000
-        offsets_file = self._persisted(tables.offsets.file_name, tables.offsets.slices, files, stack, pause_s)
-        tables.offsets.on_change = offsets_file.changed
+        kept = TableFiles(tables, files, self._workers, stack, pause_s)
         tables.offsets.is_used = lambda topic: not tables.topics.is_light(topic) or store.is_used(topic)
-        filters_file = self._persisted(FILTER_FILE, tables.filters.dump, files, stack)
-        tables.filters.on_change = filters_file.changed
         if config.filters.bit_maps:
             store.queues.bit_map = tables.filters.bit_map
         recovered_end = tables.offsets.mend(store, clock.now_ms())
@@ -200,18 +170,18 @@ class Broker:
         timing = self._timing(store)
         sending, receipts = self._sending(store, tables, schedule, timing)
         retries = self._retries(store, tables, schedule, sending)
-        delays = self._delays(store, tables, schedule, sending, files, stack)
-        transactions, ending = await self._transactions(store, tables, schedule, timing, sending, stack)
-        ledger = await self._ledger(store, transactions, sending, receipts, client, stack)
-        timers = self._timers(store, tables, timing, sending, files, stack)
+        ground = self._ground(store, tables, sending, schedule, timing, files, stack)
+        delays = kinds.delays(ground)
+        transactions, ending = await kinds.transactions(ground)
+        ledger = await kinds.ledger(ground, transactions, receipts, client)
+        timers = kinds.timers(ground)
         tools = self._tools(
             store,
             tables,
             clients,
             pulling,
             registration,
-            topics_file,
-            groups_file,
+            kept,
             fence,
             delays,
             timers,
@@ -255,21 +225,21 @@ class Broker:
             names = [topic.name for topic in topics]
             for path in fast_paths:
                 path.topics_changed(names)
-            topics_file.changed()
+            kept.topics.changed()
             registration.changed(names)
 
         tables.topics.on_change = topics_changed
         tables.topics.adopt(store.topics)
         for server, path in zip(servers, fast_paths, strict=True):
             server.serve, server.shortcut = path.serve, path.shortcut
-        self._keep_running(clients.watch(), stack)
-        self._keep_running(delays.run(), stack)
-        self._keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
+        keep_running(clients.watch(), stack)
+        keep_running(delays.run(), stack)
+        keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
         if config.timers.enabled:
-            self._keep_running(timers.run(), stack)
-            self._keep_running(timers.keep(config.timers.flush_interval_ms / 1000), stack)
-        self._keep_running(tables.traffic.watch(), stack)
-        self._keep_running(tables.statistics.watch(), stack)
+            keep_running(timers.run(), stack)
+            keep_running(timers.keep(config.timers.flush_interval_ms / 1000), stack)
+        keep_running(tables.traffic.watch(), stack)
+        keep_running(tables.statistics.watch(), stack)
         if observed is not None:
 
             def waiting() -> Waiting:
@@ -281,8 +251,13 @@ class Broker:
                     connections=sum(len(server.connections) for server in servers),
                 )
 
-            kinds: list[Collector] = [TransactionFigures(transactions), TimerFigures(timers)]
-            await self._export(store, tables, waiting, [observed, *kinds], stack)
+            more: list[Collector] = [observed, TransactionFigures(transactions), TimerFigures(timers)]
+            figures = collectors(lambda: self.config, store, tables, self._disk.usage, clock, waiting, stack)
+            exporter = Exporter(lambda: self.config, [*figures, *more], self._network)
+            host = config.metrics.host or config.listening.bind_address
+            self.metrics_port = await exporter.start(host, config.metrics.port)
+            stack.push_async_callback(exporter.stop)
+            log.info("Metrics are served at http://%s:%d/metrics", host, self.metrics_port)
         registration.start()
         stack.push_async_callback(registration.stop)
         await registration.registered(REGISTERED_WITHIN_S)
@@ -320,14 +295,14 @@ class Broker:
         except ValueError:
             return pack_host(await self._network.resolve(host), port)
 
-    def _registration(self, client: Client, tables: "_Tables") -> Registration:
+    def _registration(self, client: Client, tables: Tables) -> Registration:
         listening = self.config.listening
         ha_host = listening.ha_address or _split(self.address)[0]
         ha_address = f"{ha_host}:{listening.ha_port or self.port + 1}"
         endpoint = Endpoint(self.config.identity, self.address, ha_address)
         return Registration(client, tables.topics, endpoint, self.config.name_servers)
 
-    def _pulling(self, store: Store, tables: "_Tables", fence: Fence) -> Pulling:
+    def _pulling(self, store: Store, tables: Tables, fence: Fence) -> Pulling:
         return Pulling(
             store,
             tables.topics,
@@ -345,7 +320,7 @@ class Broker:
         )
 
     def _sending(
-        self, store: Store, tables: "_Tables", schedule: Schedule, timing: Timing
+        self, store: Store, tables: Tables, schedule: Schedule, timing: Timing
     ) -> tuple[Sending, Receipts]:
         config = self.config
         ip, _ = unpack_host(store.store_host)
@@ -378,7 +353,7 @@ class Broker:
         )
         return sending, receipts
 
-    def _retries(self, store: Store, tables: "_Tables", schedule: Schedule, sending: Sending) -> Retries:
+    def _retries(self, store: Store, tables: Tables, schedule: Schedule, sending: Sending) -> Retries:
         return Retries(
             store,
             tables.topics,
@@ -391,105 +366,35 @@ class Broker:
             writable=lambda: self._may(WRITE),
         )
 
-    def _delays(
+    def _ground(
         self,
         store: Store,
-        tables: "_Tables",
-        schedule: Schedule,
+        tables: Tables,
         sending: Sending,
-        files: ConfigFiles,
-        stack: contextlib.AsyncExitStack,
-    ) -> Delays:
-        append = sending.append_unanswered
-        delays = Delays(store, tables.topics, append, files.save, self._workers, self._clock)
-        _load(files, DELAY_FILE, delays.load)
-        delays.open()
-        stack.push_async_callback(delays.close)
-        schedule.on_postponed = delays.postponed
-        store.retention.guards.append(delays.rescue)
-        return delays
-
-    async def _transactions(
-        self,
-        store: Store,
-        tables: "_Tables",
         schedule: Schedule,
         timing: Timing,
-        sending: Sending,
+        files: ConfigFiles,
         stack: contextlib.AsyncExitStack,
-    ) -> tuple[Transactions, TransactionRequests]:
-        """Those that are open are known before anybody is served."""
-        append, clock = sending.append_unanswered, self._clock
-
-        def rules() -> CheckRules:
-            return check_rules(self.config)
-
-        transactions = Transactions(
-            store, tables.topics, tables.offsets, schedule, append, rules, clock, timing
+    ) -> kinds.Ground:
+        return kinds.Ground(
+            lambda: self.config,
+            store,
+            tables,
+            sending,
+            schedule,
+            timing,
+            files,
+            self._clock,
+            self._disk,
+            self._workers,
+            stack,
         )
-        await reopen(store, transactions)
-        sending.on_half = transactions.prepared
-        stack.push_async_callback(transactions.save_progress)
-        producers = Producers(tables.members, self.config.identity.broker_name)
-        checks = Checks(transactions, store, producers, rules, clock)
-        store.retention.guards.append(checks.rescue)
-        self._keep_running(checks.run(), stack)
-        self._keep_running(checks.keep(), stack)
-        return transactions, TransactionRequests(transactions, store, rules, clock)
-
-    async def _ledger(
-        self,
-        store: Store,
-        transactions: Transactions,
-        sending: Sending,
-        receipts: Receipts,
-        client: Client,
-        stack: contextlib.AsyncExitStack,
-    ) -> list["_Part"]:
-        """Decisions about many messages at once. All books are known before anybody is served."""
-        name, clock = self.config.identity.broker_name, self._clock
-        ledger = Ledger(name)
-        written = LedgerLog(ledger, store, sending.append_unanswered, clock)
-        await written.reopen()
-        store.retention.guards.append(written.rescue)
-        homes = Homes(ledger, name, client, self.config.name_servers.addresses, clock)
-
-        def interval_s() -> float:
-            return check_rules(self.config).interval_s
-
-        settling = Settling(transactions, store, homes, interval_s, clock)
-        self._keep_running(settling.run(), stack)
-        return [
-            LedgerRequests(ledger, written, settling, store),
-            LedgerSending(ledger, name, transactions, sending, receipts, store, clock),
-        ]
 
     def _timing(self, store: Store) -> Timing:
         name, rules = self.config.identity.broker_name, self.config.timers
         return Timing(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
 
-    def _timers(
-        self,
-        store: Store,
-        tables: "_Tables",
-        timing: Timing,
-        sending: Sending,
-        files: ConfigFiles,
-        stack: contextlib.AsyncExitStack,
-    ) -> Timers:
-        append, rules = sending.append_unanswered, self.config.timers
-        timers = Timers(
-            store, tables.topics, append, files.save, self._workers, self._clock, self._disk, rules
-        )
-        _load(files, TIMER_FILE, timers.load)
-        timers.open()
-        if rules.enabled:
-            stack.push_async_callback(timers.close)
-            timing.on_postponed = timers.postponed
-            store.retention.guards.append(timers.rescue)
-        return timers
-
-    def _recalls(self, store: Store, tables: "_Tables", timing: Timing, sending: Sending) -> Recalls:
+    def _recalls(self, store: Store, tables: Tables, timing: Timing, sending: Sending) -> Recalls:
         return Recalls(
             store,
             tables.topics,
@@ -502,7 +407,7 @@ class Broker:
             region=self.config.sending.region_id,
         )
 
-    def _replies(self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts) -> Replies:
+    def _replies(self, store: Store, tables: Tables, sending: Sending, receipts: Receipts) -> Replies:
         return Replies(
             tables.members,
             sending,
@@ -513,7 +418,7 @@ class Broker:
         )
 
     def _send_many(
-        self, store: Store, tables: "_Tables", sending: Sending, receipts: Receipts, router: Router
+        self, store: Store, tables: Tables, sending: Sending, receipts: Receipts, router: Router
     ) -> SendMany:
         return SendMany(
             store,
@@ -528,7 +433,7 @@ class Broker:
     def _consumer_side(
         self,
         store: Store,
-        tables: "_Tables",
+        tables: Tables,
         pulling: Pulling,
         fence: Fence,
         stack: contextlib.AsyncExitStack,
@@ -537,7 +442,7 @@ class Broker:
         topics, groups, offsets, members = tables.topics, tables.groups, tables.offsets, tables.members
         name = self.config.identity.broker_name
         locking = LockRequests(tables.locks, self._clock)
-        self._keep_running(locking.watch(), stack)
+        keep_running(locking.watch(), stack)
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
         return [
@@ -559,12 +464,11 @@ class Broker:
     def _tools(
         self,
         store: Store,
-        tables: "_Tables",
+        tables: Tables,
         clients: Clients,
         pulling: Pulling,
         registration: Registration,
-        topics_file: Persisted,
-        groups_file: Persisted,
+        kept: TableFiles,
         fence: Fence,
         delays: Delays,
         timers: Timers,
@@ -575,7 +479,7 @@ class Broker:
         name = self.config.identity.broker_name
 
         async def topics_settled() -> None:
-            await topics_file.settled()
+            await kept.topics.settled()
             await registration.settled()
 
         def apply(config: BrokerConfig) -> None:
@@ -592,7 +496,7 @@ class Broker:
         accept_from_ms = self.config.sending.accept_from_ms
         return [
             TopicRequests(topics, offsets, store, statistics, fence, name, topics_settled),
-            GroupRequests(groups, topics, offsets, statistics, fence, groups_file.settled),
+            GroupRequests(groups, topics, offsets, statistics, fence, kept.groups.settled),
             ProgressRequests(
                 groups,
                 topics,
@@ -622,37 +526,6 @@ class Broker:
             MaintenanceRequests(store, topics, offsets, statistics),
         ]
 
-    async def _export(
-        self,
-        store: Store,
-        tables: "_Tables",
-        waiting: Callable[[], Waiting],
-        more: Sequence[Collector],
-        stack: contextlib.AsyncExitStack,
-    ) -> None:
-        """Figures for Prometheus, on a port of their own."""
-        topics, statistics, clock = tables.topics, tables.statistics, self._clock
-        requests = RequestFigures(topics, statistics, tables.traffic, clock)
-        statistics.on_puts = requests.stored
-        statistics.on_topic_gone = requests.topic_deleted
-        self._keep_running(requests.watch(), stack)
-        exporter = Exporter(
-            lambda: self.config,
-            [
-                BrokerFigures(lambda: self.config, topics, tables.groups, waiting),
-                requests,
-                ConnectionFigures(tables.members),
-                LagFigures(tables.members, topics, tables.offsets, statistics, store, clock),
-                StoreFigures(store, self._disk.usage, clock),
-                *more,
-            ],
-            self._network,
-        )
-        host = self.config.metrics.host or self.config.listening.bind_address
-        self.metrics_port = await exporter.start(host, self.config.metrics.port)
-        stack.push_async_callback(exporter.stop)
-        log.info("Metrics are served at http://%s:%d/metrics", host, self.metrics_port)
-
     def _as_running(self) -> BrokerConfig:
         """The configuration with what was left to be found out."""
         listening = self.config.listening
@@ -669,70 +542,14 @@ class Broker:
     def _may(self, permission: int) -> bool:
         return self.config.topics.permission & permission != 0
 
-    def _persisted(
-        self,
-        name: str,
-        dump: Callable[[], bytes | Iterator[bytes]],
-        files: ConfigFiles,
-        stack: contextlib.AsyncExitStack,
-        pause_s: float = PAUSE_S,
-    ) -> Persisted:
-        persisted = Persisted(name, dump, files.save, self._workers, pause_s)
-        stack.push_async_callback(persisted.close)
-        return persisted
-
-    def _keep_running(self, work: Coroutine[Any, Any, None], stack: contextlib.AsyncExitStack) -> None:
-        task = asyncio.create_task(work)
-        task.add_done_callback(_complain)
-
-        async def end() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        stack.push_async_callback(end)
-
 
 class _Part(Protocol):
     def routes(self) -> Routes: ...
 
 
-class _Tables:
-    """What the broker remembers beside its messages."""
-
-    def __init__(
-        self, config: BrokerConfig, clock: Clock, store: Store, modules: FilterModules | None
-    ) -> None:
-        light = config.store.uses_light_queues
-        self.topics = Topics(config.topics, config.identity, clock, light)
-        self.groups = Groups(config.groups, clock, light)
-        self.offsets = Offsets(config.offsets, clock, light)
-        self.filters = Filters(config.filters, clock, modules)
-        self.members: Members[Connection] = Members()
-        self.locks = QueueLocks(config.groups.lock_ms / 1000)
-        self.traffic = Traffic(clock, lambda: store.put_messages)
-        cluster = config.identity.cluster_name
-        self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
-
-    def load(self, files: ConfigFiles) -> None:
-        _load(files, "topics.json", self.topics.load)
-        _load(files, "subscriptionGroup.json", self.groups.load)
-        _load(files, OFFSETS_FILE, self.offsets.load)
-        if self.offsets.file_name != OFFSETS_FILE:
-            _load(files, self.offsets.file_name, self.offsets.load)
-        _load(files, FILTER_FILE, self.filters.load)
-
-
 def _too_early(connection: Connection, frames: list[Frame]) -> None:
     """The port is ours, the broker is not ready: who comes now may come again."""
     connection.close()
-
-
-def _load(files: ConfigFiles, name: str, load: Callable[[bytes], int]) -> None:
-    def valid(data: bytes) -> bool:
-        load(data)
-        return True
-
-    files.load(name, valid)
 
 
 def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
@@ -743,8 +560,3 @@ def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
 def _split(address: str) -> tuple[str, int]:
     host, _, port = address.rpartition(":")
     return host, int(port)
-
-
-def _complain(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("%s ended", task.get_name(), exc_info=error)

@@ -1,0 +1,113 @@
+"""The kinds of message that are not delivered as they come: delay levels, timers, transactions, the ledger.
+
+Builds their parts, lets them read what is open before anybody is served, and gives retention their guards, so
+that nothing is deleted while it waits. In: the ground they all stand on. Out: the parts.
+"""
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.delay import FILE as DELAY_FILE
+from turbopump.broker.delay import Delays
+from turbopump.broker.halves import CheckRules
+from turbopump.broker.ledger import Ledger
+from turbopump.broker.ledger_home import Homes
+from turbopump.broker.ledger_log import LedgerLog
+from turbopump.broker.ledger_requests import LedgerRequests
+from turbopump.broker.ledger_send import LedgerSending
+from turbopump.broker.ledger_settle import Settling
+from turbopump.broker.receipt import Receipts
+from turbopump.broker.running import keep_running
+from turbopump.broker.schedule import Schedule
+from turbopump.broker.send import Sending
+from turbopump.broker.tables import Tables, load
+from turbopump.broker.timers import FILE as TIMER_FILE
+from turbopump.broker.timers import Timers
+from turbopump.broker.timing import Timing
+from turbopump.broker.transaction import Transactions
+from turbopump.broker.transaction_checks import Checks, Producers, check_rules
+from turbopump.broker.transaction_end import TransactionRequests
+from turbopump.broker.transaction_start import reopen
+from turbopump.remoting.client import Client
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Disk, Workers
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Store
+
+
+@dataclass(frozen=True)
+class Ground:
+    config: Callable[[], BrokerConfig]  # as it is now
+    store: Store
+    tables: Tables
+    sending: Sending
+    schedule: Schedule
+    timing: Timing
+    files: ConfigFiles
+    clock: Clock
+    disk: Disk
+    workers: Workers
+    stack: AsyncExitStack
+
+    def rules(self) -> CheckRules:
+        return check_rules(self.config())
+
+
+def delays(on: Ground) -> Delays:
+    append = on.sending.append_unanswered
+    delays = Delays(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock)
+    load(on.files, DELAY_FILE, delays.load)
+    delays.open()
+    on.stack.push_async_callback(delays.close)
+    on.schedule.on_postponed = delays.postponed
+    on.store.retention.guards.append(delays.rescue)
+    return delays
+
+
+async def transactions(on: Ground) -> tuple[Transactions, TransactionRequests]:
+    """Those that are open are known before anybody is served."""
+    tables, append = on.tables, on.sending.append_unanswered
+    transactions = Transactions(
+        on.store, tables.topics, tables.offsets, on.schedule, append, on.rules, on.clock, on.timing
+    )
+    await reopen(on.store, transactions)
+    on.sending.on_half = transactions.prepared
+    on.stack.push_async_callback(transactions.save_progress)
+    producers = Producers(tables.members, on.config().identity.broker_name)
+    checks = Checks(transactions, on.store, producers, on.rules, on.clock)
+    on.store.retention.guards.append(checks.rescue)
+    keep_running(checks.run(), on.stack)
+    keep_running(checks.keep(), on.stack)
+    return transactions, TransactionRequests(transactions, on.store, on.rules, on.clock)
+
+
+async def ledger(
+    on: Ground, transactions: Transactions, receipts: Receipts, client: Client
+) -> tuple[LedgerRequests, LedgerSending]:
+    """Decisions about many messages at once. All books are known before anybody is served."""
+    name, store, clock = on.config().identity.broker_name, on.store, on.clock
+    ledger = Ledger(name)
+    written = LedgerLog(ledger, store, on.sending.append_unanswered, clock)
+    await written.reopen()
+    store.retention.guards.append(written.rescue)
+    homes = Homes(ledger, name, client, on.config().name_servers.addresses, clock)
+    settling = Settling(transactions, store, homes, lambda: on.rules().interval_s, clock)
+    keep_running(settling.run(), on.stack)
+    return (
+        LedgerRequests(ledger, written, settling, store),
+        LedgerSending(ledger, name, transactions, on.sending, receipts, store, clock),
+    )
+
+
+def timers(on: Ground) -> Timers:
+    append, rules = on.sending.append_unanswered, on.config().timers
+    timers = Timers(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock, on.disk, rules)
+    load(on.files, TIMER_FILE, timers.load)
+    timers.open()
+    if rules.enabled:
+        on.stack.push_async_callback(timers.close)
+        on.timing.on_postponed = timers.postponed
+        on.store.retention.guards.append(timers.rescue)
+    return timers

@@ -1,0 +1,89 @@
+"""What the broker remembers beside its messages, and the files where it does. Which part uses which table is
+not known here.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.filter_modules import FilterModules
+from turbopump.broker.filters import FILE as FILTER_FILE
+from turbopump.broker.filters import Filters
+from turbopump.broker.groups import Groups
+from turbopump.broker.locks import QueueLocks
+from turbopump.broker.members import Members
+from turbopump.broker.offsets import FILE as OFFSETS_FILE
+from turbopump.broker.offsets import Offsets
+from turbopump.broker.persist import PAUSE_S, Persisted
+from turbopump.broker.statistics import Statistics
+from turbopump.broker.topics import Topics
+from turbopump.broker.traffic import Traffic
+from turbopump.remoting.connection import Connection
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.disk import Workers
+from turbopump.store.config_files import ConfigFiles
+from turbopump.store.store import Store
+
+TOPICS_FILE = "topics.json"
+GROUPS_FILE = "subscriptionGroup.json"
+
+
+class Tables:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, store: Store, modules: FilterModules | None
+    ) -> None:
+        light = config.store.uses_light_queues
+        self.topics = Topics(config.topics, config.identity, clock, light)
+        self.groups = Groups(config.groups, clock, light)
+        self.offsets = Offsets(config.offsets, clock, light)
+        self.filters = Filters(config.filters, clock, modules)
+        self.members: Members[Connection] = Members()
+        self.locks = QueueLocks(config.groups.lock_ms / 1000)
+        self.traffic = Traffic(clock, lambda: store.put_messages)
+        cluster = config.identity.cluster_name
+        self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
+
+    def load(self, files: ConfigFiles) -> None:
+        load(files, TOPICS_FILE, self.topics.load)
+        load(files, GROUPS_FILE, self.groups.load)
+        load(files, OFFSETS_FILE, self.offsets.load)
+        if self.offsets.file_name != OFFSETS_FILE:
+            load(files, self.offsets.file_name, self.offsets.load)
+        load(files, FILTER_FILE, self.filters.load)
+
+
+class TableFiles:
+    """When a table changes, its file is written. Who hears of changed topics calls that of topics."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        files: ConfigFiles,
+        workers: Workers,
+        stack: AsyncExitStack,
+        offsets_pause_s: float,
+    ) -> None:
+        self._files, self._workers, self._stack = files, workers, stack
+        offsets = tables.offsets
+        self.topics = self._persisted(TOPICS_FILE, tables.topics.dump)
+        self.groups = self._persisted(GROUPS_FILE, tables.groups.dump)
+        tables.groups.on_change = self.groups.changed
+        offsets.on_change = self._persisted(offsets.file_name, offsets.slices, offsets_pause_s).changed
+        tables.filters.on_change = self._persisted(FILTER_FILE, tables.filters.dump).changed
+
+    def _persisted(
+        self, name: str, dump: Callable[[], bytes | Iterator[bytes]], pause_s: float = PAUSE_S
+    ) -> Persisted:
+        persisted = Persisted(name, dump, self._files.save, self._workers, pause_s)
+        self._stack.push_async_callback(persisted.close)
+        return persisted
+
+
+def load(files: ConfigFiles, name: str, take: Callable[[bytes], int]) -> None:
+    """Hands over what the file says, or its backup when that cannot be read."""
+
+    def valid(data: bytes) -> bool:
+        take(data)
+        return True
+
+    files.load(name, valid)
