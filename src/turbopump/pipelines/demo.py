@@ -51,7 +51,7 @@ def show(spark: Any, name_server: str, home: Path) -> None:
     took = time.monotonic() - begin
     say(f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {took:.1f} s")
     publish(spark, name_server, home)
-    say(f"Totals by city from the table to topic {TOTALS}, and read from there:")
+    say(f"Totals of paid orders by city from the table to topic {TOTALS}, and read from there:")
     for line in read_totals(spark, name_server).lines()[2:]:
         say(f"  {line}")
 
