@@ -29,6 +29,7 @@ BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
+MAX_GAP, MAX_GAP_FILES = 1_000_000, 64  # entries, and the files that they would fill
 
 Entry = tuple[int, ...]
 """At least log offset, record size, tag code."""
@@ -148,6 +149,11 @@ class ConsumeQueue:
         if self._floor_for != log_min:
             self._floor_for, self._floor = log_min, self.first_at_or_after(log_min)
         return self._floor
+
+    @property
+    def longest_gap(self) -> int:
+        """Entries that may be missing in its middle: a record that says more has a damaged number."""
+        return min(MAX_GAP, MAX_GAP_FILES * (self._file_size // self.unit))
 
     @property
     def is_empty(self) -> bool:

@@ -29,7 +29,6 @@ from turbopump.store.queues import ConsumeQueues, is_directory_name
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
 NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
-MAX_GAP = 1_000_000  # entries missing in the middle of a queue; a larger gap is a damaged number
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
 
 log_line = logging.getLogger("turbopump.store")
@@ -196,11 +195,11 @@ class Dispatcher:
     def dispatch_after_gap(self, found: Found) -> None:
         """A record whose predecessors in a queue are in no log: the queue goes on with it."""
         for light, light_offset in self._lights(found):
-            if light_offset - light.max_offset <= MAX_GAP:
+            if light_offset - light.max_offset <= light.longest_gap:
                 light.skip_to(light_offset)
         topic, queue_id, queue_offset, *rest = found
         queue = self._named[topic, queue_id]
-        if queue_offset - queue.max_offset > MAX_GAP:
+        if queue_offset - queue.max_offset > queue.longest_gap:
             # No checksum guards the offset either. As Apache does, the entry goes where the queue ends.
             log_line.error("a record says it is number %d of %s/%d", queue_offset, queue.topic, queue_id)
             found = cast(Found, (topic, queue_id, queue.max_offset, *rest))

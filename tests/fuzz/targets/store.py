@@ -1,8 +1,8 @@
 """The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
 
 Each input is the contents of one file of a small store, after a first byte that says how the last process
-ended, whether the file keeps the length it should have, and whether it is the oldest or the newest. The store is checked as `turbopump store verify`
-does, then opened, read through and written to.
+ended, whether the file keeps the length it should have, and whether it is the oldest or the newest of its
+kind. The store is checked as `turbopump store verify` does, then opened, read through and written to.
 """
 
 import functools

@@ -56,3 +56,12 @@ def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_la
     queue = store.find_queue("B", 0)
     assert queue is not None
     assert 0 <= queue.min_offset <= queue.max_offset < 1 << 40
+
+
+def test_a_gap_that_would_fill_many_files_is_no_gap() -> None:
+    name = files._pick("commitlog/", files.OLDEST)
+    data = bytearray(files._good()[name])
+    second = struct.unpack_from(">i", data, 0)[0]
+    struct.pack_into(">q", data, second + QUEUE_OFFSET_AT, 1 << 18)
+    store = opened(name, bytes(data), files.KILLED | files.OLDEST)
+    assert max(queue.max_offset for queue in store.queues.every()) < 1000
