@@ -16,13 +16,12 @@ Before the store deletes a file of the log, what still waits in it is put into t
 import asyncio
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from turbopump.broker import schedule, timer_forms
 from turbopump.broker.config import TimerRules
 from turbopump.broker.pacing import Pacing
+from turbopump.broker.timer_counts import TimerCounts, TimerProgress
 from turbopump.broker.timer_moving import Moving
 from turbopump.broker.timer_present import PLACE, Key, Present
 from turbopump.broker.timer_start import Start
@@ -30,7 +29,6 @@ from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import MessageIllegal, Refused
-from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.limits import Seldom
@@ -64,17 +62,6 @@ BURIED = 512  # units marked as dead in one turn: 3 ms
 
 Append = Callable[[list[Draft]], list[Appended]]
 Save = Callable[[str, bytes], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TimerProgress:
-    """How many wait, how late the latest is, how many of the queue are not in the wheel yet, and rates."""
-
-    waiting: int = 0
-    behind_ms: int = 0
-    queue_behind: int = 0
-    taken_in_tps: float = 0.0
-    given_out_tps: float = 0.0
 
 
 class Timers:
@@ -113,11 +100,7 @@ class Timers:
         self._timers_from = self._copies_from = 0
         self._saved_from = 0
         self._counter = 0
-        self._waiting: Counter[int] = Counter()  # by the hash of their topic
-        self._entered: Counter[int] = Counter()
-        self._left: Counter[int] = Counter()
-        self._taken_in = self._given_out = 0
-        self._rates = _Rates()
+        self.counts = TimerCounts(topics)
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
         self._is_ready = False
@@ -137,24 +120,11 @@ class Timers:
 
     def metrics(self, request: Request[None]) -> Answer:
         now_ms = self._clock.now_ms()
-        counts = {topic: TimingCount(count, now_ms) for topic, count in self.waiting_by_topic().items()}
-        version = DataVersion(counter=self._taken_in + self._given_out, timestamp=now_ms)
+        counts = {
+            topic: TimingCount(count, now_ms) for topic, count in self.counts.waiting_by_topic().items()
+        }
+        version = DataVersion(counter=self.counts.taken_in + self.counts.given_out, timestamp=now_ms)
         return Answer(body=TimerMetrics(dataVersion=version, timingCount=counts).encode())
-
-    def waiting_by_topic(self) -> dict[str, int]:
-        return self._by_topic(self._waiting)
-
-    def entered_by_topic(self) -> dict[str, int]:
-        """Since the start, also those that were put again to wait on."""
-        return self._by_topic(self._entered)
-
-    def left_by_topic(self) -> dict[str, int]:
-        return self._by_topic(self._left)
-
-    def _by_topic(self, counts: Counter[int]) -> dict[str, int]:
-        """Units know the hash of their topic: nothing has to be read for it."""
-        names = (topic.name for topic in self._topics.all() if topic.name != TIMER_TOPIC)
-        return {name: count for name in names if (count := counts[java_hash(name)]) > 0}
 
     @property
     def queue_behind(self) -> int:
@@ -171,10 +141,10 @@ class Timers:
     def progress(self) -> TimerProgress:
         """For who asks how it goes."""
         return TimerProgress(
-            self._waiting.total(),
+            self.counts.waiting.total(),
             self.behind_ms,
             self.queue_behind,
-            *self._rates.since_last(self._clock.monotonic(), self._taken_in, self._given_out),
+            *self.counts.rates(self._clock.monotonic()),
         )
 
     # life
@@ -304,7 +274,7 @@ class Timers:
         for slot_ms, slot in slots.items():
             self._wheel.put(slot_ms, slot)
         self._next += max(len(entries), 1)
-        self._taken_in += len(entries)
+        self.counts.taken_in += len(entries)
         self._changed.set()
         self._log.write_out()
         self._wheel.write_out()
@@ -332,11 +302,9 @@ class Timers:
         ahead_ms = slot_ms - written_ms
         unit = Unit(slot.last, magic, written_ms, ahead_ms, at, size, topic_hash, exact_ms)
         placed_at = self._log.append(unit)
-        counts = -1 if unit.recalls else 1
-        self._waiting[topic_hash] += 0 if unit.recalls else 1
-        self._entered[topic_hash] += 1
+        self.counts.enters(unit)
         first = placed_at if slot.first == NONE else slot.first
-        slots[slot_ms] = Slot(first, placed_at, slot.units + counts)
+        slots[slot_ms] = Slot(first, placed_at, slot.units + (-1 if unit.recalls else 1))
         if slot_ms == self._current_ms:
             self._expect(placed_at, unit)
 
@@ -439,9 +407,9 @@ class Timers:
             [key] = drafts
             self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
         for key in drafts:
-            self._left[taken[key].topic_hash] += 1
+            self.counts.is_delivered(taken[key])
             self._finished(key, taken.pop(key))
-        self._given_out += len(drafts)
+        self.counts.given_out += len(drafts)
 
     def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
         for (_, queue_offset, _), unit in zip(appended, units, strict=True):
@@ -450,7 +418,7 @@ class Timers:
 
     def _finished(self, key: Key, unit: Unit) -> None:
         self._present.finished(key)
-        self._waiting[unit.topic_hash] -= 1
+        self.counts.waits_no_more([unit])
         self._changed.set()
 
     def _copy(self, unit: Unit, now_ms: int) -> Draft | None:
@@ -496,7 +464,7 @@ class Timers:
         for slot_ms in start.slots:
             if slot_ms < self._current_ms:  # what is overdue is in memory from here on
                 self._wheel.empty(slot_ms)
-        self._waiting = start.waiting
+        self.counts.waiting = start.waiting
         self._timers_from, self._copies_from = start.timers_from, start.copies_from
         self._next = self._queue.first_at_or_after(start.timers_from) if self._queue is not None else 0
         for at in start.overdue:
@@ -548,7 +516,7 @@ class Timers:
 
     def _moved(self, appended: list[Appended], units: Iterable[Unit]) -> None:
         self._heed(appended, units)
-        self._waiting.subtract(unit.topic_hash for unit in units if not unit.recalls)
+        self.counts.waits_no_more(units)
 
     async def _bury(self, places: Iterable[int]) -> bool:
         """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
@@ -601,19 +569,3 @@ class Timers:
 def _sync(files: list[PlainFile]) -> None:
     for file in files:
         file.sync()
-
-
-class _Rates:
-    """A second over the time between two questions, at least one second apart."""
-
-    def __init__(self) -> None:
-        self._asked_at, self._counts, self._rates = 0.0, (0, 0), (0.0, 0.0)
-
-    def since_last(self, now: float, *counts: int) -> tuple[float, float]:
-        seconds = now - self._asked_at
-        if seconds >= 1.0:
-            taken, given = (
-                round((new - old) / seconds, 1) for new, old in zip(counts, self._counts, strict=True)
-            )
-            self._asked_at, self._counts, self._rates = now, (counts[0], counts[1]), (taken, given)
-        return self._rates

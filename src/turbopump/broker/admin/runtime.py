@@ -8,7 +8,7 @@ key is ours: `storeTrouble` says why no message is taken, and is there only then
 from collections.abc import Callable, Mapping, Sequence
 
 from turbopump.broker.statistics import Statistics
-from turbopump.broker.timers import TimerProgress
+from turbopump.broker.timer_counts import TimerProgress
 from turbopump.broker.traffic import BUCKETS, Traffic
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name

@@ -49,13 +49,16 @@ class TimerFigures:
 
     async def families(self) -> list[Family]:
         timers = self._timers
-        waiting = timers.waiting_by_topic()
+        counts = timers.counts
+        waiting = counts.waiting_by_topic()
         return [
             _by_topic("rocketmq_timing_messages", "Messages that wait", waiting, is_gauge=True),
             _by_topic(
-                "rocketmq_timer_enqueue_total", "Messages that began to wait", timers.entered_by_topic()
+                "rocketmq_timer_enqueue_total",
+                "Messages that began to wait",
+                counts.entered_by_topic(),
             ),
-            _by_topic("rocketmq_timer_dequeue_total", "Messages whose time came", timers.left_by_topic()),
+            _by_topic("rocketmq_timer_dequeue_total", "Messages whose time came", counts.left_by_topic()),
             _one("rocketmq_timer_enqueue_lag", "Messages not in the wheel yet", timers.queue_behind),
             _one("rocketmq_timer_dequeue_lag", "Messages in the wheel", sum(waiting.values())),
             _one("rocketmq_timer_dequeue_latency_milliseconds", "How late the next one is", timers.behind_ms),
