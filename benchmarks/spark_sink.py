@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import statistics
 import sys
 import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from turbopump.client.admin import Admin
@@ -20,10 +23,18 @@ from turbopump.protocol.bodies import TopicConfig
 
 from . import generator, report, servers
 from .__main__ import keep
+from .push import TICK
 from .servers import Running
 
 TOPIC, QUEUES, CORES = "SparkSink", 4, 2
 KINDS = ("at-least-once", "exactly-once")
+PROCESSES = ("JVM", "Python workers", "broker", "driver")
+HEAD = (
+    "delivery",
+    "rows/s",
+    "lowest to highest",
+    "CPU us per row, all",
+)
 
 
 def main() -> None:
@@ -68,11 +79,41 @@ def session() -> Any:
 def measured(spark: Any, server: Running, delivery: str, options: argparse.Namespace) -> dict[str, Any]:
     write(spark, server, delivery, options.rows // 10, options.size)
     speeds = []
+    spent: Counter[str] = Counter()
     for _ in range(options.rounds):
-        began = time.monotonic()
+        began, before = time.monotonic(), cpu(server)
         write(spark, server, delivery, options.rows, options.size)
         speeds.append(options.rows / (time.monotonic() - began))
-    return {"delivery": delivery, "speeds": speeds, "median": statistics.median(speeds)}
+        spent += Counter(cpu(server)) - Counter(before)
+    us = {name: seconds / options.rows / options.rounds * 1e6 for name, seconds in spent.items()}
+    return {"delivery": delivery, "speeds": speeds, "median": statistics.median(speeds), "cpu_us": us}
+
+
+def cpu(server: Running) -> dict[str, float]:
+    """Seconds of user and system so far, by kind of process: a worker's are those of its daemon too."""
+    parents, seconds, kinds = {}, {}, {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name, _, rest = (place / "stat").read_text().rpartition(")")
+            fields = rest.split()
+            pid = int(place.name)
+            parents[pid], kinds[pid] = int(fields[1]), "JVM" if name.endswith("(java") else "Python workers"
+            seconds[pid] = sum(map(int, fields[11:15])) / TICK
+    spent: Counter[str] = Counter()
+    for pid in parents:
+        if pid == server.pids[0]:
+            spent["broker"] += seconds[pid]
+        elif os.getpid() in ancestors(pid, parents) and server.pids[0] not in ancestors(pid, parents):
+            spent[kinds[pid]] += seconds[pid]
+    spent["driver"] = time.process_time()
+    return dict(spent)
+
+
+def ancestors(pid: int, parents: dict[int, int]) -> list[int]:
+    found = []
+    while (pid := parents.get(pid, 0)) > 1:
+        found.append(pid)
+    return found
 
 
 def write(spark: Any, server: Running, delivery: str, count: int, size: int) -> None:
@@ -82,9 +123,18 @@ def write(spark: Any, server: Running, delivery: str, count: int, size: int) -> 
 
 
 def markdown(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    lines = [[row["delivery"], f"{row['median']:,.0f}", spread(row["speeds"])] for row in rows]
+    lines = [
+        [
+            row["delivery"],
+            f"{row['median']:,.0f}",
+            spread(row["speeds"]),
+            f"{sum(row['cpu_us'].values()):.1f}",
+        ]
+        + [f"{row['cpu_us'].get(name, 0.0):.1f}" for name in PROCESSES]
+        for row in rows
+    ]
     said = f"{options.rows:,} rows of {options.size} bytes, local[{CORES}], broker on the same cores.\n\n"
-    return said + report.table(["delivery", "rows/s", "lowest to highest"], lines) + "\n"
+    return said + report.table([*HEAD, *PROCESSES], lines) + "\n"
 
 
 def spread(speeds: list[float]) -> str:

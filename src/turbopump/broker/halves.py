@@ -11,7 +11,7 @@ copy is another record of the same transaction, further behind; then that one is
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -81,6 +81,16 @@ class Halves:
         if half.root != half.offset:
             self._renewed[half.root] = half.offset
 
+    def add_stamped(self, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
+        """The newest in the queue, from `first` on, about which a ledger decides: their places in the log and
+        their topics.
+        """
+        numbered = zip(range(first, first + len(places)), places, topics, strict=True)
+        self._open.update(
+            {offset: Half(offset, at, NEVER_MS, offset, topic) for offset, at, topic in numbered}
+        )
+        self.by_topic.update(topics)
+
     def find(self, root: int) -> Half | None:
         """The open record of a transaction; None: it is not open."""
         return self._open.get(self._renewed.get(root, root))
@@ -91,6 +101,13 @@ class Halves:
         self.by_topic[half.topic] -= 1
         if self._renewed.get(half.root) == half.offset:
             del self._renewed[half.root]
+
+    def close_all(self, halves: Sequence[Half]) -> None:
+        for half in halves:
+            del self._open[half.offset]
+            if self._renewed and self._renewed.get(half.root) == half.offset:
+                del self._renewed[half.root]
+        self.by_topic.subtract(Counter([half.topic for half in halves]))
 
     def renew(self, half: Half, offset: int, at: int) -> Half:
         """The record at `offset` takes its place."""

@@ -70,7 +70,15 @@ async def transactions(on: Ground) -> tuple[Transactions, TransactionRequests]:
     """Those that are open are known before anybody is served."""
     tables, append = on.tables, on.sending.append_unanswered
     transactions = Transactions(
-        on.store, tables.topics, tables.offsets, on.schedule, append, on.rules, on.clock, on.timing
+        on.store,
+        tables.topics,
+        tables.offsets,
+        on.schedule,
+        append,
+        on.rules,
+        on.clock,
+        on.timing,
+        on.sending.append_group,
     )
     await reopen(on.store, transactions)
     on.sending.on_half = transactions.prepared

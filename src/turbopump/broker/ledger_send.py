@@ -5,12 +5,15 @@ in the topic of half messages, each with the stamp, and an answer that says how 
 is sent again is stored again: so a writer whose frame was not answered gives its token up.
 """
 
+import sys
+from dataclasses import dataclass
+
 from turbopump.broker.ledger import Ledger, check_names, entry_of
 from turbopump.broker.receipt import NAMES, Receipts
 from turbopump.broker.send import NOT_PLAIN, Sending, refuse_in_batch
 from turbopump.broker.stamped import GROUP, STAMP, Stamp
 from turbopump.broker.topics import Topic
-from turbopump.broker.transaction import Transactions
+from turbopump.broker.transaction import Transactions, topic_of
 from turbopump.broker.transaction_forms import ADDED_LATER, FORGED, number
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
@@ -30,8 +33,16 @@ MOST_IN_ALL = 4_000_000
 LARGEST_STAMP = 2048  # bytes of properties
 REFUSED = (NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP}) - {properties.DELAY}
 """Names that only a broker gives; delays have a refusal of their own."""
+REFUSED_NAMES = tuple(name.encode() for name in sorted(REFUSED | {properties.DELAY}))
+MOST_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
 Place = tuple[Topic, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    count: int
+    end: int  # in the log
 
 
 class LedgerSending:
@@ -52,6 +63,7 @@ class LedgerSending:
         self._receipts = receipts
         self._store = store
         self._clock = clock
+        self._groups = store.groups()
 
     def routes(self) -> Routes:
         return {RequestCode.LEDGER_SEND: Route(LedgerSendRequest, self.send)}
@@ -60,15 +72,54 @@ class LedgerSending:
         header = request.header
         stamp = Stamp(header.id, header.batch, header.run, header.token, header.home)
         self._check(stamp)
-        drafts = self._drafts(stamp, request)
-        appended = self._sending.append_unanswered(drafts)
-        self._transactions.stamped(stamp, drafts, appended)
+        stored = self._together(stamp, request) or self._one_by_one(stamp, request)
         durability = self._store.durability
         if self._store.syncs_each:
-            at, _, size = appended[-1]
-            durability = await self._store.wait_durable(at + size)
-        told = LedgerSendResponse(len(drafts), NAMES.get(durability, durability.value))
+            durability = await self._store.wait_durable(stored.end)
+        told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
         return Answer(told, code=self._receipts.code(durability, waits=True))
+
+    def _together(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> "Stored | None":
+        """In one step. None: something of it is not plain, and nothing has happened."""
+        groups = self._groups
+        if groups is None:
+            return None
+        added, queue = self._added(stamp), self._store.queue(HALF_TOPIC, 0)
+        connection = request.connection
+
+        def ask(topic: bytes, queue_id: bytes) -> tuple[str, int]:
+            names = topic.decode("utf-8", "replace"), queue_id.decode("utf-8", "replace")
+            place, _ = self._place(*names, connection.peer)
+            return sys.intern(names[0]), _sys_flag(place)
+
+        done = self._sending.append_group(
+            lambda arrivals: groups.halves(
+                request.body,
+                queue,
+                added,
+                self._clock.now_ms(),
+                connection.peer_host,
+                REFUSED_NAMES,
+                MOST_IN_FRAME,
+                self._store.config.max_message_size,
+                MOST_PROPERTIES,
+                ask,
+                arrivals,
+            ),
+            lambda done: [queue] * len(done[1]),
+        )
+        if done is None:
+            return None
+        first, places, topics, end = done
+        self._transactions.stamped(stamp, first, places, topics)
+        return Stored(len(places), end)
+
+    def _one_by_one(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> "Stored":
+        drafts, topics = self._drafts(stamp, request)
+        appended = self._sending.append_unanswered(drafts)
+        self._transactions.stamped(stamp, appended[0][1], [at for at, _, _ in appended], topics)
+        at, _, size = appended[-1]
+        return Stored(len(drafts), at + size)
 
     def _check(self, stamp: Stamp) -> None:
         """At home it is known whether anybody will want them."""
@@ -85,17 +136,24 @@ class LedgerSending:
             words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
             raise FlowControl(f"{words}: some have to end first")
 
-    def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> list[Draft]:
-        messages = batch.split(request.body)
-        if not 0 < len(messages) <= MOST_IN_FRAME:
-            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
+    def _added(self, stamp: Stamp) -> bytes:
+        """To the properties of each."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
         added = properties.pack(pairs).encode() + self._sending.added
         if len(added) > LARGEST_STAMP:
             raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
+        return added
+
+    def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> tuple[list[Draft], list[str]]:
+        """And the topics to which they belong."""
+        messages = batch.split(request.body)
+        if not 0 < len(messages) <= MOST_IN_FRAME:
+            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
+        added = self._added(stamp)
         queue = self._store.queue(HALF_TOPIC, 0)
         places: dict[tuple[str, str], Place] = {}
-        return [self._draft(queue, one, added, places, request) for one in messages]
+        drafts = [self._draft(queue, one, added, places, request) for one in messages]
+        return drafts, [topic_of(draft.properties) for draft in drafts]
 
     def _draft(
         self,
@@ -114,16 +172,17 @@ class LedgerSending:
             place = places[named] = self._place(*named, request.connection.peer)
         end = b"" if packed.endswith(b"\x02") else b"\x02"
         stored = packed + end + added
-        if len(stored) > properties.MAX_BYTES - ADDED_LATER:
-            most = properties.MAX_BYTES - ADDED_LATER
-            raise MessageIllegal(f"a half message has {len(stored)} bytes of properties, more than {most}")
+        if len(stored) > MOST_PROPERTIES:
+            raise MessageIllegal(
+                f"a half message has {len(stored)} bytes of properties, more than {MOST_PROPERTIES}"
+            )
         tag = pairs.get(properties.TAGS)
         return Draft(
             queue=queue,
             body=body,
             properties=stored,
             flag=flag,
-            sys_flag=MULTI_TAGS if place[0].filter_type == "MULTI_TAG" else 0,
+            sys_flag=_sys_flag(place[0]),
             born_timestamp=self._clock.now_ms(),
             born_host=request.connection.peer_host,
             tags_code=java_hash(tag) if tag else 0,
@@ -145,3 +204,7 @@ class LedgerSending:
         if place is None:
             raise InvalidParameter(f"a half message names no queue of its topic {topic!r}: {queue_id[:40]!r}")
         return self._sending.target(topic, place, peer), place
+
+
+def _sys_flag(topic: Topic) -> int:
+    return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0

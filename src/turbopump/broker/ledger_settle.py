@@ -28,7 +28,8 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
-SLICE = 128  # half messages in one turn and one append: about 4 ms
+SLICE = 128  # half messages in one turn and one append: about 4 ms,
+TOGETHER = 1024  # ... and in one that is compiled
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 
@@ -129,25 +130,41 @@ class Settling:
     async def _end(self, written: Written, decision: Decision, counts: Counts, most: int) -> None:
         """In the order in which they were sent, also where some were written anew since."""
         left = iter(sorted(written.roots))
-        while counts.total < most and (roots := list(islice(left, SLICE))):
+        while counts.total < most and (roots := list(islice(left, TOGETHER))):
             await self._warm(roots)
-            ended = self._read(written, roots, decision)
-            done = self._settle(ended)
-            for _, half, _ in done:
-                self._stamps.discard(written, half.root)
-            if decision is Decision.COMMIT:
-                counts.committed += len(done)
+            halves = self._open(written, roots)
+            if decision is Decision.COMMIT and self._transactions.commit_together(halves):
+                self._count(written, decision, halves, counts)
             else:
-                counts.rolled_back += len(done)
+                await self._end_in_turns(written, decision, roots, counts)
             await asyncio.sleep(0)
 
-    def _read(self, written: Written, roots: list[int], decision: Decision) -> list[Ended]:
+    async def _end_in_turns(
+        self, written: Written, decision: Decision, roots: list[int], counts: Counts
+    ) -> None:
+        for begin in range(0, len(roots), SLICE):
+            halves = self._open(written, roots[begin : begin + SLICE])
+            done = self._settle(self._read(halves, decision))
+            self._count(written, decision, [half for _, half, _ in done], counts)
+            await asyncio.sleep(0)
+
+    def _count(self, written: Written, decision: Decision, ended: Sequence[Half], counts: Counts) -> None:
+        self._stamps.discard(written, [half.root for half in ended])
+        if decision is Decision.COMMIT:
+            counts.committed += len(ended)
+        else:
+            counts.rolled_back += len(ended)
+
+    def _open(self, written: Written, roots: list[int]) -> list[Half]:
+        """Of some that were, in their order."""
+        found = [self._transactions.halves.find(root) for root in roots]
+        ended = [root for root, half in zip(roots, found, strict=True) if half is None]
+        self._stamps.discard(written, ended)
+        return [half for half in found if half is not None]
+
+    def _read(self, halves: list[Half], decision: Decision) -> list[Ended]:
         found: list[Ended] = []
-        for root in roots:
-            half = self._transactions.halves.find(root)
-            if half is None:
-                self._stamps.discard(written, root)
-                continue
+        for half in halves:
             record = self._store.look_up(half.at)
             if record is not None:  # else it is not committed yet, or a round of checks will complain
                 found.append((record, half, decision))
@@ -167,8 +184,8 @@ class Settling:
 
     async def _warm(self, roots: list[int]) -> None:
         """Nobody has to wait for the disk when they are read."""
-        halves = filter(None, map(self._transactions.halves.find, roots))
-        entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
+        halves, young = filter(None, map(self._transactions.halves.find, roots)), self._store.in_memory_from
+        entries = (self._transactions.half_queue.entry(half.offset) for half in halves if half.at < young)
         await self._store.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:

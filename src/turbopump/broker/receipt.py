@@ -50,12 +50,19 @@ class Receipts:
         self, queue_id: int, appended: Sequence[Appended], unique_key: str | None, durability: Durability
     ) -> dict[str, str]:
         """In the order of `template`, so that both ways of answering give the same bytes."""
+        ids = ",".join(offset_id(self.store_host, offset) for offset, _, _ in appended)
+        return self.fields_with(queue_id, ids, appended[0][1], unique_key, durability)
+
+    def fields_with(
+        self, queue_id: int, ids: str, queue_offset: int, unique_key: str | None, durability: Durability
+    ) -> dict[str, str]:
+        """The same for who has the ids of the messages, with commas between."""
         fields = {"queueId": str(queue_id)}
         if unique_key is not None:
             fields["transactionId"] = unique_key
-        fields["msgId"] = ",".join(offset_id(self.store_host, offset) for offset, _, _ in appended)
+        fields["msgId"] = ids
         fields |= self.refused()
-        fields["queueOffset"] = str(appended[0][1])
+        fields["queueOffset"] = str(queue_offset)
         fields["durability"] = NAMES.get(durability, durability.value)
         fields["replicas"] = "1"
         return fields

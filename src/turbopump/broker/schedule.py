@@ -78,7 +78,12 @@ def destination(record: Record, topics: Topics) -> tuple[str, int] | None:
     when it does not say, or in a wrong way.
     """
     packed = record.properties
-    found = _place(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID))
+    return place_named(find(packed, _REAL_TOPIC), find(packed, _REAL_QUEUE_ID), topics)
+
+
+def place_named(topic_name: bytes, queue: bytes, topics: Topics) -> tuple[str, int] | None:
+    """The same by what it says."""
+    found = _place(topic_name, queue)
     if found is None:
         return None
     name, queue_id = found

@@ -7,6 +7,7 @@ the same rules at once and gives the same bytes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from turbopump.broker.groups import Groups
 from turbopump.broker.receipt import Receipts
@@ -17,6 +18,7 @@ from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.traffic import Traffic
 from turbopump.broker.transaction_forms import ADDED_LATER, is_half
 from turbopump.broker.transaction_forms import prepare as prepare_half
+from turbopump.compiled import Arrivals
 from turbopump.protocol import batch, inner, light, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -50,6 +52,10 @@ NOT_PLAIN = frozenset(
     )
 )
 """A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
+
+NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,8 @@ class Sending:
         self._timing = timing
         self._in_order = in_order
         self.added = _added_properties(rules)
+        self._together = store.groups()
+        self._id_front = receipts.store_host.hex().upper().encode()
         self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
         """Called after a half message of a transaction was appended."""
 
@@ -124,6 +132,8 @@ class Sending:
 
     def send(self, request: Request[SendMessageRequest]) -> Command | None:
         try:
+            if (answer := self._plain_batch(request)) is not None:
+                return answer
             prepared = self.prepare(request.header, request.command.body, request)
             appended = self.append(prepared.drafts, together=True)
         except Refused as refused:
@@ -179,6 +189,46 @@ class Sending:
 
             self._store.durable(offset + size, took)
         return appended
+
+    def append_group(
+        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
+    ) -> T | None:
+        """`append` by a compiled way (`Store.groups`); `queues`: of all messages."""
+        began = self.monotonic()
+        taken = self._store.append_group(take)
+        if taken is not None:
+            self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
+        return taken
+
+    def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
+        """A batch of plain messages, read and stored in one step. None: it is none, nothing has happened."""
+        together, header, body = self._together, request.header, request.command.body
+        largest, is_retry = self._rules.max_message_size, header.topic.startswith(RETRY_PREFIX)
+        if together is None or not header.batch or header.queueId < 0 or is_retry or len(body) > largest:
+            return None
+        topic = self._target(header, request.connection.peer)
+        pairs = properties.parse(header.properties or "")
+        refuse_in_batch(pairs)
+        queue = self._store.queue(topic.name, header.queueId)
+        numbers = self._sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
+        if queue.is_batch or not _fit(*numbers):
+            return None
+        host = request.connection.peer_host
+        done = self.append_group(
+            lambda arrivals: together.batch(
+                body, queue, *numbers, host, NOT_PLAIN_NAMES, largest, self._id_front, arrivals
+            ),
+            lambda done: [queue] * done[2],
+        )
+        if done is None:
+            return None
+        ids, first, count = done
+        if count > 1:
+            self.traffic.together[queue] += count - 1
+        durability, unique_key = self._store.durability, pairs.get(properties.UNIQUE_KEY)
+        code = self._receipts.code(durability, pairs.get(properties.WAIT) != "false")
+        fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, durability)
+        return reply(request.command, code, None, fields)
 
     def prepare(
         self, header: SendMessageRequest, body: bytes, request: Request[SendMessageRequest]
@@ -373,14 +423,13 @@ class Sending:
         if len(stored) > most:
             remark = f"the message has {len(stored)} bytes of properties, more than {most}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
         tag = pairs.get(properties.TAGS)
         return Draft(
             queue=queue,
             body=body,
             properties=stored,
             flag=header.flag,
-            sys_flag=(header.sysFlag & ~TRANSACTION_MASK) | multi_tags,
+            sys_flag=self._sys_flag(header, topic),
             born_timestamp=header.bornTimestamp,
             born_host=request.connection.peer_host,
             reconsume_times=header.reconsumeTimes or 0,
@@ -388,6 +437,10 @@ class Sending:
             unique_key=pairs.get(properties.UNIQUE_KEY, ""),
             keys=pairs.get(properties.KEYS, ""),
         )
+
+    def _sys_flag(self, header: SendMessageRequest, topic: Topic) -> int:
+        multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
+        return (header.sysFlag & ~TRANSACTION_MASK) | multi_tags
 
     def _stored(self, pairs: dict[str, str]) -> bytes:
         """The properties as kept: the producer's, less what is only for the way, and the broker's."""
@@ -469,6 +522,12 @@ def _priority(pairs: dict[str, str], level: int) -> int | None:
         del pairs[properties.PRIORITY]
         return None
     return priority
+
+
+def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
+    """Whether a record has room for them; when not, the general way says so."""
+    is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
+    return is_small and abs(born_timestamp) < 1 << 63
 
 
 def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:

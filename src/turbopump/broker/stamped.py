@@ -5,7 +5,7 @@ stamp is in the properties of the half record alone; the message that consumers 
 a half message is still open is known to `halves.py`: here may be some that have ended meanwhile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -63,26 +63,29 @@ class StampedHalves:
         self._counts: dict[str, int] = {}
         self.total = 0
 
-    def add(self, stamp: Stamp, root: int) -> None:
+    def add(self, stamp: Stamp, roots: Iterable[int]) -> None:
         tokens = self._ids.setdefault(stamp.id, {}).setdefault(stamp.batch, {})
         written = tokens.get(stamp.token)
         if written is None:
             written = tokens[stamp.token] = Written(stamp)
-        if root not in written.roots:
-            written.roots[root] = None
-            self._counts[stamp.id] = self._counts.get(stamp.id, 0) + 1
-            self.total += 1
+        before = len(written.roots)
+        written.roots.update(dict.fromkeys(roots))
+        self._count(stamp.id, len(written.roots) - before)
 
-    def discard(self, written: Written, root: int) -> None:
-        """It has ended."""
-        if root not in written.roots:
+    def discard(self, written: Written, roots: Iterable[int]) -> None:
+        """They have ended."""
+        before = len(written.roots)
+        for root in roots:
+            written.roots.pop(root, None)
+        if len(written.roots) == before:
             return
-        del written.roots[root]
-        stamp = written.stamp
-        self._counts[stamp.id] -= 1
-        self.total -= 1
+        self._count(written.stamp.id, len(written.roots) - before)
         if not written.roots:
-            self._forget(stamp)
+            self._forget(written.stamp)
+
+    def _count(self, id: str, more: int) -> None:
+        self._counts[id] = self._counts.get(id, 0) + more
+        self.total += more
 
     def _forget(self, stamp: Stamp) -> None:
         batches = self._ids[stamp.id]

@@ -11,15 +11,18 @@ before the records that say so are on the medium.
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from turbopump.broker import transaction_forms as forms
 from turbopump.broker.halves import NEVER_MS, CheckRules, Decision, Half, Halves, immunity_ms
 from turbopump.broker.offsets import Offsets
-from turbopump.broker.schedule import Schedule, delay_level, destination
+from turbopump.broker.schedule import Schedule, delay_level, destination, place_named
 from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
 from turbopump.broker.timing import Postponed, Timing
 from turbopump.broker.topics import Topics
+from turbopump.compiled import Arrivals, Groups
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused, SystemFailure
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
@@ -34,7 +37,18 @@ GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE = 0
 REMEMBERED = 65_536  # decisions of late: the index knows all others
 
+T = TypeVar("T")
 Append = Callable[[list[Draft]], list[Appended]]
+
+
+Committed = tuple[list[int], list[ConsumeQueue]]
+"""Of messages that were committed together: when they were born, and their queues."""
+
+
+class AppendGroup(Protocol):
+    def __call__(
+        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
+    ) -> T | None: ...
 
 
 class Transactions:
@@ -48,11 +62,13 @@ class Transactions:
         rules: Callable[[], CheckRules],
         clock: Clock,
         timing: Timing | None = None,
+        append_group: AppendGroup | None = None,
     ) -> None:
+        """`append_group`: of `Sending`, where there is a compiled way to commit many together."""
         self.halves = Halves()
         self.stamps = StampedHalves()
-        self.on_ended: Callable[[str, Decision, int], None] | None = None
-        """Told the topic of each, how it ended, and its age in milliseconds."""
+        self.on_ended: Callable[[str, Decision, int, int], None] | None = None
+        """Told a topic, how messages of it ended, their age in milliseconds, and how many they are."""
         self._store = store
         self._topics = topics
         self._offsets = offsets
@@ -61,6 +77,8 @@ class Transactions:
         self._rules = rules
         self._clock = clock
         self._timing = timing
+        self._groups = store.groups() if append_group is not None else None
+        self._append_group = append_group
         self._decided: dict[int, Decision] = {}  # by root, those of late
 
     @property
@@ -76,20 +94,19 @@ class Transactions:
         at, offset, _ = appended
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(draft.born_timestamp, wish)
-        self.halves.add(Half(offset, at, due_ms, offset, _topic_of(draft.properties)))
+        self.halves.add(Half(offset, at, due_ms, offset, topic_of(draft.properties)))
 
-    def stamped(self, stamp: Stamp, drafts: Sequence[Draft], appended: Sequence[Appended]) -> None:
-        """Half messages of a ledger were appended."""
-        for draft, (at, offset, _) in zip(drafts, appended, strict=True):
-            self.halves.add(Half(offset, at, NEVER_MS, offset, _topic_of(draft.properties)))
-            self.stamps.add(stamp, offset)
+    def stamped(self, stamp: Stamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
+        """Half messages of a ledger were appended: queue offset of the first, places in the log, topics."""
+        self.halves.add_stamped(first, places, topics)
+        self.stamps.add(stamp, range(first, first + len(places)))
 
     def found(self, record: Record) -> Half:
         """A half record that was open when the broker started."""
-        stamp, topic = stamp_of(record.properties), _topic_of(record.properties)
+        stamp, topic = stamp_of(record.properties), topic_of(record.properties)
         if stamp is not None:
             root = forms.root(record)
-            self.stamps.add(stamp, root)
+            self.stamps.add(stamp, [root])
             return Half(record.queue_offset, record.physical_offset, NEVER_MS, root, topic)
         wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
@@ -128,9 +145,52 @@ class Transactions:
                 drafts.append(forms.committed_of_ledger(record, self._store.queue(*self._place(record))))
             drafts.append(self._op(half.offset, half.root, decision))
         self._append(drafts)
-        for record, half, decision in ended:
-            self.halves.close(half)
+        self.halves.close_all([half for _, half, _ in ended])
+        for record, _, decision in ended:
             self._tell(record, decision)
+
+    def commit_together(self, halves: list[Half]) -> bool:
+        """The same in one step for plain messages that are committed. False: nothing has happened."""
+        groups, append = self._groups, self._append_group
+        if groups is None or append is None or not halves:
+            return False
+        done = append(lambda arrivals: self._commit(groups, halves, arrivals), self._queues)
+        if done is None:
+            return False
+        born, _ = done
+        self.halves.close_all(halves)
+        if self.on_ended is not None:
+            now_ms = self._clock.now_ms()
+            for (topic, born_ms), count in Counter(zip([half.topic for half in halves], born)).items():  # noqa: B905
+                self.on_ended(topic, Decision.COMMIT, now_ms - born_ms, count)
+        return True
+
+    def _commit(self, groups: Groups, halves: list[Half], arrivals: Arrivals | None) -> Committed | None:
+        found = self._store.log.locate(halves[0].at)
+        if found is None:
+            return None
+        file, position = found
+        return groups.commit(
+            halves,
+            file,
+            halves[0].at - position,
+            self.op_queue,
+            forms.OP_COMMIT_FRONT,
+            forms.OP_KEY,
+            forms.DONE_CODE,
+            forms.WAITING,
+            self._queue_at,
+            arrivals,
+        )
+
+    def _queues(self, committed: Committed) -> list[ConsumeQueue]:
+        """Of all records that were appended."""
+        _, queues = committed
+        return [*queues, *[self.op_queue] * len(queues)]
+
+    def _queue_at(self, topic: bytes, queue_id: bytes) -> ConsumeQueue | None:
+        place = place_named(topic, queue_id, self._topics)
+        return None if place is None else self._store.queue(*place)
 
     def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
         """It goes on waiting at the end of the queue, and its producers were asked so often."""
@@ -180,7 +240,7 @@ class Transactions:
     def _tell(self, record: Record, decision: Decision) -> None:
         if self.on_ended is not None:
             age_ms = self._clock.now_ms() - record.born_timestamp
-            self.on_ended(_topic_of(record.properties), decision, age_ms)
+            self.on_ended(topic_of(record.properties), decision, age_ms, 1)
 
     def _op(self, offset: int, root: int, decision: Decision) -> Draft:
         now_ms, host = self._clock.now_ms(), self._store.store_host
@@ -242,7 +302,7 @@ class Transactions:
         return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
 
 
-def _topic_of(packed: bytes) -> str:
+def topic_of(packed: bytes) -> str:
     """One text for all of a topic: there may be a great many."""
     return sys.intern(properties.find(packed, properties.REAL_TOPIC) or "")
 

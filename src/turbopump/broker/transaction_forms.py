@@ -36,7 +36,9 @@ FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSA
 """What only a broker may say of a half message."""
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
-_WAITING = frozenset(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
+WAITING: Final = tuple(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
+"""What a half message of a ledger has only while it waits."""
+_WAITING = frozenset(WAITING)
 _TAGS, _UNIQUE_KEY, _KEYS = (
     name.encode() + b"\x01" for name in (properties.TAGS, properties.UNIQUE_KEY, properties.KEYS)
 )
@@ -46,6 +48,11 @@ _OP_PROPERTIES = {
     ).encode()
     for decision in Decision
 }
+
+
+OP_KEY: Final = b"half-"
+OP_COMMIT_FRONT: Final = _OP_PROPERTIES[Decision.COMMIT.value] + _KEYS + OP_KEY
+"""The properties of an op record that says commit, but for the root and the separator."""
 
 
 def is_half(pairs: dict[str, str], level: int, reconsume_times: int) -> bool:
@@ -201,7 +208,7 @@ def op(queue: ConsumeQueue, half: int, root: int, decision: Decision, now_ms: in
 
 
 def op_key(root: int) -> str:
-    return f"half-{root}"
+    return f"{OP_KEY.decode()}{root}"
 
 
 def named_by(record: Record) -> list[int]:

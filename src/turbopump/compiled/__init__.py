@@ -1,11 +1,14 @@
-"""Compiled twins of the two loops that a message costs most in: plain sends, and keys of the index.
+"""Compiled twins of the loops that a message costs most in: plain sends, groups of them, keys of the index.
 
 In: the same objects that the Python loops work on. Out: the same bytes. Python remains the reference: what is
 not plain is left to it, and without a compiler, or with TURBOPUMP_PURE=1 in the environment, it does
 everything. Nothing here knows sockets, and nothing is remembered here.
 
     plain_sends.c   a read event's plain sends: twin of `broker/send_many.py` and `store/append.py`
-    send_header.c   ... the JSON header of one
+    groups.c        a batch send, half messages of a ledger and their commit: twin of `broker/send.py`,
+                    `broker/ledger_send.py` and `broker/ledger_settle.py`
+    appending.c     ... and of the loop in `append.py`, which both need
+    send_header.c   the JSON header of a plain send
     pairs.c         ... its property string
     crc32.c         ... the checksum of its body
     answers.c       ... and its answer
@@ -45,11 +48,73 @@ class Rules(TypedDict):
     max_frame: int
 
 
+Arrivals = list[tuple[Any, int, int]]
+"""Queue, next offset and tag code of each message that was appended."""
+
+
+class Groups(Protocol):
+    """Appends all of a group, or nothing and then the answer is None: something of it is not plain."""
+
+    def batch(
+        self,
+        body: bytes,
+        queue: Any,
+        sys_flag: int,
+        reconsume_times: int,
+        born_timestamp: int,
+        born_host: bytes,
+        not_plain: tuple[bytes, ...],
+        largest: int,
+        id_front: bytes,
+        arrivals: Arrivals | None,
+        /,
+    ) -> tuple[str, int, int] | None:
+        """A batch send: the ids with commas between, the first queue offset, and how many."""
+
+    def halves(
+        self,
+        body: bytes,
+        queue: Any,
+        added: bytes,
+        born_timestamp: int,
+        born_host: bytes,
+        not_plain: tuple[bytes, ...],
+        most: int,
+        largest: int,
+        most_properties: int,
+        ask: Callable[[bytes, bytes], tuple[str, int]],
+        arrivals: Arrivals | None,
+        /,
+    ) -> tuple[int, list[int], list[str], int] | None:
+        """Half messages: the first queue offset, of each log offset and topic, and where they end. `ask`:
+        topic and bits of the sys flag by topic and queue id; it may refuse.
+        """
+
+    def commit(
+        self,
+        halves: list[Any],
+        file: Any,
+        base: int,
+        op_queue: Any,
+        op_properties: bytes,
+        op_key: bytes,
+        op_code: int,
+        waiting: tuple[bytes, ...],
+        ask: Callable[[bytes, bytes], Any],
+        arrivals: Arrivals | None,
+        /,
+    ) -> tuple[list[int], list[Any]] | None:
+        """The messages of half messages in one file of the log, and op records: when each was born, and its
+        queue. `ask`: the queue by topic and queue id, None if there can be none.
+        """
+
+
 PutKeys = Callable[..., tuple[int, int, int, int, int]]
 
 
 class Twins(NamedTuple):
     plain_sends: Callable[..., PlainSends]
+    groups: Callable[..., Groups]
     put_keys: PutKeys
 
 
@@ -58,7 +123,7 @@ def twins() -> Twins | None:
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None
     try:
-        from turbopump.compiled._twins import PlainSends, put_keys
+        from turbopump.compiled import _twins
     except ImportError:
         return None
-    return Twins(PlainSends, put_keys)
+    return Twins(_twins.PlainSends, _twins.Groups, _twins.put_keys)

@@ -50,7 +50,31 @@ static bool take_pair(Span *text, Span *name, Span *value)
     return true;
 }
 
-bool read_pairs(Span text, Names not_plain, Pairs *pairs)
+static bool is_ascii(Span text)
+{
+    uint8_t all = 0;
+    for (size_t i = 0; i < text.size; i++)
+        all |= text.at[i];
+    return all < 0x80;
+}
+
+static void note(Span name, Span value, Pairs *pairs)
+{
+    if (is(name, "UNIQ_KEY"))
+        pairs->unique_key = value;
+    else if (is(name, "KEYS"))
+        pairs->keys = value;
+    else if (is(name, "TAGS"))
+        pairs->tag = value;
+    else if (is(name, "WAIT"))
+        pairs->waits = !is(value, "false");
+    else if (is(name, "REAL_TOPIC"))
+        pairs->real_topic = value;
+    else if (is(name, "REAL_QID"))
+        pairs->real_queue = value;
+}
+
+bool take_pairs(Span text, Names not_plain, Pairs *pairs)
 {
     Span names[MAX_PAIRS];
     Names seen = {names, 0};
@@ -61,14 +85,27 @@ bool read_pairs(Span text, Names not_plain, Pairs *pairs)
             among(name, not_plain))
             return false;
         names[seen.count++] = name;
-        if (is(name, "UNIQ_KEY"))
-            pairs->unique_key = value;
-        else if (is(name, "KEYS"))
-            pairs->keys = value;
-        else if (is(name, "TAGS"))
-            pairs->tags_code = java_hash(0, value);
-        else if (is(name, "WAIT"))
-            pairs->waits = !is(value, "false");
+        note(name, value, pairs);
     }
-    return is_alphanumeric(pairs->unique_key);
+    pairs->tags_code = java_hash(0, pairs->tag);
+    return is_ascii(pairs->unique_key) && is_ascii(pairs->keys) && is_ascii(pairs->tag);
+}
+
+bool read_pairs(Span text, Names not_plain, Pairs *pairs)
+{
+    return take_pairs(text, not_plain, pairs) && is_alphanumeric(pairs->unique_key);
+}
+
+size_t leave_out(Span text, Names left, uint8_t *kept)
+{
+    uint8_t *at = kept;
+    Span name, value;
+    while (text.size > 0) {
+        Span before = text;
+        if (!take_pair(&text, &name, &value))
+            break;
+        if (!among(name, left))
+            at = put_span(at, (Span){before.at, before.size - text.size});
+    }
+    return (size_t)(at - kept);
 }

@@ -1,4 +1,4 @@
-/* The property string of a plain send: name \1 value \2, repeated.
+/* The property string of a plain message: name \1 value \2, repeated.
  *
  * A string is kept letter for letter when it is nothing but such pairs, none empty, no name twice, none that the
  * broker treats in a way of its own. Which names those are is Python's to say (`send.py`). */
@@ -13,9 +13,10 @@
 
 typedef struct {
     Span unique_key;
-    Span keys;        /* empty: none */
-    int32_t tags_code; /* 0: no tag */
-    bool waits;       /* for the flush, before it is answered */
+    Span keys, tag;              /* empty: none */
+    Span real_topic, real_queue; /* where a half message belongs; empty: it does not say */
+    int32_t tags_code;           /* 0: no tag */
+    bool waits;                  /* for the flush, before it is answered */
 } Pairs;
 
 typedef struct {
@@ -23,8 +24,15 @@ typedef struct {
     size_t count;
 } Names;
 
-/* Whether a message with these properties is kept as it was sent; then what is to be known of them is in `pairs`. */
+/* Whether these are pairs in which nothing is for Python to decide; then what is to be known of them is in `pairs`.
+ * Unique key, keys and tag are ASCII then. */
+bool take_pairs(Span text, Names not_plain, Pairs *pairs);
+
+/* Whether a message with these properties is kept as it was sent, and its unique key can stand in an answer; then what is to be known of them is in `pairs`. */
 bool read_pairs(Span text, Names not_plain, Pairs *pairs);
+
+/* Copies the pairs whose names are not among these; the size of the copy, which is no larger than `text`. */
+size_t leave_out(Span text, Names left, uint8_t *kept);
 
 /* Java's String.hashCode() of prefix + text, given the prefix's; `text` is ASCII. */
 int32_t java_hash(int32_t prefix, Span text);

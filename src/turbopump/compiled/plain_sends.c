@@ -9,7 +9,7 @@
 #include <Python.h>
 
 #include "answers.h"
-#include "attributes.h"
+#include "appending.h"
 #include "crc32.h"
 #include "pairs.h"
 #include "send_header.h"
@@ -17,22 +17,14 @@
 
 #define PREFIX_SIZE 8        /* of a frame: i32 length of the rest, u8 encoding (0: JSON), u24 length of the header */
 #define MAX_HEADER 0xFFFFFF
-#define RECORD_HEAD 88       /* of a record, before the body */
-#define ENTRY_SIZE 20        /* of a consume queue: i64 log offset, i32 record size, i64 tag code */
-#define HOST_SIZE 8          /* IPv4: 4 bytes of address, i32 port */
-#define SPARE 24             /* what two IPv6 hosts would add: Python leaves as much at the end of a file */
-#define MAX_PROPERTIES 32767
-#define MAGIC 0xDAA320A7u
 #define RESPONSE 1           /* bits of a command's flag */
 #define ONEWAY 2
-#define TRANSACTION_MASK 0xC /* bits of a message's sys flag */
-#define HOSTS_MASK 0x30
-#define INNER_BATCH 0x80
 #define ENOUGH_ANSWERS (1 << 20)
 
 typedef struct {
     PyObject_HEAD
-    PyObject *log, *flags, *appender, *keys, *dirty, *targets, *now_ms;
+    Parts parts;
+    PyObject *targets;
     PyObject *added;            /* bytes: the broker's own properties */
     PyObject *hurried, *waited; /* the parts of an answer, as bytes */
     PyObject *not_plain;        /* the names of properties that are for Python */
@@ -49,19 +41,13 @@ typedef struct {
     Span body;
     Span properties; /* in `PlainSends.text` */
     PyObject *queue; /* borrowed from the list in `targets` */
-} Message;
+} Send;
 
 /* One call of `take`. */
 typedef struct {
     Span born_host;
-    PyObject *arrivals; /* a list, or None: nobody waits */
-    PyObject *queues;   /* a list: of each message */
-    Py_ssize_t messages;
-    /* the log, from the first message on */
-    Py_buffer log;
-    PyObject *store_host;
-    PyObject *now;
-    int64_t now_ms, base, begin, position, limit, touched, last;
+    PyObject *queues; /* a list: of each message */
+    Append append;    /* from the first message on */
 } Event;
 
 /* Reading */
@@ -81,16 +67,8 @@ static size_t next_frame(Span data, Py_ssize_t max_frame, Span *header, Span *bo
     return 4 + length;
 }
 
-static PyObject *text_of(Span ascii)
-{
-    PyObject *text = PyUnicode_New((Py_ssize_t)ascii.size, 127);
-    if (text != NULL && ascii.size > 0)
-        memcpy(PyUnicode_1BYTE_DATA(text), ascii.at, ascii.size);
-    return text;
-}
-
 /* 1: found, 0: Python has not looked it up yet or keeps it for itself, -1: an exception is set. */
-static int find_queue(PlainSends *self, Message *message)
+static int find_queue(PlainSends *self, Send *message)
 {
     PyObject *topic = text_of(message->header.topic);
     if (topic == NULL)
@@ -107,7 +85,7 @@ static int find_queue(PlainSends *self, Message *message)
 }
 
 /* Clients from 4.9.1 to 5.1.4 leave the last \2 out; it is stored. */
-static bool read_properties(PlainSends *self, Message *message)
+static bool read_properties(PlainSends *self, Send *message)
 {
     Py_ssize_t room = MAX_PROPERTIES - PyBytes_GET_SIZE(self->added);
     ptrdiff_t size = room < 0 ? -1 : unescape(message->header.properties, self->text, (size_t)room);
@@ -122,7 +100,7 @@ static bool read_properties(PlainSends *self, Message *message)
     return true;
 }
 
-static int read_message(PlainSends *self, Span header, Message *message)
+static int read_message(PlainSends *self, Span header, Send *message)
 {
     SendHeader *send = &message->header;
     if (!read_send_header(header, send) || send->command_flag & RESPONSE ||
@@ -136,201 +114,59 @@ static int read_message(PlainSends *self, Span header, Message *message)
     return find_queue(self, message);
 }
 
-/* The log */
+/* Writing */
 
-/* 1: it can be written, 0: Python says why not, -1: an exception is set. */
-static int open_log(PlainSends *self, Event *event)
+static Message message_of(const PlainSends *self, const Event *event, const Send *send)
 {
-    int blocked = is_true(self->flags, names.blocked);
-    if (blocked != 0)
-        return blocked < 0 ? -1 : 0;
-    if (get_number(self->log, names.base, &event->base) < 0 ||
-        get_number(self->log, names.position, &event->position) < 0 ||
-        get_number(self->log, names.limit, &event->limit) < 0 ||
-        get_number(self->log, names.touched, &event->touched) < 0)
-        return -1;
-    event->begin = event->position;
-    event->queues = PyList_New(0);
-    if (event->queues == NULL)
-        return -1;
-    event->store_host = PyObject_GetAttr(self->appender, names.store_host);
-    if (event->store_host == NULL)
-        return -1;
-    if (!PyBytes_Check(event->store_host) || PyBytes_GET_SIZE(event->store_host) != HOST_SIZE)
-        return 0;
-    event->now = PyObject_CallNoArgs(self->now_ms);
-    if (event->now == NULL)
-        return -1;
-    event->now_ms = PyLong_AsLongLong(event->now);
-    if (event->now_ms == -1 && PyErr_Occurred())
-        return -1;
-    PyObject *buffer = PyObject_GetAttr(self->log, names.buffer);
-    if (buffer == NULL)
-        return -1;
-    int done = PyObject_GetBuffer(buffer, &event->log, PyBUF_WRITABLE);
-    Py_DECREF(buffer);
-    return done < 0 ? -1 : 1;
-}
-
-/* Makes pages present, as `CommitLog.touch` says. */
-static int touch(PlainSends *self, Event *event, int64_t end)
-{
-    PyObject *argument = PyLong_FromLongLong(end);
-    if (argument == NULL)
-        return -1;
-    PyObject *done = PyObject_CallMethodOneArg(self->log, names.touch, argument);
-    Py_DECREF(argument);
-    if (done == NULL)
-        return -1;
-    Py_DECREF(done);
-    return get_number(self->log, names.touched, &event->touched);
-}
-
-static int make_room(PlainSends *self, Event *event, size_t size)
-{
-    int64_t end = event->position + (int64_t)size + SPARE;
-    if (event->position < 0 || end > event->limit || end > event->log.len)
-        return 0;
-    return end > event->touched && touch(self, event, end) < 0 ? -1 : 1;
-}
-
-static Span span_of(PyObject *bytes)
-{
-    return (Span){(const uint8_t *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
-}
-
-/* The bytes are drawn in `record.py`. */
-static void put_record(uint8_t *at, size_t size, const Message *message, const Event *event, Span topic, Span added,
-                       int64_t queue_offset)
-{
-    const SendHeader *send = &message->header;
-    at = put_u32(at, (uint32_t)size);
-    at = put_u32(at, MAGIC);
-    at = put_u32(at, crc32(message->body.at, message->body.size) & 0x7FFFFFFF);
-    at = put_u32(at, (uint32_t)send->queue_id);
-    at = put_u32(at, (uint32_t)send->flag);
-    at = put_u64(at, (uint64_t)queue_offset);
-    at = put_u64(at, (uint64_t)(event->base + event->position));
-    at = put_u32(at, (uint32_t)(send->sys_flag & ~TRANSACTION_MASK));
-    at = put_u64(at, (uint64_t)send->born_timestamp);
-    at = put_span(at, event->born_host);
-    at = put_u64(at, (uint64_t)event->now_ms);
-    at = put_span(at, span_of(event->store_host));
-    at = put_u32(at, (uint32_t)send->reconsume_times);
-    at = put_u64(at, 0); /* prepared transaction offset */
-    at = put_u32(at, (uint32_t)message->body.size);
-    at = put_span(at, message->body);
-    at = put_span(at, topic);
-    at = put_u16(at, (uint16_t)(message->properties.size + added.size));
-    at = put_span(at, message->properties);
-    put_span(at, added);
-}
-
-/* What is derived from a record */
-
-/* For the index: queue, log offset, store time, unique key, keys. */
-static PyObject *keys_of(const Message *message, const Event *event, PyObject *physical)
-{
-    PyObject *unique_key = text_of(message->pairs.unique_key), *keys = text_of(message->pairs.keys), *row = NULL;
-    if (unique_key != NULL && keys != NULL)
-        row = PyTuple_Pack(5, message->queue, physical, event->now, unique_key, keys);
-    Py_XDECREF(unique_key);
-    Py_XDECREF(keys);
-    return row;
-}
-
-static int tell_arrival(const Message *message, const Event *event, int64_t queue_offset)
-{
-    PyObject *row = Py_BuildValue("OLi", message->queue, (long long)(queue_offset + 1), message->pairs.tags_code);
-    if (row == NULL)
-        return -1;
-    int done = PyList_Append(event->arrivals, row);
-    Py_DECREF(row);
-    return done;
-}
-
-static int add_entry(PlainSends *self, PyObject *queue, PyObject *tail, const Message *message, int64_t physical,
-                     size_t size)
-{
-    Py_ssize_t before = PyByteArray_GET_SIZE(tail);
-    if (before == 0 && PyDict_SetItem(self->dirty, queue, Py_None) < 0)
-        return -1;
-    if (PyByteArray_Resize(tail, before + ENTRY_SIZE) < 0)
-        return -1;
-    uint8_t *at = (uint8_t *)PyByteArray_AS_STRING(tail) + before;
-    at = put_u64(at, (uint64_t)physical);
-    at = put_u32(at, (uint32_t)size);
-    put_u64(at, (uint64_t)(int64_t)message->pairs.tags_code);
-    return 0;
-}
-
-/* Writes record, entry and keys of a message for which there is room. */
-static int add_message(PlainSends *self, Event *event, const Message *message, PyObject *topic, PyObject *tail,
-                       size_t size, int64_t queue_offset)
-{
-    int64_t physical = event->base + event->position;
-    PyObject *offset = PyLong_FromLongLong(physical), *row = NULL;
-    if (offset == NULL)
-        return -1;
-    int done = -1;
-    if ((row = keys_of(message, event, offset)) == NULL || PyList_Append(event->queues, message->queue) < 0 ||
-        PyList_Append(self->keys, row) < 0)
-        goto end;
-    put_record((uint8_t *)event->log.buf + event->position, size, message, event, span_of(topic),
-               span_of(self->added), queue_offset);
-    if (add_entry(self, message->queue, tail, message, physical, size) < 0) {
-        PyList_SetSlice(self->keys, PyList_GET_SIZE(self->keys) - 1, PyList_GET_SIZE(self->keys), NULL);
-        goto end;
-    }
-    event->position += (int64_t)size;
-    event->last = physical;
-    event->messages++;
-    if (set_number(message->queue, names.next_offset, queue_offset + 1) < 0 ||
-        add_number(message->queue, names.put_bytes, (int64_t)size) < 0 ||
-        PyObject_SetAttr(message->queue, names.last_physical, offset) < 0)
-        goto end;
-    done = event->arrivals == Py_None ? 0 : tell_arrival(message, event, queue_offset);
-end:
-    Py_DECREF(offset);
-    Py_XDECREF(row);
-    return done;
+    const SendHeader *header = &send->header;
+    return (Message){
+        .body = send->body,
+        .properties = send->properties,
+        .added = span_of(self->added),
+        .body_crc = crc32(send->body.at, send->body.size) & 0x7FFFFFFF,
+        .flag = header->flag,
+        .sys_flag = header->sys_flag & ~TRANSACTION_MASK,
+        .reconsume_times = header->reconsume_times,
+        .tags_code = send->pairs.tags_code,
+        .born_timestamp = header->born_timestamp,
+        .born_host = event->born_host,
+        .store_host = span_of(event->append.store_host),
+        .unique_key = send->pairs.unique_key,
+        .keys = send->pairs.keys,
+    };
 }
 
 /* 1: appended, 0: this one is for Python, -1: an exception is set. */
-static int append(PlainSends *self, Event *event, const Message *message, int64_t *queue_offset)
+static int append_send(PlainSends *self, Event *event, const Send *send, int64_t *queue_offset)
 {
-    PyObject *queue = message->queue;
-    int done = is_true(queue, names.is_plain);
-    if (done <= 0)
-        return done;
-    PyObject *topic = PyObject_GetAttr(queue, names.topic_field), *tail = PyObject_GetAttr(queue, names.tail);
-    done = -1;
-    if (topic == NULL || tail == NULL || get_number(queue, names.next_offset, queue_offset) < 0)
-        goto end;
-    if (!PyBytes_Check(topic) || !PyByteArray_Check(tail)) {
-        PyErr_SetString(PyExc_TypeError, "a queue has its topic as bytes and its tail as a bytearray");
-        goto end;
+    Lane lane;
+    int done = open_lane(send->queue, &lane);
+    if (done > 0) {
+        Message message = message_of(self, event, send);
+        *queue_offset = lane.next_offset;
+        done = make_room(&event->append, size_of(&lane, &message) + SPARE);
+        if (done > 0 &&
+            (PyList_Append(event->queues, send->queue) < 0 || add_message(&event->append, &lane, &message) < 0))
+            done = -1;
     }
-    size_t size = RECORD_HEAD + message->body.size + (size_t)PyBytes_GET_SIZE(topic) + 2 + message->properties.size +
-                  (size_t)PyBytes_GET_SIZE(self->added);
-    done = make_room(self, event, size);
-    if (done > 0 && add_message(self, event, message, topic, tail, size, *queue_offset) < 0)
-        done = -1;
-end:
-    Py_XDECREF(topic);
-    Py_XDECREF(tail);
-    return done;
+    return close_lane(&lane) < 0 ? -1 : done;
 }
 
 /* The whole */
 
+static int open_event(Event *event)
+{
+    event->queues = PyList_New(0);
+    return event->queues == NULL ? -1 : open_log(&event->append);
+}
+
 /* 1: stored and answered, 0: from here on it is Python's, -1: an exception is set. */
 static int take_one(PlainSends *self, Event *event, Span header, Span body)
 {
-    Message message = {.body = body};
+    Send message = {.body = body};
     int done = read_message(self, header, &message);
-    if (done > 0 && event->log.obj == NULL)
-        done = open_log(self, event);
+    if (done > 0 && event->append.log.obj == NULL)
+        done = open_event(event);
     if (done <= 0)
         return done;
     const Pairs *pairs = &message.pairs;
@@ -339,33 +175,14 @@ static int take_one(PlainSends *self, Event *event, Span header, Span body)
         return -1;
     int64_t queue_offset = 0;
     Py_INCREF(message.queue);
-    done = append(self, event, &message, &queue_offset);
+    done = append_send(self, event, &message, &queue_offset);
     Py_DECREF(message.queue);
     const SendHeader *send = &message.header;
     if (done > 0 && !(send->command_flag & ONEWAY)) {
-        Answer answer = {send->queue_id, pairs->unique_key, event->last, queue_offset, send->opaque};
+        Answer answer = {send->queue_id, pairs->unique_key, event->append.last, queue_offset, send->opaque};
         add_answer(&self->answers, parts, answer);
     }
     return done;
-}
-
-/* Leaves log and appender as they are after the last message that was written. */
-static int close_log(PlainSends *self, Event *event)
-{
-    int done = 0;
-    if (event->messages > 0) {
-        int64_t size = event->position - event->begin;
-        done = set_number(self->log, names.position, event->position) < 0 ||
-               set_number(self->appender, names.last_record, event->last) < 0 ||
-               PyObject_SetAttr(self->appender, names.last_timestamp, event->now) < 0 ||
-               add_number(self->appender, names.messages, event->messages) < 0 ||
-               add_number(self->appender, names.bytes, size) < 0;
-    }
-    if (event->log.obj != NULL)
-        PyBuffer_Release(&event->log);
-    Py_XDECREF(event->store_host);
-    Py_XDECREF(event->now);
-    return done ? -1 : 0;
 }
 
 /* Takes from the front of `data` what is plain; what is left is in `data` then. -1: an exception is set. */
@@ -395,18 +212,18 @@ static PyObject *take(PyObject *object, PyObject *const *arguments, Py_ssize_t c
         return NULL;
     }
     PlainSends *self = (PlainSends *)object;
-    Event event = {.born_host = span_of(arguments[1]), .arrivals = arguments[2]};
+    Event event = {.born_host = span_of(arguments[1]), .append = {.parts = self->parts, .arrivals = arguments[2]}};
     Span data = span_of(arguments[0]), left = data;
     self->answers.size = 0;
     int done = event.born_host.size == HOST_SIZE ? take_while_plain(self, &event, &left) : 0;
 
     PyObject *type, *value, *traceback; /* of the exception, if there is one: what was written before it stays */
     PyErr_Fetch(&type, &value, &traceback);
-    int closed = close_log(self, &event);
+    int closed = close_log(&event.append);
     if (type != NULL)
         PyErr_Restore(type, value, traceback);
     PyObject *taken = NULL;
-    if (done >= 0 && closed >= 0 && event.messages == 0)
+    if (done >= 0 && closed >= 0 && event.append.messages == 0)
         taken = Py_NewRef(Py_None);
     else if (done >= 0 && closed >= 0)
         taken = Py_BuildValue("ny#O", (Py_ssize_t)(data.size - left.size), self->answers.bytes,
@@ -454,8 +271,8 @@ static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *named)
                                "not_plain", "added", "hurried",  "waited", "max_message_size", "max_frame", NULL};
     PlainSends given = {0};
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, named, "$OOOO!O!OO!O!SO!O!nn", keywords, &given.log, &given.flags, &given.appender, &PyList_Type,
-            &given.keys, &PyDict_Type, &given.dirty, &given.now_ms, &PyDict_Type, &given.targets, &PyTuple_Type,
+            arguments, named, "$OOOO!O!OO!O!SO!O!nn", keywords, &given.parts.log, &given.parts.flags, &given.parts.appender, &PyList_Type,
+            &given.parts.keys, &PyDict_Type, &given.parts.dirty, &given.parts.now_ms, &PyDict_Type, &given.targets, &PyTuple_Type,
             &given.not_plain, &given.added, &PyTuple_Type, &given.hurried, &PyTuple_Type, &given.waited,
             &given.max_message_size, &given.max_frame))
         return NULL;
@@ -464,12 +281,12 @@ static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *named)
     PlainSends *self = (PlainSends *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->log = Py_NewRef(given.log);
-    self->flags = Py_NewRef(given.flags);
-    self->appender = Py_NewRef(given.appender);
-    self->keys = Py_NewRef(given.keys);
-    self->dirty = Py_NewRef(given.dirty);
-    self->now_ms = Py_NewRef(given.now_ms);
+    self->parts.log = Py_NewRef(given.parts.log);
+    self->parts.flags = Py_NewRef(given.parts.flags);
+    self->parts.appender = Py_NewRef(given.parts.appender);
+    self->parts.keys = Py_NewRef(given.parts.keys);
+    self->parts.dirty = Py_NewRef(given.parts.dirty);
+    self->parts.now_ms = Py_NewRef(given.parts.now_ms);
     self->targets = Py_NewRef(given.targets);
     self->added = Py_NewRef(given.added);
     self->not_plain = Py_NewRef(given.not_plain);
@@ -486,13 +303,13 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
 {
     PlainSends *self = (PlainSends *)object;
     Py_VISIT(Py_TYPE(object));
-    Py_VISIT(self->log);
-    Py_VISIT(self->flags);
-    Py_VISIT(self->appender);
-    Py_VISIT(self->keys);
-    Py_VISIT(self->dirty);
+    Py_VISIT(self->parts.log);
+    Py_VISIT(self->parts.flags);
+    Py_VISIT(self->parts.appender);
+    Py_VISIT(self->parts.keys);
+    Py_VISIT(self->parts.dirty);
     Py_VISIT(self->targets);
-    Py_VISIT(self->now_ms);
+    Py_VISIT(self->parts.now_ms);
     return 0;
 }
 
@@ -501,13 +318,13 @@ static void dealloc(PyObject *object)
     PlainSends *self = (PlainSends *)object;
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
-    Py_CLEAR(self->log);
-    Py_CLEAR(self->flags);
-    Py_CLEAR(self->appender);
-    Py_CLEAR(self->keys);
-    Py_CLEAR(self->dirty);
+    Py_CLEAR(self->parts.log);
+    Py_CLEAR(self->parts.flags);
+    Py_CLEAR(self->parts.appender);
+    Py_CLEAR(self->parts.keys);
+    Py_CLEAR(self->parts.dirty);
     Py_CLEAR(self->targets);
-    Py_CLEAR(self->now_ms);
+    Py_CLEAR(self->parts.now_ms);
     Py_CLEAR(self->added);
     Py_CLEAR(self->not_plain);
     Py_CLEAR(self->hurried);

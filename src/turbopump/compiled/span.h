@@ -23,6 +23,11 @@ static inline uint32_t get_u32(const uint8_t *at)
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
+static inline uint64_t get_u64(const uint8_t *at)
+{
+    return (uint64_t)get_u32(at) << 32 | get_u32(at + 4);
+}
+
 /* Each `put` returns the place behind what it put. */
 
 static inline uint8_t *put_span(uint8_t *at, Span span)

@@ -5,17 +5,22 @@
 #include "crc32.h"
 #include "twins.h"
 
-static int fill(PyObject *module)
+static int add_type(PyObject *module, PyType_Spec *spec)
 {
-    crc32_prepare();
-    if (intern_names() < 0)
-        return -1;
-    PyObject *type = PyType_FromModuleAndSpec(module, &plain_sends_spec, NULL);
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
     if (type == NULL)
         return -1;
     int done = PyModule_AddType(module, (PyTypeObject *)type);
     Py_DECREF(type);
     return done;
+}
+
+static int fill(PyObject *module)
+{
+    crc32_prepare();
+    if (intern_names() < 0)
+        return -1;
+    return add_type(module, &plain_sends_spec) < 0 || add_type(module, &groups_spec) < 0 ? -1 : 0;
 }
 
 static PyMethodDef functions[] = {

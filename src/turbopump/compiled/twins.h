@@ -6,6 +6,7 @@
 #include <Python.h>
 
 extern PyType_Spec plain_sends_spec;
+extern PyType_Spec groups_spec;
 
 PyObject *put_keys(PyObject *module, PyObject *arguments);
 

@@ -115,7 +115,7 @@ class Reader:
         units = queue.units(offset, count)
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
-        if LOG_OFFSET.unpack_from(units)[0] < self._in_memory_from:
+        if LOG_OFFSET.unpack_from(units)[0] < self.in_memory_from:
             if matches:
                 units, max_seen, max_total = _first(units, MATCHED_BYTES), SCAN_UNITS, MATCHED_BYTES
             else:
@@ -184,7 +184,7 @@ class Reader:
     def _look_for_records(
         self, units: bytes, max_count: int, max_total: int, accepts: Callable[[int], bool] | None
     ) -> None:
-        in_memory_from = self._in_memory_from
+        in_memory_from = self.in_memory_from
         wanted: list[tuple[int, int]] = []
         total = 0
         for physical, size, tags_code in ENTRY.iter_unpack(units):
@@ -198,12 +198,12 @@ class Reader:
             raise NotInMemory(missing)
 
     @property
-    def _in_memory_from(self) -> int:
+    def in_memory_from(self) -> int:
         return max(self.written_from, self._log.committed - self._hot_bytes)
 
     def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:
         """Which of these (log offset, size) are not in memory: paths, positions and lengths for `fetch`."""
-        log, in_memory_from = self._log, self._in_memory_from
+        log, in_memory_from = self._log, self.in_memory_from
         found = []
         for physical, size in records:
             at = physical % log.file_size

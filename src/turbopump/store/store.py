@@ -11,9 +11,9 @@ import logging
 import os
 from collections.abc import Callable, Container, Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
-from turbopump.compiled import PlainSends, Rules, Taken, Twins
+from turbopump.compiled import Arrivals, Groups, PlainSends, Rules, Taken, Twins
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.hashing import index_hash
 from turbopump.protocol.record import Record, decode, properties_of
@@ -56,6 +56,8 @@ __all__ = [
 ]
 
 log_line = logging.getLogger("turbopump.store")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,22 +309,35 @@ class Store:
         """
         if self._twins is None or not self._immediate:
             return None
-        return self._twins.plain_sends(
-            log=self.log,
-            flags=self.flags,
-            appender=self._appender,
-            keys=self._appender.keys,
-            dirty=self.queues.dirty,
-            now_ms=self._clock.now_ms,
-            **rules,
-        )
+        return self._twins.plain_sends(**self._parts(), **rules)
+
+    def groups(self) -> Groups | None:
+        """The same for messages that come together, for `append_group`."""
+        if self._twins is None or not self._immediate:
+            return None
+        return self._twins.groups(**self._parts())
+
+    def _parts(self) -> dict[str, Any]:
+        """What the compiled ways write to."""
+        return {
+            "log": self.log,
+            "flags": self.flags,
+            "appender": self._appender,
+            "keys": self._appender.keys,
+            "dirty": self.queues.dirty,
+            "now_ms": self._clock.now_ms,
+        }
 
     def append_plain(self, sends: PlainSends, data: bytes, born_host: bytes) -> Taken | None:
         """The same as `append` for the plain sends at the front of a read event."""
+        return self.append_group(lambda arrivals: sends.take(data, born_host, arrivals))
+
+    def append_group(self, take: Callable[[Arrivals | None], T | None]) -> T | None:
+        """Messages by a compiled way: `take` appends them, or returns None. Who waits for some is told."""
         dispatcher = self._dispatcher
         arrived = dispatcher.on_arrival
-        arrivals: list[tuple[ConsumeQueue, int, int]] | None = None if arrived is None else []
-        taken = sends.take(data, born_host, arrivals)
+        arrivals: Arrivals | None = None if arrived is None else []
+        taken = take(arrivals)
         if taken is not None:
             if arrived is not None and arrivals is not None:
                 for queue, next_offset, tags_code in arrivals:
@@ -401,6 +416,11 @@ class Store:
     def earliest_store_time(self, queue: ConsumeQueue) -> int:
         """Store time of the queue's first message; -1 when there is none."""
         return store_time(self.log, queue, queue.min_offset)
+
+    @property
+    def in_memory_from(self) -> int:
+        """Records from here on need not be brought."""
+        return self._reader.in_memory_from
 
     def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:
         """Which of these records (log offset, size) would have to be waited for: see `fetch`."""

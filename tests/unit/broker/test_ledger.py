@@ -197,15 +197,15 @@ def test_a_stamp_comes_back_from_the_properties() -> None:
 def test_open_half_messages_are_found_by_batch_and_forgotten_when_they_end() -> None:
     stamps = StampedHalves()
     for root, (batch, token) in enumerate([(0, "a"), (1, "b"), (1, "b"), (2, "c"), (1, "d")]):
-        stamps.add(Stamp("id", batch, "r", token, HOME), root)
-    stamps.add(Stamp("id", 1, "r", "b", HOME), 1)  # seen again
+        stamps.add(Stamp("id", batch, "r", token, HOME), [root])
+    stamps.add(Stamp("id", 1, "r", "b", HOME), [1])  # seen again
     assert (stamps.ids(), stamps.count("id"), stamps.batches("id", 1)) == (["id"], 5, [0, 1])
     assert [list(one.roots) for one in stamps.of("id", 1)] == [[1, 2], [4]]
     for batch in stamps.batches("id"):
         for written in stamps.of("id", batch):
             for root in list(written.roots):
-                stamps.discard(written, root)
-                stamps.discard(written, root)
+                stamps.discard(written, [root])
+                stamps.discard(written, [root])
     assert (stamps.ids(), stamps.count("id"), stamps.batches("id")) == ([], 0, [])
 
 

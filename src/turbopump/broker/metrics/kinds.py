@@ -20,10 +20,10 @@ class TransactionFigures:
         self._ages: dict[str, Histogram] = {}
         transactions.on_ended = self.ended
 
-    def ended(self, topic: str, decision: Decision, age_ms: int) -> None:
-        self._ended[decision][topic] += 1
+    def ended(self, topic: str, decision: Decision, age_ms: int, count: int = 1) -> None:
+        self._ended[decision][topic] += count
         if decision is Decision.COMMIT:
-            self._ages.setdefault(topic, Histogram(AGE_BOUNDS_S)).add(max(0, age_ms) // 1000)
+            self._ages.setdefault(topic, Histogram(AGE_BOUNDS_S)).add(max(0, age_ms) // 1000, count)
 
     async def families(self) -> list[Family]:
         committed, rolled_back = self._ended[Decision.COMMIT], self._ended[Decision.ROLLBACK]
