@@ -282,7 +282,9 @@ static bool are_halves(const Batch *batch, size_t added, size_t most_properties)
 {
     for (size_t i = 0; i < batch->count; i++) {
         const InBatch *one = &batch->messages[i];
-        if (one->body.size == 0 || one->properties.size + added > most_properties || one->pairs.unique_key.size == 0)
+        const Pairs *pairs = &one->pairs;
+        if (one->body.size == 0 || one->properties.size + added > most_properties || pairs->unique_key.size == 0 ||
+            pairs->real_topic.size == 0 || pairs->real_queue.size == 0)
             return false;
     }
     return true;

@@ -60,6 +60,7 @@ class Bench:
             Schedule(self.store),
             Timing(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
+        self.sending, self.receipts, self.clock = sending, receipts, clock
         self.router = Router(sending.routes())
         self.many = SendMany(self.store, self.topics, sending, receipts, self.router, 4 << 20)
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])

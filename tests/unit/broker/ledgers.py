@@ -1,0 +1,102 @@
+"""The writing parts of a ledger over a store of their own, compiled or not, and what came of requests."""
+
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+from tests.unit.broker.desk import SMALL_STORE
+from tests.unit.broker.sends import Bench, Recorder
+
+from turbopump.broker.halves import CheckRules, Decision
+from turbopump.broker.ledger import Decided, Ledger, Opened
+from turbopump.broker.ledger_send import LedgerSending
+from turbopump.broker.ledger_settle import Settling
+from turbopump.broker.schedule import Schedule
+from turbopump.broker.transaction import Transactions
+from turbopump.compiled import Twins
+from turbopump.protocol.errors import BrokenBody, Refused
+from turbopump.protocol.headers.ledger import LedgerSendRequest
+from turbopump.protocol.ledger import Book, Entry
+from turbopump.store.store import StoreConfig
+
+ID, RUN, HOME = "query", "run", "broker-a"
+T = TypeVar("T")
+
+
+class LedgerBench:
+    def __init__(self, twins: Twins | None, config: StoreConfig = SMALL_STORE) -> None:
+        self.bench = Bench(twins, config)
+        store, sending, clock = self.bench.store, self.bench.sending, self.bench.clock
+        self.ledger = Ledger(HOME)
+        self.ledger.apply(Opened(ID, RUN, HOME))
+        self.transactions = Transactions(
+            store,
+            self.bench.topics,
+            None,  # type: ignore[arg-type] # how far everything is closed is not asked here
+            Schedule(store),
+            sending.append_unanswered,
+            lambda: CheckRules(6000, 15, DAY_MS),
+            clock,
+            None,
+            sending.append_group,
+        )
+        self.ended: Counter[tuple[str, Decision, int]] = Counter()
+        self.transactions.on_ended = self._on_ended
+        self.desk = LedgerSending(
+            self.ledger, HOME, self.transactions, sending, self.bench.receipts, store, clock
+        )
+        self.settling = Settling(self.transactions, store, self, lambda: 30.0, clock)
+        self.answers: list[Any] = []
+
+    def _on_ended(self, topic: str, decision: Decision, age_ms: int, count: int) -> None:
+        self.ended[topic, decision, age_ms] += count
+
+    async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
+        return self.ledger.books[id]
+
+    def send(self, number: int, token: str, body: bytes) -> None:
+        header = LedgerSendRequest(id=ID, batch=number, run=RUN, token=token, home=HOME)
+        request: Any = SimpleNamespace(header=header, body=body, connection=Recorder())
+        try:
+            answer = driven(self.desk.send(request))
+            self.answers.append((answer.header, answer.code))
+        except Refused as refused:
+            self.answers.append((refused.code, refused.remark))
+        except BrokenBody as broken:
+            self.answers.append(("broken", str(broken)))
+
+    def decide(self, number: int, *tokens: str) -> None:
+        self.ledger.apply(Decided(ID, number, Entry(tokens, (HOME,)), -1))
+
+    def settle(self) -> None:
+        counts = driven(self.settling.settle(ID))
+        self.answers.append((counts.committed, counts.rolled_back))
+
+    def outcome(self) -> list[Any]:
+        halves, stamps = self.transactions.halves, self.transactions.stamps
+        traffic = self.bench.sending.traffic
+        return [
+            self.answers,
+            self.bench.log(),
+            *self.bench.derived(),
+            [(half.offset, half.at, half.due_ms, half.root, half.topic) for half in halves.all()],
+            +halves.by_topic,
+            [(batch, one) for batch in stamps.batches(ID) for one in stamps.of(ID, batch)],
+            (stamps.total, stamps.count(ID)),
+            self.ended,
+            traffic.put_times,
+        ]
+
+
+DAY_MS = 86_400_000
+
+
+def driven(work: Coroutine[Any, Any, T]) -> T:
+    """Without a loop: nothing here waits for more than its turn."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as done:
+            value: T = done.value
+            return value
