@@ -1,8 +1,9 @@
-"""Rows from Spark into a topic, at least once and exactly once: rows a second, on two cores with all else.
+"""Rows from Spark into a topic, at least once and exactly once, and Spark's own Kafka sink beside it.
 
-`python -m benchmarks.spark_sink [--rows N] [--size N]` where PySpark is installed (`make test-spark`): our
-broker in a process of its own, `local[2]`, constant bodies from `spark.range`, as the figure of the Kafka
-connector of Spark that we compare with was measured. The first run of each kind warms up.
+`python -m benchmarks.spark_sink [--rows N]`: our broker and Kafka, each in a process of its own and by turns,
+one session of `local[2]`, constant bodies from `spark.range`, all on the same two cores. What is needed is
+built by `benchmarks/kafka.py`: a Python with the release of Spark for which Kafka's connector is made. The
+first run of each kind warms up; the kinds take turns, so whatever else the machine does meets all of them.
 """
 
 from __future__ import annotations
@@ -11,41 +12,34 @@ import argparse
 import asyncio
 import contextlib
 import os
+import shutil
 import statistics
-import sys
 import time
-from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from turbopump.client.admin import Admin
 from turbopump.protocol.bodies import TopicConfig
 
-from . import generator, report, servers
+from . import generator, kafka, report, servers
 from .__main__ import keep
 from .push import TICK
 from .servers import Running
 
 TOPIC, QUEUES, CORES = "SparkSink", 4, 2
-KINDS = ("at-least-once", "exactly-once")
+AT_LEAST_ONCE, EXACTLY_ONCE, KAFKA = "rocketmq, at-least-once", "rocketmq, exactly-once", "kafka"
+KINDS = (KAFKA, AT_LEAST_ONCE, EXACTLY_ONCE)
 PROCESSES = ("JVM", "Python workers", "broker", "driver")
-HEAD = (
-    "delivery",
-    "rows/s",
-    "lowest to highest",
-    "CPU us per row, all",
-)
+HEAD = ("bytes", "sink", "rows/s", "lowest to highest", "of Kafka's", "CPU us per row", *PROCESSES)
 
 
 def main() -> None:
     options = arguments().parse_args()
+    kafka.in_our_environment()
     generator.build()
-    server, _ = servers.start(servers.OURS, generator.CACHE / "spark-sink")
-    try:
-        asyncio.run(create(server))
-        rows = [measured(session(), server, kind, options) for kind in KINDS]
-    finally:
-        server.kill()
+    spark = session()
+    rows = [row for size in options.sizes for row in of_size(spark, size, options)]
     keep("spark_sink", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
 
 
@@ -53,9 +47,51 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_sink", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rows", type=int, default=400_000)
-    parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1024, 128], help="bytes of a body")
     parser.add_argument("--rounds", type=int, default=3)
     return parser
+
+
+def of_size(spark: Any, size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Stores begin empty: a log of several gigabytes would be written back to the disk meanwhile."""
+    home = generator.CACHE / "spark-sink"
+    theirs = kafka.start(home / "kafka")
+    ours, _ = servers.start(servers.OURS, home / "ours")
+    BROKERS.update((ours.pids[0], theirs.process.pid))
+    try:
+        kafka.create(theirs.address, TOPIC, QUEUES)
+        asyncio.run(create(ours))
+        sinks = {
+            AT_LEAST_ONCE: Sink("rocketmq", ours.pids[0], told(ours, "at-least-once")),
+            EXACTLY_ONCE: Sink("rocketmq", ours.pids[0], told(ours, "exactly-once")),
+            KAFKA: Sink(
+                "kafka", theirs.process.pid, {"kafka.bootstrap.servers": theirs.address, "topic": TOPIC}
+            ),
+        }
+        return measured(spark, sinks, size, options)
+    finally:
+        ours.kill()
+        theirs.process.kill()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+BROKERS: set[int] = set()
+
+
+@dataclass(frozen=True)
+class Sink:
+    format: str
+    broker: int
+    options: dict[str, str]
+
+
+def told(server: Running, delivery: str) -> dict[str, str]:
+    return {
+        "nameServer": server.place.namesrv,
+        "topic": TOPIC,
+        "delivery": delivery,
+        "sendTimeoutMs": "120000",
+    }
 
 
 async def create(server: Running) -> None:
@@ -69,27 +105,55 @@ def session() -> Any:
 
     from turbopump import pipelines
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
+    for name, value in kafka.settings().items():
+        builder = builder.config(name, value)
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     pipelines.register(spark)
     return spark
 
 
-def measured(spark: Any, server: Running, delivery: str, options: argparse.Namespace) -> dict[str, Any]:
-    write(spark, server, delivery, options.rows // 10, options.size)
-    speeds = []
-    spent: Counter[str] = Counter()
+def measured(
+    spark: Any, sinks: dict[str, Sink], size: int, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    spent: dict[str, dict[str, float]] = {kind: dict.fromkeys(PROCESSES, 0.0) for kind in KINDS}
+    for kind in KINDS:
+        write(spark, sinks[kind], options.rows // 4, size)
     for _ in range(options.rounds):
-        began, before = time.monotonic(), cpu(server)
-        write(spark, server, delivery, options.rows, options.size)
-        speeds.append(options.rows / (time.monotonic() - began))
-        spent += Counter(cpu(server)) - Counter(before)
+        for kind in KINDS:
+            broker = sinks[kind].broker
+            began, before = time.monotonic(), cpu(broker)
+            write(spark, sinks[kind], options.rows, size)
+            speeds[kind].append(options.rows / (time.monotonic() - began))
+            after = cpu(broker)
+            for name in PROCESSES:
+                spent[kind][name] += after[name] - before[name]
+    base = statistics.median(speeds[KAFKA])
+    return [row(kind, size, speeds[kind], base, spent[kind], options) for kind in KINDS]
+
+
+def row(
+    kind: str,
+    size: int,
+    speeds: list[float],
+    base: float,
+    spent: dict[str, float],
+    options: argparse.Namespace,
+) -> dict[str, Any]:
+    median = statistics.median(speeds)
     us = {name: seconds / options.rows / options.rounds * 1e6 for name, seconds in spent.items()}
-    return {"delivery": delivery, "speeds": speeds, "median": statistics.median(speeds), "cpu_us": us}
+    return {
+        "size": size,
+        "sink": kind,
+        "speeds": speeds,
+        "median": median,
+        "ratio": median / base,
+        "cpu_us": us,
+    }
 
 
-def cpu(server: Running) -> dict[str, float]:
+def cpu(broker: int) -> dict[str, float]:
     """Seconds of user and system so far, by kind of process: a worker's are those of its daemon too."""
     parents, seconds, kinds = {}, {}, {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -99,14 +163,12 @@ def cpu(server: Running) -> dict[str, float]:
             pid = int(place.name)
             parents[pid], kinds[pid] = int(fields[1]), "JVM" if name.endswith("(java") else "Python workers"
             seconds[pid] = sum(map(int, fields[11:15])) / TICK
-    spent: Counter[str] = Counter()
+    spent = {"driver": time.process_time(), "broker": seconds[broker], "JVM": 0.0, "Python workers": 0.0}
     for pid in parents:
-        if pid == server.pids[0]:
-            spent["broker"] += seconds[pid]
-        elif os.getpid() in ancestors(pid, parents) and server.pids[0] not in ancestors(pid, parents):
+        above = ancestors(pid, parents)
+        if os.getpid() in above and pid not in BROKERS and BROKERS.isdisjoint(above):
             spent[kinds[pid]] += seconds[pid]
-    spent["driver"] = time.process_time()
-    return dict(spent)
+    return spent
 
 
 def ancestors(pid: int, parents: dict[int, int]) -> list[int]:
@@ -116,29 +178,27 @@ def ancestors(pid: int, parents: dict[int, int]) -> list[int]:
     return found
 
 
-def write(spark: Any, server: Running, delivery: str, count: int, size: int) -> None:
-    rows = spark.range(0, count, 1, CORES).selectExpr(f"REPEAT('x', {size}) AS body")
-    writer = rows.write.format("rocketmq").mode("append").option("nameServer", server.place.namesrv)
-    writer.option("topic", TOPIC).option("delivery", delivery).option("sendTimeoutMs", "120000").save()
+def write(spark: Any, sink: Sink, count: int, size: int) -> None:
+    body = "body" if sink.format == "rocketmq" else "value"
+    rows = spark.range(0, count, 1, CORES).selectExpr(f"REPEAT('x', {size}) AS {body}")
+    rows.write.format(sink.format).mode("append").options(**sink.options).save()
 
 
 def markdown(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     lines = [
         [
-            row["delivery"],
+            str(row["size"]),
+            row["sink"],
             f"{row['median']:,.0f}",
-            spread(row["speeds"]),
+            f"{min(row['speeds']):,.0f} to {max(row['speeds']):,.0f}",
+            f"{row['ratio']:.2f}x",
             f"{sum(row['cpu_us'].values()):.1f}",
+            *(f"{row['cpu_us'].get(name, 0.0):.1f}" for name in PROCESSES),
         ]
-        + [f"{row['cpu_us'].get(name, 0.0):.1f}" for name in PROCESSES]
         for row in rows
     ]
-    said = f"{options.rows:,} rows of {options.size} bytes, local[{CORES}], broker on the same cores.\n\n"
-    return said + report.table([*HEAD, *PROCESSES], lines) + "\n"
-
-
-def spread(speeds: list[float]) -> str:
-    return f"{min(speeds):,.0f} to {max(speeds):,.0f}"
+    where = f"local[{CORES}], PySpark {kafka.SPARK}, brokers on the same {CORES} cores"
+    return f"{options.rows:,} rows, {where}.\n\n" + report.table([*HEAD], lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -12,10 +12,12 @@ from typing import Any
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 from tests.unit.broker.desk import letters
+from tests.unit.broker.ledgers import LedgerBench
 from tests.unit.broker.sends import Bench, frame
 from tests.unit.store.lab import small
 
 from turbopump.compiled import twins
+from turbopump.protocol import batch, properties
 from turbopump.protocol.frame import JSON, Frame, cut, pack
 
 LOG_SIZE = 1 << 17
@@ -43,6 +45,24 @@ def sends(data: bytes) -> None:
         raise
     for bench in (compiled, pure):
         rewind(bench)
+
+
+def batches(data: bytes) -> None:
+    """The body of a batch send."""
+    sends(pack(*frame(320, letters("T", m="true"), data, 1)))
+
+
+def ledger_frames(data: bytes) -> None:
+    """Half messages of a ledger, which are committed when they were taken."""
+    config = small(commit_log_file_size=LOG_SIZE)
+    outcomes = []
+    for ledger in (LedgerBench(twins(), config), LedgerBench(None, config)):
+        ledger.bench.receive(pack(*frame(310, letters("T"), b"first", 0)))
+        ledger.send(0, "token", data)
+        ledger.decide(0, "token")
+        ledger.settle()
+        outcomes.append(ledger.outcome())
+    assert outcomes[0] == outcomes[1]
 
 
 @cache
@@ -97,6 +117,24 @@ def seeds() -> Iterator[bytes]:
     yield from (row.data for row in captured() if b'"code":310,' in row.data and len(row.data) < 2000)
 
 
+def batch_seeds() -> Iterator[bytes]:
+    place = {"REAL_TOPIC": "T", "REAL_QID": "1", "UNIQ_KEY": "A"}
+    for pairs in (place, place | {"TAGS": "TagA", "KEYS": "a b", "own": "Ü"}, {"UNIQ_KEY": "A"}):
+        packed = properties.pack(pairs).encode()
+        yield batch.join([(0, b"body", packed), (-1, bytes(100), packed)])
+
+
+BATCH_WORDS = (
+    *(
+        b"UNIQ_KEY\x01",
+        b"KEYS\x01",
+        b"TAGS\x01",
+        b"DELAY\x012\x02",
+        b"REAL_TOPIC\x01T\x02",
+        b"REAL_QID\x010\x02",
+    ),
+    *(b"\x01", b"\x02", b"\x00\x00\x00\x16", b"\x7f\xff", b"\xff\xff\xff\xff", b"TRAN_MSG\x01true\x02"),
+)
 WORDS = (
     *(
         b'"code":310,',
@@ -112,5 +150,7 @@ WORDS = (
 )
 TARGETS = {
     "send-headers": Target(send_headers, headers, allowed=(), words=WORDS, taste=300),
+    "batches": Target(batches, batch_seeds, allowed=(), words=BATCH_WORDS, taste=200),
+    "ledger-frames": Target(ledger_frames, batch_seeds, allowed=(), words=BATCH_WORDS, taste=100),
     "sends": Target(sends, seeds, allowed=(), words=WORDS, taste=200),
 }
