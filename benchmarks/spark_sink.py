@@ -154,20 +154,23 @@ def row(
 
 
 def cpu(broker: int) -> dict[str, float]:
-    """Seconds of user and system so far, by kind of process: a worker's are those of its daemon too."""
-    parents, seconds, kinds = {}, {}, {}
+    """Seconds of user and system so far, by kind of process; what processes had that ended is with those who
+    started them: workers.
+    """
+    parents, seconds, ended, kinds = {}, {}, {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             name, _, rest = (place / "stat").read_text().rpartition(")")
             fields = rest.split()
             pid = int(place.name)
             parents[pid], kinds[pid] = int(fields[1]), "JVM" if name.endswith("(java") else "Python workers"
-            seconds[pid] = sum(map(int, fields[11:15])) / TICK
+            seconds[pid], ended[pid] = (sum(map(int, fields[at : at + 2])) / TICK for at in (11, 13))
     spent = {"driver": time.process_time(), "broker": seconds[broker], "JVM": 0.0, "Python workers": 0.0}
     for pid in parents:
         above = ancestors(pid, parents)
         if os.getpid() in above and pid not in BROKERS and BROKERS.isdisjoint(above):
             spent[kinds[pid]] += seconds[pid]
+            spent["Python workers"] += ended[pid]
     return spent
 
 

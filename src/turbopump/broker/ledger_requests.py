@@ -1,7 +1,7 @@
 """What writers ask of the ledger: to open a run (9701), read a book (9703), decide (9704), end (9705).
 
-In: requests. Out: answers that hold after any crash: nothing is told before it is on disk. Half messages come
-in by `ledger_send.py`, and end in `ledger_settle.py`.
+In: requests. Out: answers that hold after any crash: nothing is told before it is on disk (of many that end,
+the last answer says so). Half messages come in by `ledger_send.py`, and end in `ledger_settle.py`.
 """
 
 from msgspec.structs import replace
@@ -73,12 +73,15 @@ class LedgerRequests:
         return Answer(body=wire.encode(entry))
 
     async def end(self, request: Request[LedgerEndRequest]) -> Answer:
-        """As much as is done in good time: who finds that some are left asks again."""
+        """As much as is done in good time: who finds that some are left asks again, and the last answer says
+        that all of it is on disk.
+        """
         header = request.header
         counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
-        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
-            raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
         left = self._settling.left(header.id, header.batch)
+        is_last = not left or not counts.total
+        if is_last and await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
         if header.settled and not left:
             self._ledger.settled(header.id, header.batch)
         return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))
