@@ -115,7 +115,7 @@ class Dispatcher:
             waiting.clear()
         elif len(waiting) > MAX_BACKLOG:
             with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
-                self.put_keys(SLICE)
+                self.put_keys(max(SLICE, len(waiting) - MAX_BACKLOG))
         else:
             self._put_after(PAUSE_S)
 

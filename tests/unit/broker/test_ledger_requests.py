@@ -13,9 +13,9 @@ from tests.unit.broker.test_delay_retention import fill
 from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.writers import book, decide, end, frame, open_, seen, topic, write
 
-from turbopump.broker import ledger_send
+from turbopump.broker import ledger_requests, ledger_send
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.ledger_settle import Settling
+from turbopump.broker.ledger_settle import TOGETHER, Settling
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import LEDGER_TOPIC
@@ -370,3 +370,22 @@ def test_a_book_that_cannot_be_written_anew_keeps_its_file() -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "no room")
 
     with_broker(scenario, **small())
+
+
+def test_of_calls_that_end_a_part_the_last_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_requests, "MOST_ENDED", 1)
+    rows = [b"%d" % number for number in range(TOGETHER + 100)]
+
+    async def scenario(desk: Desk) -> None:
+        await begun(desk)
+        await write(desk, 0, "a", rows)
+        await decide(desk, 0, "a")
+        parts = []
+        while not parts or parts[-1]["left"]:
+            parts.append(await end(desk, 0))
+            is_on_disk = desk.store.flushed_offset == desk.store.max_offset
+            assert is_on_disk or parts[-1]["left"]
+        assert [one["committed"] for one in parts] == [TOGETHER, 100]
+        assert await seen(desk) == rows
+
+    with_broker(scenario)
