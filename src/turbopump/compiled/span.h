@@ -32,7 +32,8 @@ static inline uint64_t get_u64(const uint8_t *at)
 
 static inline uint8_t *put_span(uint8_t *at, Span span)
 {
-    memcpy(at, span.at, span.size);
+    if (span.size > 0) /* an empty one may be nowhere */
+        memcpy(at, span.at, span.size);
     return at + span.size;
 }
 
