@@ -2,6 +2,7 @@
 #include "appending.h"
 
 #include "attributes.h"
+#include "pairs.h"
 
 #define ENTRY_SIZE 20 /* of a consume queue: i64 log offset, i32 record size, i64 tag code */
 
@@ -10,12 +11,14 @@ Span span_of(PyObject *bytes)
     return (Span){(const uint8_t *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
 }
 
-PyObject *text_of(Span ascii)
+PyObject *text_of(Span text)
 {
-    PyObject *text = PyUnicode_New((Py_ssize_t)ascii.size, 127);
-    if (text != NULL && ascii.size > 0)
-        memcpy(PyUnicode_1BYTE_DATA(text), ascii.at, ascii.size);
-    return text;
+    if (!is_ascii(text))
+        return PyUnicode_DecodeUTF8((const char *)text.at, (Py_ssize_t)text.size, NULL);
+    PyObject *found = PyUnicode_New((Py_ssize_t)text.size, 127);
+    if (found != NULL)
+        put_span(PyUnicode_1BYTE_DATA(found), text);
+    return found;
 }
 
 /* The log */

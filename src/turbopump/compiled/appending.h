@@ -50,11 +50,11 @@ typedef struct {
     int32_t flag, sys_flag, reconsume_times, tags_code;
     int64_t born_timestamp, prepared;
     Span born_host, store_host;
-    Span unique_key, keys; /* ASCII, for the index */
+    Span unique_key, keys; /* UTF-8, for the index */
 } Message;
 
 Span span_of(PyObject *bytes);
-PyObject *text_of(Span ascii);
+PyObject *text_of(Span text); /* UTF-8 */
 
 /* 1: it can be written, 0: Python says why not, -1: an exception is set. Afterwards `close_log` in any case. */
 int open_log(Append *append);

@@ -46,6 +46,38 @@ static int read_names(PyObject *tuple, NameTable *table)
     return -1;
 }
 
+/* Whether it is UTF-8, and the hash that Java has of it. -1: an exception is set. */
+static int hash_of(Span text, int32_t *hash)
+{
+    PyObject *found = text_of(text);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (found == NULL)
+        return -1;
+    uint32_t sum = 0;
+    for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(found); i++)
+        sum = add_character(sum, PyUnicode_READ_CHAR(found, i));
+    *hash = (int32_t)sum;
+    Py_DECREF(found);
+    return 1;
+}
+
+/* Properties of a message. 1: nothing in them is for Python to decide, 0: it is, -1: an exception is set. */
+static int read_properties(Span text, Names not_plain, Pairs *pairs)
+{
+    if (!take_pairs(text, not_plain, pairs))
+        return 0;
+    if (pairs->is_ascii)
+        return 1;
+    int32_t ignored;
+    int done = hash_of(pairs->unique_key, &ignored);
+    if (done > 0)
+        done = hash_of(pairs->keys, &ignored);
+    return done > 0 ? hash_of(pairs->tag, &pairs->tags_code) : done;
+}
+
 /* Messages in a batch, as `batch.py` has them */
 
 typedef struct {
@@ -102,9 +134,11 @@ static int read_batch(Span data, Names not_plain, size_t most_messages, size_t l
         InBatch *message = one_more(batch);
         if (message == NULL)
             return -1;
-        if (batch->count > most_messages || !next_in_batch(&data, message) || message->body.size > largest ||
-            !take_pairs(message->properties, not_plain, &message->pairs))
+        if (batch->count > most_messages || !next_in_batch(&data, message) || message->body.size > largest)
             return 0;
+        int done = read_properties(message->properties, not_plain, &message->pairs);
+        if (done <= 0)
+            return done;
         message->sys_flag = 0;
     }
     return batch->count > 0;
@@ -452,10 +486,13 @@ static int read_half(Commit *commit, PyObject *half, HalfRecord *found)
         return -1;
     Message *message = &found->message;
     if (found->offset < 0 || found->root < 0 || !read_record(commit, at, message, &properties) ||
-        !take_pairs(properties, (Names){0}, &pairs) || pairs.real_topic.size == 0 || pairs.real_queue.size == 0)
+        properties.size == 0)
         return 0;
+    int done = read_properties(properties, (Names){0}, &pairs);
+    if (done <= 0 || pairs.real_topic.size == 0 || pairs.real_queue.size == 0)
+        return done < 0 ? -1 : 0;
     PyObject *queue = place_of(commit->places, &pairs, commit->ask);
-    int done = queue == NULL ? -1 : queue == Py_None ? 0 : lane_of(commit, queue, &found->lane);
+    done = queue == NULL ? -1 : queue == Py_None ? 0 : lane_of(commit, queue, &found->lane);
     if (done <= 0 || room_for_text(commit, properties.size) < 0)
         return done <= 0 ? done : -1;
     found->text_at = commit->text_size;

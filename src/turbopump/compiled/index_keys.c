@@ -8,6 +8,7 @@
 #include <Python.h>
 
 #include "attributes.h"
+#include "pairs.h"
 #include "span.h"
 #include "twins.h"
 
@@ -53,16 +54,6 @@ static int read_waiting(PyObject *row, Waiting *waiting)
     waiting->unique_key = PyTuple_GET_ITEM(row, 3);
     waiting->keys = PyTuple_GET_ITEM(row, 4);
     return PyErr_Occurred() ? -1 : 0;
-}
-
-/* Java's hash goes over UTF-16: a character beyond 0xFFFF is two units. */
-static uint32_t add_character(uint32_t hash, Py_UCS4 character)
-{
-    if (character <= 0xFFFF)
-        return 31 * hash + character;
-    character -= 0x10000;
-    hash = 31 * hash + (0xD800 | character >> 10);
-    return 31 * hash + (0xDC00 | (character & 0x3FF));
 }
 
 /* Math.abs, and 0 for the one number that has none. */

@@ -50,7 +50,7 @@ static bool take_pair(Span *text, Span *name, Span *value)
     return true;
 }
 
-static bool is_ascii(Span text)
+bool is_ascii(Span text)
 {
     uint8_t all = 0;
     for (size_t i = 0; i < text.size; i++)
@@ -88,12 +88,13 @@ bool take_pairs(Span text, Names not_plain, Pairs *pairs)
         note(name, value, pairs);
     }
     pairs->tags_code = java_hash(0, pairs->tag);
-    return is_ascii(pairs->unique_key) && is_ascii(pairs->keys) && is_ascii(pairs->tag);
+    pairs->is_ascii = is_ascii(pairs->unique_key) && is_ascii(pairs->keys) && is_ascii(pairs->tag);
+    return true;
 }
 
 bool read_pairs(Span text, Names not_plain, Pairs *pairs)
 {
-    return take_pairs(text, not_plain, pairs) && is_alphanumeric(pairs->unique_key);
+    return take_pairs(text, not_plain, pairs) && pairs->is_ascii && is_alphanumeric(pairs->unique_key);
 }
 
 size_t leave_out(Span text, Names left, uint8_t *kept)

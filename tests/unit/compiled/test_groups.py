@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twin
 
 Message = tuple[int, bytes, bytes]
 KEYED = {"UNIQ_KEY": "A1", "KEYS": "order_1 order_2", "TAGS": "TagA", "own": "värde"}
+WIDE = {"UNIQ_KEY": "Ü1", "KEYS": "名 𝄞", "TAGS": "名𝄞"}
 PLACE = {"REAL_TOPIC": "T", "REAL_QID": "1"}
 
 
@@ -70,7 +71,8 @@ def alone(bench: Bench) -> None:
 def test_a_plain_batch_is_taken_whole() -> None:
     compiled, pure = benches()
     alone(compiled)
-    event = send(*(message(b"%d" % n, n, **KEYED | {"n": str(n)}) for n in range(100)), e=2, j=1, h=9)
+    plain = [message(b"%d" % n, n, **KEYED | {"n": str(n)}) for n in range(99)]
+    event = send(*plain, message(**WIDE), e=2, j=1, h=9)
     for bench in (compiled, pure):
         bench.receive(event)
     assert compiled.outcome() == pure.outcome()
@@ -105,8 +107,8 @@ LEFT: list[tuple[str, Message]] = [
     ("half of a transaction", message(TRAN_MSG="true")),
     ("a time of its own", message(TIMER_DELAY_SEC="1")),
     ("a light queue", message(INNER_MULTI_DISPATCH="%LMQ%a")),
-    ("a tag that is no ASCII", message(TAGS="名")),
-    ("a key that is no ASCII", message(KEYS="名")),
+    ("a tag that is no UTF-8", (0, b"x", b"TAGS\x01\xe5\x90\x02")),
+    ("keys that are no UTF-8", (0, b"x", b"KEYS\x01a \xff\x02")),
     ("a name twice", (0, b"x", b"a\x01b\x02a\x01c\x02")),
     ("what is no pair", (0, b"x", b"TAGS\x02")),
     ("a string that does not end", (0, b"x", b"TAGS\x01A")),
@@ -143,7 +145,7 @@ def test_a_store_that_takes_nothing_refuses_a_batch_in_the_same_words() -> None:
 
 
 names = st.sampled_from(["UNIQ_KEY", "TAGS", "KEYS", "WAIT", "own", "DELAY", "INNER_NUM", "REAL_QID", "名"])
-values = st.sampled_from(["", "A", "false", "0", "1", "9", "a b", 'quo"te', "Ü", "x" * 300])
+values = st.sampled_from(["", "A", "false", "0", "1", "9", "a b", 'quo"te', "Ü", "名 𝄞", "x" * 300])
 texts = st.one_of(
     st.just(properties.pack(KEYED)),
     st.dictionaries(names, values, max_size=4).map(properties.pack),
@@ -185,7 +187,8 @@ def test_every_batch_is_the_same_to_both(bodies: list[bytes], sys_flag: int, que
 def test_half_messages_and_their_commit_are_taken_whole() -> None:
     compiled, pure = ledgers()
     alone(compiled.bench)
-    rows = [half(b"%d" % n, REAL_QID=str(n % 4), **KEYED | {"n": str(n)}) for n in range(500)]
+    rows = [half(b"%d" % n, REAL_QID=str(n % 4), **KEYED | {"n": str(n)}) for n in range(499)]
+    rows.append(half(b"wide", **WIDE))
     for ledger in (compiled, pure):
         ledger.send(0, "a", batch.join(rows))
         ledger.send(0, "a", batch.join(rows[:7]))
