@@ -5,9 +5,9 @@ not plain is left to it, and without a compiler, or with TURBOPUMP_PURE=1 in the
 everything. Nothing here knows sockets, and nothing is remembered here.
 
     plain_sends.c   a read event's plain sends: twin of `broker/send_many.py` and `store/append.py`
-    groups.c        a batch send, half messages of a ledger and their commit: twin of `broker/send.py`,
-                    `broker/ledger_send.py` and `broker/ledger_settle.py`
-    appending.c     ... and of the loop in `append.py`, which both need
+    groups.c        a batch send, half messages of a ledger: twin of `broker/send.py`, `broker/ledger_send.py`
+    commits.c       the commit of half messages: twin of `broker/ledger_settle.py`
+    appending.c     ... and of the loop in `append.py`, which all of these need
     send_header.c   the JSON header of a plain send
     pairs.c         ... its property string
     crc32.c         ... the checksum of its body

@@ -3,35 +3,26 @@
  * In: the body of a request, or the places of half records in the log. Out: the same records, entries and keys as the
  * loops in `send.py`, `ledger_send.py` and `ledger_settle.py` make. All of a group is appended or nothing: first
  * everything is read, and if anything of it is not plain, has no room in the current file or might be refused, the
- * answer is None and Python, which is the reference, does the whole. */
+ * answer is None and Python, which is the reference, does the whole. Commits are in `commits.c`. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "appending.h"
-#include "attributes.h"
 #include "crc32.h"
-#include "pairs.h"
+#include "groups.h"
 #include "twins.h"
 
 #define BATCH_HEAD 20 /* of a message in a batch: i32 size, magic, crc, flag, length of the body */
-#define MAX_NAMES 64
 #define MOST_MESSAGES 65536
 #define ID_SIZE 16    /* hexadecimal digits of a log offset */
-#define MAX_DIGITS 20
 
 typedef struct {
     PyObject_HEAD
     Parts parts;
 } Groups;
 
-/* Names of properties, from a tuple of bytes. */
-typedef struct {
-    Span spans[MAX_NAMES];
-    Names names;
-} NameTable;
-
-static int read_names(PyObject *tuple, NameTable *table)
+int read_names(PyObject *tuple, NameTable *table)
 {
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     for (Py_ssize_t i = 0; i < count && i < MAX_NAMES; i++) {
@@ -64,8 +55,7 @@ static int hash_of(Span text, int32_t *hash)
     return 1;
 }
 
-/* Properties of a message. 1: nothing in them is for Python to decide, 0: it is, -1: an exception is set. */
-static int read_properties(Span text, Names not_plain, Pairs *pairs)
+int read_properties(Span text, Names not_plain, Pairs *pairs)
 {
     if (!take_pairs(text, not_plain, pairs))
         return 0;
@@ -175,8 +165,7 @@ static int open_for_batch(Append *append, Lane *lane, PyObject *queue, const Bat
     return done > 0 ? room_for_batch(append, lane, batch, added) : done;
 }
 
-/* What was written stays, also when there is an exception. */
-static int close_all(Append *append, Lane *lanes, size_t count, int done)
+int close_all(Append *append, Lane *lanes, size_t count, int done)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -270,8 +259,7 @@ static PyObject *batch(PyObject *object, PyObject *arguments)
 
 /* Places: where half messages belong */
 
-/* A value of `places` for (topic, queue id), borrowed; it is asked of Python once. NULL: an exception is set. */
-static PyObject *place_of(PyObject *places, const Pairs *pairs, PyObject *ask)
+PyObject *place_of(PyObject *places, const Pairs *pairs, PyObject *ask)
 {
     PyObject *key = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(pairs->real_topic.size + 1 + pairs->real_queue.size));
     if (key == NULL)
@@ -391,244 +379,6 @@ static PyObject *halves(PyObject *object, PyObject *arguments)
     return result;
 }
 
-/* Commits */
-
-/* A half record of the log, and the message that comes of it. */
-typedef struct {
-    Message message; /* `properties.at` is set when all are read: they are in `Commit.text` */
-    size_t text_at;
-    size_t lane;
-    int64_t offset, root; /* in the queue of half messages */
-} HalfRecord;
-
-typedef struct {
-    Append append;
-    Span source; /* a file of the log */
-    int64_t source_base;
-    Names waiting; /* properties that a half message has only while it waits */
-    PyObject *ask, *places;
-    Lane *lanes; /* the first is that of op records */
-    size_t lane_count;
-    HalfRecord *halves;
-    size_t count;
-    uint8_t *text;
-    size_t text_size, text_room;
-    size_t total; /* bytes of all records */
-} Commit;
-
-/* Whether there is a whole and plain record at this offset of the log; its properties are those of the half then. */
-static bool read_record(const Commit *commit, int64_t at, Message *message, Span *properties)
-{
-    int64_t position = at - commit->source_base, end = commit->append.base + commit->append.position;
-    if (position < 0 || position > (int64_t)commit->source.size - RECORD_HEAD - 3 || at > end - RECORD_HEAD - 3)
-        return false;
-    const uint8_t *head = commit->source.at + position;
-    int64_t size = (int32_t)get_u32(head), body_size = (int32_t)get_u32(head + 84);
-    int32_t sys_flag = (int32_t)get_u32(head + 36);
-    if (get_u32(head + 4) != MAGIC || sys_flag & (HOSTS_MASK | INNER_BATCH) || get_u64(head + 28) != (uint64_t)at ||
-        size > (int64_t)commit->source.size - position || at + size > end || body_size < 0 ||
-        RECORD_HEAD + body_size + 3 > size)
-        return false;
-    const uint8_t *topic = head + RECORD_HEAD + body_size;
-    int64_t left = size - RECORD_HEAD - body_size - 3 - topic[0];
-    if (topic[0] > 127 || left < 0 || left > MAX_PROPERTIES ||
-        ((int64_t)topic[1 + topic[0]] << 8 | topic[2 + topic[0]]) != left)
-        return false;
-    *properties = (Span){topic + 3 + topic[0], (size_t)left};
-    *message = (Message){
-        .body = {head + RECORD_HEAD, (size_t)body_size},
-        .body_crc = get_u32(head + 8),
-        .flag = (int32_t)get_u32(head + 16),
-        .sys_flag = (sys_flag & ~TRANSACTION_MASK) | COMMITTED,
-        .born_timestamp = (int64_t)get_u64(head + 40),
-        .prepared = at,
-        .born_host = {head + 48, HOST_SIZE},
-        .store_host = {head + 64, HOST_SIZE},
-    };
-    return (crc32(message->body.at, message->body.size) & 0x7FFFFFFF) == message->body_crc;
-}
-
-static int room_for_text(Commit *commit, size_t more)
-{
-    if (commit->text_size + more <= commit->text_room)
-        return 0;
-    size_t room = 2 * (commit->text_size + more) + 4096;
-    uint8_t *grown = PyMem_Realloc(commit->text, room);
-    if (grown == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    commit->text = grown;
-    commit->text_room = room;
-    return 0;
-}
-
-/* The lane of a queue, which may be one that is open. 1, 0: Python has to, -1: an exception is set. */
-static int lane_of(Commit *commit, PyObject *queue, size_t *lane)
-{
-    for (size_t i = commit->lane_count; i-- > 0;)
-        if (commit->lanes[i].queue == queue) {
-            *lane = i;
-            return 1;
-        }
-    *lane = commit->lane_count++;
-    return open_lane(queue, &commit->lanes[*lane]);
-}
-
-/* The message of a half record. 1, 0: Python has to, -1: an exception is set. */
-static int read_half(Commit *commit, PyObject *half, HalfRecord *found)
-{
-    int64_t at;
-    Span properties;
-    Pairs pairs;
-    if (get_number(half, names.at, &at) < 0 || get_number(half, names.offset, &found->offset) < 0 ||
-        get_number(half, names.root, &found->root) < 0)
-        return -1;
-    Message *message = &found->message;
-    if (found->offset < 0 || found->root < 0 || !read_record(commit, at, message, &properties) ||
-        properties.size == 0)
-        return 0;
-    int done = read_properties(properties, (Names){0}, &pairs);
-    if (done <= 0 || pairs.real_topic.size == 0 || pairs.real_queue.size == 0)
-        return done < 0 ? -1 : 0;
-    PyObject *queue = place_of(commit->places, &pairs, commit->ask);
-    done = queue == NULL ? -1 : queue == Py_None ? 0 : lane_of(commit, queue, &found->lane);
-    if (done <= 0 || room_for_text(commit, properties.size) < 0)
-        return done <= 0 ? done : -1;
-    found->text_at = commit->text_size;
-    message->properties.size = leave_out(properties, commit->waiting, commit->text + commit->text_size);
-    commit->text_size += message->properties.size;
-    message->tags_code = pairs.tags_code;
-    message->unique_key = pairs.unique_key;
-    message->keys = pairs.keys;
-    commit->total += size_of(&commit->lanes[found->lane], message) + SPARE;
-    return 1;
-}
-
-static size_t put_digits(uint8_t *at, int64_t number)
-{
-    return (size_t)snprintf((char *)at, MAX_DIGITS + 1, "%lld", (long long)number);
-}
-
-/* An op record: its body names the half record, its key the root. `front` ends where the root's number begins. */
-static int write_op(Append *append, Lane *lane, const HalfRecord *half, Span front, Span key, int32_t tags_code)
-{
-    uint8_t body[MAX_DIGITS + 1], tail[MAX_DIGITS + 2], name[64 + MAX_DIGITS + 1];
-    size_t digits = put_digits(tail, half->root);
-    memcpy(put_span(name, key), tail, digits);
-    tail[digits] = PAIR_END;
-    Message op = {
-        .body = {body, put_digits(body, half->offset)},
-        .properties = front,
-        .added = {tail, digits + 1},
-        .tags_code = tags_code,
-        .born_timestamp = append->now_ms,
-        .born_host = span_of(append->store_host),
-        .store_host = span_of(append->store_host),
-        .keys = {name, key.size + digits},
-    };
-    op.body_crc = crc32(op.body.at, op.body.size) & 0x7FFFFFFF;
-    return add_message(append, lane, &op);
-}
-
-static int write_commits(Commit *commit, Span front, Span key, int32_t tags_code)
-{
-    for (size_t i = 0; i < commit->count; i++) {
-        HalfRecord *half = &commit->halves[i];
-        half->message.properties.at = commit->text + half->text_at;
-        if (add_message(&commit->append, &commit->lanes[half->lane], &half->message) < 0 ||
-            write_op(&commit->append, &commit->lanes[0], half, front, key, tags_code) < 0)
-            return -1;
-    }
-    return 1;
-}
-
-/* Of each the time at which it was born, and its queue. */
-static int tell(const Commit *commit, PyObject *times, PyObject *queues)
-{
-    for (size_t i = 0; i < commit->count; i++) {
-        const HalfRecord *half = &commit->halves[i];
-        PyObject *time = PyLong_FromLongLong(half->message.born_timestamp);
-        int done = time == NULL || PyList_Append(times, time) < 0 ||
-                   PyList_Append(queues, commit->lanes[half->lane].queue) < 0;
-        Py_XDECREF(time);
-        if (done)
-            return -1;
-    }
-    return 1;
-}
-
-/* 1: all of them can be committed, and there is room; 0: Python has to; -1: an exception is set. */
-static int prepare_commit(Commit *commit, PyObject *halves, PyObject *op_queue, Span op_front)
-{
-    size_t count = (size_t)PyList_GET_SIZE(halves);
-    commit->lanes = PyMem_Calloc(count + 1, sizeof(Lane));
-    commit->halves = PyMem_Calloc(count + 1, sizeof(HalfRecord));
-    commit->places = PyDict_New();
-    if (commit->lanes == NULL || commit->halves == NULL || commit->places == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    size_t op_lane;
-    int done = lane_of(commit, op_queue, &op_lane);
-    if (done > 0)
-        done = open_log(&commit->append);
-    for (; done > 0 && commit->count < count; commit->count++)
-        done = read_half(commit, PyList_GET_ITEM(halves, (Py_ssize_t)commit->count), &commit->halves[commit->count]);
-    if (done <= 0)
-        return done;
-    size_t op_size = RECORD_HEAD + (size_t)PyBytes_GET_SIZE(commit->lanes[0].topic) + 2 + op_front.size +
-                     2 * MAX_DIGITS + 1 + SPARE;
-    return make_room(&commit->append, commit->total + count * op_size);
-}
-
-PyDoc_STRVAR(commit_doc,
-"commit(halves, file, base, op_queue, op_properties, op_key, op_code, waiting, ask, arrivals)\n"
-"    -> tuple[list[int], list[ConsumeQueue]] | None\n\n"
-"Commits half messages of one file of the log, which begins at `base`: of each the message and an op record. `ask` is\n"
-"called with topic and queue id, as bytes, and returns the queue, or None. Of each half message when it was born,\n"
-"and its queue. None: nothing was done.");
-
-static PyObject *commit(PyObject *object, PyObject *arguments)
-{
-    Groups *self = (Groups *)object;
-    PyObject *halves, *op_queue, *op_properties, *op_key, *waiting, *ask, *arrivals;
-    Py_buffer file;
-    long long base;
-    int op_code;
-    if (!PyArg_ParseTuple(arguments, "O!y*LOSSiO!OO", &PyList_Type, &halves, &file, &base, &op_queue, &op_properties,
-                          &op_key, &op_code, &PyTuple_Type, &waiting, &ask, &arrivals))
-        return NULL;
-    NameTable table = {0};
-    PyObject *result = NULL, *times = PyList_New(0), *queues = PyList_New(0);
-    if (times == NULL || queues == NULL)
-        goto end;
-    if (read_names(waiting, &table) == 0 && PyBytes_GET_SIZE(op_key) <= 64) {
-        Commit all = {.append = {.parts = self->parts, .arrivals = arrivals},
-                      .source = {file.buf, (size_t)file.len},
-                      .source_base = base,
-                      .waiting = table.names,
-                      .ask = ask};
-        int done = prepare_commit(&all, halves, op_queue, span_of(op_properties));
-        if (done > 0)
-            done = write_commits(&all, span_of(op_properties), span_of(op_key), op_code);
-        if (done > 0)
-            done = tell(&all, times, queues);
-        done = close_all(&all.append, all.lanes, all.lane_count, done);
-        result = done < 0 ? NULL : done == 0 ? Py_NewRef(Py_None) : PyTuple_Pack(2, times, queues);
-        PyMem_Free(all.lanes);
-        PyMem_Free(all.halves);
-        PyMem_Free(all.text);
-        Py_XDECREF(all.places);
-    } else if (!PyErr_Occurred())
-        PyErr_SetString(PyExc_ValueError, "the key of op records is too long");
-end:
-    Py_XDECREF(times);
-    Py_XDECREF(queues);
-    PyBuffer_Release(&file);
-    return result;
-}
-
 /* Life */
 
 static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *named)
@@ -672,6 +422,18 @@ static void dealloc(PyObject *object)
     Py_CLEAR(parts->now_ms);
     type->tp_free(object);
     Py_DECREF(type);
+}
+
+PyDoc_STRVAR(commit_doc,
+"commit(halves, file, base, op_queue, op_properties, op_key, op_code, waiting, ask, arrivals)\n"
+"    -> tuple[list[int], list[ConsumeQueue]] | None\n\n"
+"Commits half messages of one file of the log, which begins at `base`: of each the message and an op record. `ask` is\n"
+"called with topic and queue id, as bytes, and returns the queue, or None. Of each half message when it was born,\n"
+"and its queue. None: nothing was done.");
+
+static PyObject *commit(PyObject *object, PyObject *arguments)
+{
+    return commit_halves(((Groups *)object)->parts, arguments);
 }
 
 static PyMethodDef methods[] = {
