@@ -4,6 +4,7 @@ Entries are of records and are found by number, offsets are of messages: an entr
 from outside a queue has offsets, as any other. Reads only; records are taken apart by who reads them.
 """
 
+import struct
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -13,8 +14,10 @@ import numpy as np
 from turbopump.pipelines.log.files import QueueName, StoreFiles
 from turbopump.pipelines.log.queue import Entries, QueueFiles
 from turbopump.pipelines.places import Numbers
+from turbopump.protocol.record import QUEUE_OFFSET_AT
 
 BLOCK_ENTRIES = 1024
+OFFSET = struct.Struct(">q")
 
 LAYOUT = np.dtype(
     [
@@ -38,6 +41,19 @@ class _Numbered(QueueFiles):
 
     def first_number(self, is_before: Any) -> int:
         return self._first(self.begin, self.end, is_before)
+
+    def offset_of(self, entry: Any) -> int:
+        """Of its first message, as the record itself has it; an entry may be damaged."""
+        part = self._store.part_at(int(entry["physical"]))
+        at = -1 if part is None else int(entry["physical"]) - part.start + QUEUE_OFFSET_AT
+        if part is None or at + OFFSET.size > part.size:
+            return int(entry["first"])
+        found: int = OFFSET.unpack_from(self._store.bytes_of(part), at)[0]
+        return found
+
+    def _is_whole(self, entry: Any) -> bool:
+        is_one = super()._is_whole(entry) and int(entry["messages"]) > 0
+        return is_one and self.offset_of(entry) == int(entry["first"])
 
 
 class BatchQueue:
@@ -76,7 +92,7 @@ class BatchQueue:
 
     def _offset_at(self, number: int) -> int:
         found = self._entries.entry(number) if number < self._entries.end else None
-        return self.end if found is None else int(found["first"])
+        return self.end if found is None else self._entries.offset_of(found)
 
     @property
     def _is_filled(self) -> bool:

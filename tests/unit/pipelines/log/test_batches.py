@@ -19,6 +19,8 @@ from turbopump.pipelines.log.read import Reader, Rows
 from turbopump.pipelines.schema import schema_of
 from turbopump.protocol import batch
 
+UNIT, FIRST_OFFSET_AT, COMPACTED_AT = 46, 28, 38
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -117,3 +119,25 @@ def test_large_batches_are_taken_apart_a_few_at_a_time(root, monkeypatch):
     whole = rows(root, "B")
     monkeypatch.setattr(packed, "MOST_AT_ONCE", 1)
     assert rows(root, "B", scan="queue") == rows(root, "B", scan="log") == whole
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_damaged_entry_never_adds_a_row_and_never_costs_one_unsaid(root, strict):
+    """A wrong last entry is taken for what a crash left, as in other queues; one that points before the log
+    for what retention left.
+    """
+    whole = rows(root, "B", scan="queue")
+    last = whole[-1]
+    for path in sorted((root / "batchconsumequeue" / "B" / "0").iterdir()):
+        good = path.read_bytes()
+        for at in range(0, len(good), 5):
+            path.write_bytes(good[:at] + bytes([good[at] ^ 0xFF]) + good[at + 1 :])
+            try:
+                found = rows(root, "B", scan="queue", fail_on_data_loss=strict)
+            except RecordsLost:
+                assert strict
+                continue
+            assert found == [row for row in whole if row in found]
+            is_read = at % UNIT in range(FIRST_OFFSET_AT, COMPACTED_AT)
+            assert not (strict and is_read) or found in (whole, whole[: last["queueOffset"]]), (path, at)
+        path.write_bytes(good)
