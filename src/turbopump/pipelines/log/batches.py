@@ -43,11 +43,13 @@ class _Numbered(QueueFiles):
         return self._first(self.begin, self.end, is_before)
 
     def offset_of(self, entry: Any) -> int:
-        """Of its first message, as the record itself has it; an entry may be damaged."""
+        """Of its first message, as the record itself has it: an entry may be damaged. 0 where it points out
+        of the log, so that who begins there finds that something is missing.
+        """
         part = self._store.part_at(int(entry["physical"]))
         at = -1 if part is None else int(entry["physical"]) - part.start + QUEUE_OFFSET_AT
         if part is None or at + OFFSET.size > part.size:
-            return int(entry["first"])
+            return 0
         found: int = OFFSET.unpack_from(self._store.bytes_of(part), at)[0]
         return found
 

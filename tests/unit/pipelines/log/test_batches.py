@@ -115,6 +115,15 @@ def test_first_files_that_retention_removed_are_no_loss_and_one_in_the_middle_is
         rows(root, "B", scan="queue", starting_offsets={"B": {0: 0}})
 
 
+def test_a_first_entry_that_is_all_wrong_hides_no_message(root):
+    first = min((root / "batchconsumequeue" / "B" / "0").iterdir())
+    changed(str(first), 4, b"\xff")  # of the offset in the log
+    changed(str(first), 32, b"\xff")  # of the first message
+    with pytest.raises(RecordsLost, match="B/0"):
+        rows(root, "B", scan="queue")
+    assert len(rows(root, "B", scan="queue", fail_on_data_loss=False)) > 0
+
+
 def test_large_batches_are_taken_apart_a_few_at_a_time(root, monkeypatch):
     whole = rows(root, "B")
     monkeypatch.setattr(packed, "MOST_AT_ONCE", 1)
