@@ -84,12 +84,12 @@ class Reader:
     def _block(self, wanted: QueueRange, first: int, entries: Entries) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
         physical = entries["physical"].astype(np.int64)[kept]
-        offsets = first + kept
+        offsets, sizes = first + kept, entries["size"][kept]
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(data, places, part) & _rises(places.starts)
+            good = is_at_home(data, places, part) & _rises(places.starts) & (places.sizes == sizes[here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
-                good &= _is_number(data, places, good, offsets[here])
+                good &= _is_of(wanted, data, places, good, offsets[here])
             self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
             yield from self._batches(data, places.only(good), IN_QUEUES)
 
@@ -135,7 +135,8 @@ class Reader:
             for part, here in self._by_file(physical):
                 places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
                 good = is_at_home(data, places, part) & _rises(places.starts)
-                good &= _is_number(data, places, good, firsts[here])
+                good &= places.sizes == block["size"][here]
+                good &= _is_of(wanted, data, places, good, firsts[here])
                 self._missing(
                     int((~good).sum()), f"{_named(wanted)}: messages behind offset {firsts[here][0]}"
                 )
@@ -275,10 +276,12 @@ def _named(wanted: QueueRange) -> str:
     return f"{wanted.name.topic}/{wanted.name.queue_id}"
 
 
-def _is_number(data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
+def _is_of(wanted: QueueRange, data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
     mask: Mask = np.zeros(len(places), np.bool_)
-    mask[good] = field_at(data, ">i8", places.starts[good] + QUEUE_OFFSET_AT) == offsets[good]
+    starts = places.starts[good]
+    mask[good] = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) == offsets[good]
+    mask[good] &= field_at(data, ">i4", starts + QUEUE_ID_AT) == wanted.name.queue_id
     return mask
 
 

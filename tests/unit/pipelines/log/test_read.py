@@ -404,3 +404,20 @@ def test_a_file_of_a_queue_that_is_missing_in_between_is_a_loss_wherever_one_loo
             rows(tmp_path, "T", scan="queue")
         assert len(rows(tmp_path, "T", scan="queue", fail_on_data_loss=False)) == 40
         (tmp_path / "away").rename(queue / name)
+
+
+def test_entries_that_are_lost_or_of_another_queue_give_nobody_elses_messages(tmp_path):
+    """Zeros point to the first record of the log, which has the first offset, too: that of another queue."""
+    store = opened(tmp_path)
+    for body in numbered(24):
+        put(store, "U", body=body)
+        put(store, "T", body=body)
+        put(store, "T", 1, body=body)
+    closed(store)
+    zero, one = (tmp_path / "consumequeue" / "T" / queue / f"{0:020}" for queue in ("0", "1"))
+    for damaged in (bytes(200), one.read_bytes()):
+        zero.write_bytes(damaged)
+        with pytest.raises(RecordsLost, match="T/0"):
+            rows(tmp_path, "T", scan="queue")
+        found = rows(tmp_path, "T", scan="queue", queue=0, fail_on_data_loss=False)
+        assert [(row["topic"], row["queueId"]) for row in found] == [("T", 0)] * 14
