@@ -129,7 +129,8 @@ def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
         ]
         command += ["-rss_limit_mb=3000", "-max_len=65536", f"-artifact_prefix={folder}/"]
         command += [f"-dict={words}"] if target.words else []
-        world = {**os.environ, "PYTHONHASHSEED": "0"}  # the same search from the same seed
+        # the same search from the same seed; libFuzzer ends without cleaning up
+        world = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": scratch}
         finished = subprocess.run(command, capture_output=True, text=True, check=False, env=world)
     lines = [line for line in finished.stderr.splitlines() if not line.startswith("INFO")]
     stats = dict(line[6:].split(":") for line in lines if line.startswith("stat::"))

@@ -19,20 +19,20 @@ ROWS_IN_ARROW = "3"  # a task has several batches then
 def main() -> None:
     asked = json.loads(sys.argv[1])
     place = Path(asked["place"])
-    spark = session(asked.get("master", "local[2]"), place)
+    spark = session(asked.get("master", "local[2]"), place, asked.get("conf", {}))
     (place / "jvm").write_text(str(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
     query = begin(spark, asked["format"], asked["options"], place, asked.get("ends", True))
     query.awaitTermination()
     spark.stop()
 
 
-def session(master: str, place: Path) -> Any:
+def session(master: str, place: Path, conf: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
     from tests.spark.faults import Faulty, FaultyDelta
 
     builder = SparkSession.builder.master(master)
     more = {"spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_IN_ARROW, "spark.driver.memory": "512m"}
-    for key, value in (settings(place) | more).items():
+    for key, value in (settings(place) | more | conf).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(Faulty)

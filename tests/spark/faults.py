@@ -3,7 +3,8 @@
 `fault` is point:batch:action. Points: `begun` (a task has sent a part), `sent` (a task is done), `written`
 (all tasks are done), `decided` (the ledger knows), `committed` (Spark does not know yet). Actions: `kill` the
 JVM with signal 9, `fail` with an exception, `fail-once` in the first attempt alone, `wait` until the file
-`go` is there. `place` is a directory where driver, tasks and test leave notes for each other.
+`go` is there, `outrun`: the first attempt goes no further. `place` is a directory where driver, tasks and
+test leave notes for each other.
 """
 
 from __future__ import annotations
@@ -36,14 +37,23 @@ class Fault:
     def here(self, point: str, batch: int) -> None:
         if (point, batch) != (self.point, self.batch):
             return
-        (Path(self.place) / f"reached-{point}").touch()
+        for name in (f"reached-{point}", f"reached-{point}-{_attempt()}"):
+            (Path(self.place) / name).touch()
         if self.action == "kill":
             os.kill(int((Path(self.place) / "jvm").read_text()), signal.SIGKILL)
             time.sleep(PATIENCE_S)
         elif self.action == "wait":
             wait_for(Path(self.place) / "go")
+        elif self.action == "outrun":
+            self._outrun(point)
         elif self.action == "fail" or _attempt() == 0:
             raise RuntimeError(f"a misfortune at {point} of batch {batch}")
+
+    def _outrun(self, point: str) -> None:
+        """The second attempt does not win before the first has come so far."""
+        if _attempt() == 0:
+            time.sleep(PATIENCE_S)
+        wait_for(Path(self.place) / f"reached-{point}-0")
 
 
 def wait_for(file: Path) -> None:

@@ -28,14 +28,18 @@ class Stream:
             "columns": "queueId,queueOffset",
             **options,
         }
+        self.rows: list[tuple[int, int]] = []
         self.progress: list[dict[str, Any]] = []
 
-    def run(self, **options: str) -> list[tuple[int, int]]:
-        """What came, by queue and offset."""
-        rows: list[tuple[int, int]] = []
+    def run(self, fails_at: tuple[int, int] | None = None, **options: str) -> list[tuple[int, int]]:
+        """What came, by queue and offset, unless the batch with this row fails."""
+        self.rows = rows = []
 
         def keep(frame: Any, number: int) -> None:
-            rows.extend((row.queueId, row.queueOffset) for row in frame.collect())
+            found = [(row.queueId, row.queueOffset) for row in frame.collect()]
+            if fails_at in found:
+                raise RuntimeError(f"a misfortune at {fails_at[1]}")
+            rows.extend(found)
 
         source = self.spark.readStream.format("rocketmq").options(**{**self.options, **options}).load()
         query = (

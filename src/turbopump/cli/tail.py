@@ -1,18 +1,23 @@
-"""`turbopump tail`: the messages of a topic on the terminal, one line each, as they arrive."""
+"""`turbopump tail`: the messages of a topic on the terminal, one line each, as they arrive; with `--to` also
+in a Parquet file, which is whole however the reading ends.
+"""
 
 import argparse
 import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.follow import Following, StartOf
+from turbopump.client.follow import Following, StartOf, Take
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller
 from turbopump.client.subscription import choice
@@ -20,6 +25,9 @@ from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import SQL92
 from turbopump.protocol.record import Record, body_of
+
+if TYPE_CHECKING:
+    from turbopump.pipelines.keeping import Keeping
 
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -41,23 +49,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sql", metavar="EXPR", help="only messages of which this SQL92 condition on properties is true"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument(
+        "--to", metavar="FILE", help="also into this Parquet file, as `turbopump export` writes"
+    )
     connect.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    with contextlib.suppress(KeyboardInterrupt):  # how one ends it
-        asyncio.run(_tail(options))
+    printer = Printer(options.json, options.limit)
+    with kept(options.to, printer) if options.to else contextlib.nullcontext(printer.take) as take:
+        _until_enough(options, take)
     return 0
 
 
-async def _tail(options: argparse.Namespace) -> None:
+def _until_enough(options: argparse.Namespace, take: Take) -> None:
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):  # how one ends it
+        asyncio.run(_tail(options, take))
+
+
+@contextlib.contextmanager
+def kept(path: str, printer: "Printer") -> Iterator[Take]:
+    """Shown and written. What has come by then is in the file even when the reading fails."""
+    keeping = _keeping(path)
+
+    def take(record: Record, queue: MessageQueue) -> bool:
+        keeping.add(record, queue.broker)
+        return printer.take(record, queue)
+
+    try:
+        yield take
+    finally:
+        try:
+            done = keeping.close()
+        except BaseException:
+            keeping.file.discard()
+            raise
+        notice(f"{done.rows} messages, {done.bytes >> 10} KiB: {done.path}")
+
+
+def _keeping(path: str) -> "Keeping":
+    try:
+        from turbopump.pipelines.keeping import Keeping
+        from turbopump.pipelines.parquet import ParquetFile
+        from turbopump.pipelines.schema import schema_of
+    except ModuleNotFoundError as error:
+        raise Failure(f"--to needs PyArrow: pip install 'turbopump[arrow]' ({error})") from None
+    schema = schema_of()
+    return Keeping(ParquetFile(path, schema), schema)
+
+
+async def _tail(options: argparse.Namespace, take: Take) -> None:
+    if options.to:
+        _end_at_sigterm()
     async with connect.connected(options.namesrv) as here:
         start = parse_start(options.start, here.clock.now_ms())
         puller = Puller(here.client, here.routes)
         tags = frozenset(options.tag)
         sql = wanted_by(options.sql, tags)
         following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql)
-        await following.run(start.of(puller), Printer(options.json, options.limit).take)
+        await following.run(start.of(puller), take)
+
+
+def _end_at_sigterm() -> None:
+    """As at Ctrl-C: `timeout 60 turbopump tail …` and what runs in the background end this way."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
@@ -115,7 +172,7 @@ class Printer:
     as_json: bool
     left: int | None
 
-    def take(self, record: Record) -> bool:
+    def take(self, record: Record, queue: MessageQueue) -> bool:
         try:
             print(json.dumps(fields(record)) if self.as_json else line(record), flush=True)
         except BrokenPipeError:  # `turbopump tail | head` has seen enough

@@ -26,8 +26,8 @@ NEW_QUEUES_S = 30.0
 StartOf = Callable[[MessageQueue], Awaitable[int]]
 """Where to begin in a queue."""
 
-Take = Callable[[Record], bool]
-"""Receives each record; False ends the reading."""
+Take = Callable[[Record, MessageQueue], bool]
+"""Receives each record and where it was; False ends the reading."""
 
 
 @dataclass
@@ -47,8 +47,9 @@ class Following:
         queues, is_new = await self._queues()
         begins = {queue: 0 if is_new else await start(queue) for queue in queues}
         ends = {queue: await self.puller.max_offset(queue) for queue in queues}
-        async for record in in_order([self._between(queue, begins[queue], ends[queue]) for queue in queues]):
-            if not take(record):
+        streams = [self._between(queue, begins[queue], ends[queue]) for queue in queues]
+        async for number, record in in_order(streams):
+            if not take(record, queues[number]):
                 return
         await self._follow({queue: max(begins[queue], ends[queue]) for queue in queues}, take)
 
@@ -81,7 +82,7 @@ class Following:
             while True:
                 result = await self._pull(queue, offset, HOLD_S)
                 for record in result.records:
-                    if not enough.is_set() and self._wanted(record) and not take(record):
+                    if not enough.is_set() and self._wanted(record) and not take(record, queue):
                         enough.set()
                 if result.next_offset == offset:
                     await self.clock.sleep(EMPTY_PAUSE_S)
@@ -126,14 +127,14 @@ class Following:
         return not self.tags or record.tags in self.tags
 
 
-async def in_order(streams: list[AsyncIterator[Record]]) -> AsyncIterator[Record]:
-    """Merges streams, each in the order of storing, into one in the order of storing."""
+async def in_order(streams: list[AsyncIterator[Record]]) -> AsyncIterator[tuple[int, Record]]:
+    """Merges streams, each in the order of storing, into one in the order of storing, with their numbers."""
     heads: list[tuple[int, int, Record]] = []
     for number, stream in enumerate(streams):
         if (record := await anext(stream, None)) is not None:
             heappush(heads, (record.store_timestamp, number, record))
     while heads:
         _, number, record = heappop(heads)
-        yield record
+        yield number, record
         if (following := await anext(streams[number], None)) is not None:
             heappush(heads, (following.store_timestamp, number, following))

@@ -4,11 +4,27 @@ In: records back to back. Out: the same, with a record for each message. Topics 
 is enough that others cost one look at a column of flags.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from turbopump.pipelines.places import Data, Numbers, field_at
 from turbopump.protocol.inner import FLAGS, messages_of
 from turbopump.protocol.record import SYS_FLAG_AT, decode, encode
+
+MOST_AT_ONCE = 16 * 1024 * 1024
+"""Bytes of records that are taken apart together: a record of 4 MiB may have 32,767 messages."""
+
+
+def bounded(sizes: Numbers) -> Iterator[slice]:
+    """Records of such sizes in runs of at most so many bytes, or of one record."""
+    begin = total = 0
+    for number, size in enumerate(sizes.tolist()):
+        if number > begin and total + size > MOST_AT_ONCE:
+            yield slice(begin, number)
+            begin, total = number, 0
+        total += size
+    yield slice(begin, len(sizes))
 
 
 def is_packed(data: Data, starts: Numbers) -> bool:

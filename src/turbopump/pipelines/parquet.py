@@ -47,32 +47,57 @@ def exported(
 
 
 def _file(batches: Iterable[pa.RecordBatch], schema: Schema, to: str, compression: str) -> Exported:
-    unfinished, rows = f"{to}.unfinished", 0
-    os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
+    file = ParquetFile(to, schema, compression)
     try:
-        with pq.ParquetWriter(unfinished, schema.arrow, compression=compression) as writer:
-            for group in _groups(batches):
-                writer.write_table(group)
-                rows += group.num_rows
-        os.replace(unfinished, to)
+        for batch in batches:
+            file.add(batch)
+        return file.close()
     except BaseException:
-        with suppress(FileNotFoundError):
-            os.remove(unfinished)
+        file.discard()
         raise
-    return Exported(to, rows, os.path.getsize(to), 1)
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting, rows, size = [], 0, 0
-    if waiting:
-        yield pa.Table.from_batches(waiting)
+class ParquetFile:
+    """One file, which grows by batches. Raises OSError."""
+
+    def __init__(self, to: str, schema: Schema, compression: str = "zstd") -> None:
+        os.makedirs(os.path.dirname(to) or ".", exist_ok=True)
+        self._to, self._unfinished = to, f"{to}.unfinished"
+        self._writer = pq.ParquetWriter(self._unfinished, schema.arrow, compression=compression)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = self._rows = 0
+        self._is_sound = True
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_rows += batch.num_rows
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+            self._put_group()
+
+    def close(self) -> Exported:
+        """It has its name from here on, unless a part of it could not be written."""
+        self._put_group()
+        self._writer.close()
+        os.replace(self._unfinished, self._to)
+        return Exported(self._to, self._rows, os.path.getsize(self._to), 1)
+
+    def discard(self) -> None:
+        with suppress(OSError):  # there may be no room for its end, which nobody will read
+            self._writer.close()
+        with suppress(FileNotFoundError):
+            os.remove(self._unfinished)
+
+    def _put_group(self) -> None:
+        if not self._is_sound:
+            raise OSError(errno.EIO, "could not be written", self._unfinished)
+        if not self._waiting:
+            return
+        self._is_sound = False
+        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        self._rows += self._waiting_rows
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._is_sound = True
 
 
 def _directory(

@@ -14,6 +14,7 @@ from turbopump.client.pull import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.read import has_tag, is_in_time
+from turbopump.pipelines.packed import is_packed, taken_apart
 from turbopump.pipelines.places import field_at, locate, starts_in
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.errors import BrokenRecord
@@ -49,21 +50,25 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIt
     while offset < end:
         answer = await puller.pull_bytes(queue, offset, tags, PULL_COUNT, max_bytes=PULL_BYTES)
         if answer.status is PullStatus.FOUND:
-            for batch in _rows(answer, end, queue.broker, wanted):
+            for batch in rows_of(answer, offset, end, queue.broker, wanted):
                 yield batch
         if answer.next_offset <= offset:
             return  # nothing is behind it
         offset = answer.next_offset
 
 
-def _rows(answer: PulledBytes, end: int, broker: str, wanted: Wanted) -> list[pa.RecordBatch]:
-    """Of records below the end. They lie back to back, up to the last byte of the answer."""
+def rows_of(answer: PulledBytes, begin: int, end: int, broker: str, wanted: Wanted) -> list[pa.RecordBatch]:
+    """Of messages between these offsets. Records lie back to back, up to the last byte of the answer."""
     data = answer.body
     places = locate(data, starts_in(data))
     reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
     if reached != len(data) or not places.is_whole.all():
         raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
-    places = places.only(field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT) + answer.delta < end)
+    if is_packed(data, places.starts):
+        data, starts = taken_apart(data, places.starts)
+        places = locate(data, starts)
+    offsets = field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT) + answer.delta
+    places = places.only((offsets >= begin) & (offsets < end))
     if (in_time := is_in_time(data, places, wanted.since_ms, wanted.until_ms)) is not None:
         places = places.only(in_time)
     if wanted.tags:

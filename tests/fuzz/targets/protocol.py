@@ -224,7 +224,7 @@ def _header_values() -> Iterator[bytes]:
             yield bytes([HEADERS.index(kind)]) + "\x02".join(values).encode()
 
 
-def _record_bytes() -> Iterator[bytes]:
+def record_bytes() -> Iterator[bytes]:
     for _, _, command, asked in _commands():
         if command.is_response and command.code == 0 and asked in RECORD_CODES and command.body:
             yield command.body
@@ -303,7 +303,7 @@ TARGETS = {
     "command-json": Target(command_json, _json_headers, (BrokenFrame,), JSON_WORDS),
     "command-binary": Target(command_binary, _binary_headers, (BrokenFrame,)),
     "header": Target(header, _header_values, (Refused,), (b"\x02", b"true", b"-1", b"null", b"9" * 20)),
-    "record": Target(records, _record_bytes, (BrokenRecord, BrokenBody)),
+    "record": Target(records, record_bytes, (BrokenRecord, BrokenBody)),
     "properties": Target(property_string, _property_strings, (), PROPERTY_WORDS),
     "batch": Target(batches, _batches, (BrokenBody,)),
     "ledger": Target(ledger_body, _ledger_bodies, (BrokenBody,), JSON_WORDS),

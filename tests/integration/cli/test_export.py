@@ -1,9 +1,12 @@
 """`turbopump export` beside a running broker, and of the directory it left."""
 
 import json
+import signal
+from pathlib import Path
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 from tests.integration.cli.conftest import Home
 
 
@@ -72,3 +75,30 @@ def test_what_cannot_be_is_one_line(home: Home) -> None:
         assert (done.returncode, told in done.stderr) == (status, True), done.stderr
         assert done.stderr.count("\n") == 1
         assert not [path for path in home.path.iterdir() if path.name.startswith("x.parquet")]
+
+
+@pytest.mark.parametrize("ended", [signal.SIGINT, signal.SIGTERM])
+def test_what_tail_shows_is_in_a_file_too_with_the_columns_of_an_export(home: Home, ended: int) -> None:
+    home.up()
+    sent(home)
+    first = ("turbopump", "tail", "t", "--from", "first")
+    three = home.run(*first, "--tag", "odd", "-n", "3", "--to", "three.parquet")
+    assert (three.returncode, three.stdout.count("\n")) == (0, 3), three.stderr
+    assert "3 messages" in three.stderr
+    assert bodies(home.path / "three.parquet") == [b"m1", b"m3", b"m5"]
+
+    tail = home.start(*first, "--to", "out/all.parquet")
+    for _ in range(6):
+        tail.wait_for("m[0-5]")
+    assert tail.stop(ended) == 0
+    done = home.run("turbopump", "export", "--topic", "t", "--to", "exported.parquet")
+    assert done.returncode == 0, done.stderr
+    assert_same_rows(home.path / "out" / "all.parquet", home.path / "exported.parquet")
+    assert not list(home.path.glob("**/*.unfinished"))
+
+
+def assert_same_rows(first: Path, second: Path) -> None:
+    one, other = pq.read_table(first), pq.read_table(second)
+    assert one.schema == other.schema
+    order = [("queueId", "ascending"), ("queueOffset", "ascending")]
+    assert one.sort_by(order).to_pylist() == other.sort_by(order).to_pylist()

@@ -1,10 +1,14 @@
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.unit.client.kit import record
 
 from turbopump.cli.failures import Failure
-from turbopump.cli.tail import Printer, Start, line, parse_start
+from turbopump.cli.tail import Printer, Start, kept, line, parse_start
 from turbopump.client.message import MessageQueue
 
 NOW_MS = 1_700_000_000_000
@@ -49,11 +53,56 @@ def test_an_impossible_time_is_shown_as_a_number() -> None:
 
 
 def test_json_has_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
-    Printer(as_json=True, left=None).take(record(QUEUE, 17, NOW_MS, b"a\nb"))
+    Printer(as_json=True, left=None).take(record(QUEUE, 17, NOW_MS, b"a\nb"), QUEUE)
     (only,) = capsys.readouterr().out.splitlines()
     assert json.loads(only)["body"] == "a\nb"
 
 
 def test_the_printer_stops_after_so_many() -> None:
     printer = Printer(as_json=False, left=2)
-    assert [printer.take(record(QUEUE, offset, NOW_MS)) for offset in range(2)] == [True, False]
+    assert [printer.take(record(QUEUE, offset, NOW_MS), QUEUE) for offset in range(2)] == [True, False]
+
+
+def test_what_was_shown_is_in_the_file_even_when_the_reading_fails(tmp_path: Path) -> None:
+    def read() -> None:
+        with kept(str(path), Printer(as_json=False, left=None)) as take:
+            for broker in ("a", "b", "a"):
+                assert take(record(QUEUE, 5, NOW_MS, b"Hello", tags="x"), MessageQueue("t", broker, 2))
+            raise ConnectionResetError("the broker is gone")
+
+    path = tmp_path / "new" / "t.parquet"
+    with pytest.raises(ConnectionResetError):
+        read()
+    rows = pq.read_table(path).to_pylist()
+    assert [(row["brokerName"], row["body"], row["tags"]) for row in rows] == [
+        (broker, b"Hello", "x") for broker in ("a", "b", "a")
+    ]
+
+
+def test_a_file_that_cannot_be_written_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.parquet"
+
+    def full(writer: object, table: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    monkeypatch.setattr("turbopump.pipelines.parquet.GROUP_ROWS", 1)
+    monkeypatch.setattr("turbopump.pipelines.keeping.BATCH_ROWS", 1)
+    with (
+        pytest.raises(OSError, match=r"No space|not be written"),
+        kept(str(path), Printer(as_json=False, left=None)) as take,
+    ):
+        take(record(QUEUE, 5, NOW_MS), QUEUE)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_pyarrow_it_is_said_what_to_install(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from turbopump.cli.main import main\n"
+        "sys.exit(main(['tail', 't', '--to', 't.parquet']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'turbopump[arrow]'" in done.stderr
+    assert list(tmp_path.iterdir()) == []

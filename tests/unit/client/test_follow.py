@@ -30,7 +30,8 @@ def read(cluster: Cluster, count: int, tags: frozenset[str] = frozenset()) -> tu
     taken: list[Record] = []
     notices: list[str] = []
 
-    def take(one: Record) -> bool:
+    def take(one: Record, queue: MessageQueue) -> bool:
+        assert queue.id == one.queue_id
         taken.append(one)
         return len(taken) < count
 

@@ -10,7 +10,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
@@ -33,6 +33,7 @@ class NoStore(ValueError):
 class QueueName:
     topic: str
     queue_id: int
+    is_batch: bool = field(default=False, compare=False)  # kept in batchconsumequeue/
 
 
 class StoreFiles:
@@ -96,24 +97,21 @@ class StoreFiles:
     @cached_property
     def queue_names(self) -> list[QueueName]:
         """Of queues that have files."""
-        root = os.path.join(self.directory, "consumequeue")
+        return [*self._queues("consumequeue"), *self._queues("batchconsumequeue", is_batch=True)]
+
+    def _queues(self, folder: str, is_batch: bool = False) -> list[QueueName]:
+        root = os.path.join(self.directory, folder)
         return [
-            QueueName(topic.name, int(queue.name))
+            QueueName(topic.name, int(queue.name), is_batch)
             for topic in _directories(root)
             for queue in _directories(os.path.join(root, topic.name))
             if queue.name.isdecimal()
         ]
 
     @cached_property
-    def batch_topics(self) -> list[str]:
-        """Topics whose queues are of batches; these are not read here."""
-        root = os.path.join(self.directory, "batchconsumequeue")
-        return [topic.name for topic in _directories(root)]
-
-    @cached_property
     def topics(self) -> list[str]:
         """Also of those that have no messages, where the store's own table tells them."""
-        found = {name.topic for name in self.queue_names} | set(self.batch_topics)
+        found = {name.topic for name in self.queue_names}
         try:
             with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
                 found.update(msgspec.json.decode(file.read(), type=_Topics).topicConfigTable)

@@ -5,6 +5,7 @@ In: a store's files and a query. Out: partitions, whose ends are fixed from now 
 
 from collections.abc import Iterator
 
+from turbopump.pipelines.log.batches import Queue, queue_of
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.index import looked_up
 from turbopump.pipelines.log.plan import (
@@ -21,7 +22,6 @@ from turbopump.pipelines.log.plan import (
     shared_out,
     wished_cuts,
 )
-from turbopump.pipelines.log.queue import QueueFiles
 from turbopump.pipelines.options import BadOption
 from turbopump.store.walk import LogPart
 
@@ -31,20 +31,17 @@ def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
         check_topics(query, files.topics)
     if query.scan == "queue" and not files.queue_names and files.parts:
         raise NoStore(f"{files.directory} has no consume queues: read it with scan=log")
-    of_batches = [name for name in files.batch_topics if query.wants_topic(name)]
-    if query.scan == "queue" and of_batches:
-        raise BadOption(f"the queues of {', '.join(of_batches)} are of batches: read them with scan=log")
     if query.key:
         return list(_by_key(files, query))
-    if query.scan == "queue" or (not query.scan and files.queue_names and not of_batches):
-        queues = [QueueFiles(files, name) for name in files.queue_names if query.wants(name)]
+    if query.scan == "queue" or (not query.scan and files.queue_names):
+        queues = [queue_of(files, name) for name in files.queue_names if query.wants(name)]
         return shared_out(
             [narrowed(query, _ends(queue, query)) for queue in queues], query.rows_per_partition
         )
     return list(_by_log(files, query))
 
 
-def _ends(queue: QueueFiles, query: Query) -> QueueEnds:
+def _ends(queue: Queue, query: Query) -> QueueEnds:
     since = None if query.since_ms is None else queue.first_since(query.since_ms)
     until = None if query.until_ms is None else queue.first_since(query.until_ms)
     return QueueEnds(queue.name, queue.begin, queue.end, since, until)
@@ -54,7 +51,7 @@ def _by_log(files: StoreFiles, query: Query, begin: int = 0, stop: int | None = 
     """The log between these offsets, at which records begin."""
     if query.starting != Positions(EARLIEST) or query.ending != Positions(LATEST):
         raise BadOption("startingOffsets and endingOffsets are of queues, and scan=log reads none: use times")
-    queues = [QueueFiles(files, name) for name in files.queue_names]
+    queues = [queue_of(files, name) for name in files.queue_names]
     end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
     end = end if stop is None else min(end, stop)
     rows = sum(queue.end - queue.begin for queue in queues)
@@ -69,7 +66,7 @@ def _by_log(files: StoreFiles, query: Query, begin: int = 0, stop: int | None = 
         )
 
 
-def _record_at(queues: list[QueueFiles], physical: int) -> int | None:
+def _record_at(queues: list[Queue], physical: int) -> int | None:
     """Where the first record begins there or behind, of those that are in a queue."""
     return min((at for queue in queues if (at := queue.first_at(physical)) is not None), default=None)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turbopump.pipelines.log.files import QueueName, StoreFiles, is_file, mapped
 from turbopump.runtime.disk import SystemDisk
-from turbopump.store.consume_queue import BLANK_SIZE, UNIT
+from turbopump.store.consume_queue import BLANK_SIZE
 from turbopump.store.scan import measure_at
 
 ENTRY = np.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
@@ -27,14 +27,17 @@ Entries = NDArray[np.void]
 class QueueFiles:
     """The entries of one queue."""
 
+    folder = "consumequeue"
+    layout = ENTRY
+
     def __init__(self, store: StoreFiles, name: QueueName) -> None:
         self._store = store
         self.name = name
-        directory = os.path.join(store.directory, "consumequeue", name.topic, str(name.queue_id))
+        directory = os.path.join(store.directory, self.folder, name.topic, str(name.queue_id))
         self._files = [
-            (int(entry.name) // UNIT, os.path.join(directory, entry.name))
+            (int(entry.name) // self.layout.itemsize, os.path.join(directory, entry.name))
             for entry in SystemDisk().entries(directory)
-            if is_file(entry) and entry.size >= UNIT
+            if is_file(entry) and entry.size >= self.layout.itemsize
         ]
         self._maps: dict[str, Entries] = {}
 
@@ -105,12 +108,17 @@ class QueueFiles:
         """The first offset between these of which this is not true."""
         while low < high:
             middle = (low + high) // 2
-            found = self.entry(middle)
-            if found is None or is_before(found):
+            if is_before(self._nearest(middle)):
                 low = middle + 1
             else:
                 high = middle
         return low
+
+    def _nearest(self, offset: int) -> Any:
+        """The entry, or the last before it where a file is missing in between."""
+        base, path = self._files[max(bisect_right(self._files, offset, key=lambda file: file[0]) - 1, 0)]
+        entries = self._mapped(path)
+        return entries[min(offset - base, len(entries) - 1)]
 
     def _is_gone(self, entry: Any) -> bool:
         return int(entry["physical"]) < self._store.log_begin or int(entry["size"]) == BLANK_SIZE
@@ -126,5 +134,5 @@ class QueueFiles:
     def _mapped(self, path: str) -> Entries:
         if path not in self._maps:
             data = mapped(path)
-            self._maps[path] = np.frombuffer(data, ENTRY, len(data) // UNIT)
+            self._maps[path] = np.frombuffer(data, self.layout, len(data) // self.layout.itemsize)
         return self._maps[path]

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
+from turbopump.pipelines.log.batches import BatchQueue, ends_of, queue_of
 from turbopump.pipelines.log.files import StoreFiles, is_at_home, records_between
 from turbopump.pipelines.log.plan import LogRange, Partition, Picked, Query, QueueRange
 from turbopump.pipelines.log.queue import Entries, QueueFiles
-from turbopump.pipelines.packed import is_packed, taken_apart
+from turbopump.pipelines.packed import bounded, is_packed, taken_apart
 from turbopump.pipelines.pairs import Pairs, cut
 from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, locate, store_times
 from turbopump.pipelines.schema import Schema
@@ -62,7 +63,7 @@ class Reader:
         for piece in partition:
             match piece:
                 case QueueRange():
-                    yield from self._queue(piece)
+                    yield from self._of_batches(piece) if piece.name.is_batch else self._queue(piece)
                 case LogRange():
                     yield from self._log(piece)
                 case Picked():
@@ -83,12 +84,12 @@ class Reader:
     def _block(self, wanted: QueueRange, first: int, entries: Entries) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
         physical = entries["physical"].astype(np.int64)[kept]
-        offsets = first + kept
+        offsets, sizes = first + kept, entries["size"][kept]
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(data, places, part) & _rises(places.starts)
+            good = is_at_home(data, places, part) & _rises(places.starts) & (places.sizes == sizes[here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
-                good &= _is_number(data, places, good, offsets[here])
+                good &= _is_of(wanted, data, places, good, offsets[here])
             self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
             yield from self._batches(data, places.only(good), IN_QUEUES)
 
@@ -121,6 +122,28 @@ class Reader:
             return False
         return True
 
+    # by queue of batches
+
+    def _of_batches(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+        """Entries are of records, and offsets of messages: the first and the last record may reach beyond."""
+        at, within = wanted.begin, _between(wanted.begin, wanted.end)
+        for block in BatchQueue(self._files, wanted.name).blocks(wanted.begin, wanted.end):
+            firsts = block["first"].astype(np.int64)
+            holes = np.maximum(firsts - np.append(at, ends_of(block)[:-1]), 0).sum()
+            self._missing(int(holes), f"{_named(wanted)}: entries from offset {at}")
+            physical = block["physical"].astype(np.int64)
+            for part, here in self._by_file(physical):
+                places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
+                good = is_at_home(data, places, part) & _rises(places.starts)
+                good &= places.sizes == block["size"][here]
+                good &= _is_of(wanted, data, places, good, firsts[here])
+                self._missing(
+                    int((~good).sum()), f"{_named(wanted)}: messages behind offset {firsts[here][0]}"
+                )
+                yield from self._batches(data, places.only(good), (within, *IN_QUEUES))
+            at = int(ends_of(block)[-1])
+        self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
+
     # by log
 
     def _log(self, wanted: LogRange) -> Iterator[pa.RecordBatch]:
@@ -148,7 +171,7 @@ class Reader:
 
     def _next_record(self, physical: int) -> int:
         """Behind damage one goes on where a queue says that a record begins."""
-        queues = [QueueFiles(self._files, name) for name in self._files.queue_names]
+        queues = [queue_of(self._files, name) for name in self._files.queue_names]
         found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
         return min(found, default=self._files.parts[-1].end)
 
@@ -161,9 +184,14 @@ class Reader:
     # what is wanted
 
     def _batches(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
-        if is_packed(data, places.starts):
-            data, starts = taken_apart(data, places.starts)
-            places = locate(data, starts)
+        if not is_packed(data, places.starts):
+            yield from self._chosen(data, places, tests)
+            return
+        for some in bounded(places.sizes):
+            unpacked, starts = taken_apart(data, places.starts[some])
+            yield from self._chosen(unpacked, locate(unpacked, starts), tests)
+
+    def _chosen(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
         for is_wanted in tests:
             mask = is_wanted(self, data, places)
             if mask is not None and not mask.all():
@@ -217,6 +245,15 @@ IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
 """What is asked of each record; a mask, or None for all of them."""
 
 
+def _between(begin: int, end: int) -> Test:
+    def of_offsets(reader: Reader, data: Data, places: Places) -> Mask:
+        offsets = field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT)
+        mask: Mask = (offsets >= begin) & (offsets < end)
+        return mask
+
+    return of_offsets
+
+
 def is_in_time(data: Data, places: Places, since: int | None, until: int | None) -> Mask | None:
     """Stored in [since, until); None where neither is said."""
     if since is None and until is None:
@@ -239,10 +276,12 @@ def _named(wanted: QueueRange) -> str:
     return f"{wanted.name.topic}/{wanted.name.queue_id}"
 
 
-def _is_number(data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
+def _is_of(wanted: QueueRange, data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
     mask: Mask = np.zeros(len(places), np.bool_)
-    mask[good] = field_at(data, ">i8", places.starts[good] + QUEUE_OFFSET_AT) == offsets[good]
+    starts = places.starts[good]
+    mask[good] = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) == offsets[good]
+    mask[good] &= field_at(data, ">i4", starts + QUEUE_ID_AT) == wanted.name.queue_id
     return mask
 
 

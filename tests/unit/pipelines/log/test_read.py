@@ -19,7 +19,6 @@ from turbopump.pipelines.log.files import StoreFiles
 from turbopump.pipelines.log.look import partitions_of
 from turbopump.pipelines.log.plan import Query
 from turbopump.pipelines.log.read import Reader, Rows
-from turbopump.pipelines.options import BadOption
 from turbopump.pipelines.schema import BadColumn, schema_of
 from turbopump.protocol import record as codec
 from turbopump.protocol.compression import compress
@@ -393,15 +392,32 @@ def test_numpy_and_pyarrow_are_loaded_by_nobody_who_does_not_use_them():
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("how", ["clean", "kill9"])
-def test_inner_batches_of_apache_are_a_row_for_each_message(tmp_path, how):
-    root = apache_store(f"5.5.0-queues-{how}", tmp_path)
-    found = rows(root, "Batches", columns=["queueId", "queueOffset", "body", "msgId"])
-    by_queue = {}
-    for row in found:
-        by_queue.setdefault(row["queueId"], []).append(row["queueOffset"])
-    assert len(found) > len(set(by_queue)) > 0
-    for offsets in by_queue.values():
-        assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
-    with pytest.raises(BadOption, match="Batches are of batches: read them with scan=log"):
-        rows(root, "Batches", scan="queue")
+def test_a_file_of_a_queue_that_is_missing_in_between_is_a_loss_wherever_one_looks(tmp_path):
+    store = opened(tmp_path)
+    for body in numbered(50):
+        put(store, body=body)
+    closed(store)
+    queue = tmp_path / "consumequeue" / "T" / "0"
+    for name in sorted(os.listdir(queue))[1:4]:
+        (queue / name).rename(tmp_path / "away")
+        with pytest.raises(RecordsLost, match="entries from offset"):
+            rows(tmp_path, "T", scan="queue")
+        assert len(rows(tmp_path, "T", scan="queue", fail_on_data_loss=False)) == 40
+        (tmp_path / "away").rename(queue / name)
+
+
+def test_entries_that_are_lost_or_of_another_queue_give_nobody_elses_messages(tmp_path):
+    """Zeros point to the first record of the log, which has the first offset, too: that of another queue."""
+    store = opened(tmp_path)
+    for body in numbered(24):
+        put(store, "U", body=body)
+        put(store, "T", body=body)
+        put(store, "T", 1, body=body)
+    closed(store)
+    zero, one = (tmp_path / "consumequeue" / "T" / queue / f"{0:020}" for queue in ("0", "1"))
+    for damaged in (bytes(200), one.read_bytes()):
+        zero.write_bytes(damaged)
+        with pytest.raises(RecordsLost, match="T/0"):
+            rows(tmp_path, "T", scan="queue")
+        found = rows(tmp_path, "T", scan="queue", queue=0, fail_on_data_loss=False)
+        assert [(row["topic"], row["queueId"]) for row in found] == [("T", 0)] * 14

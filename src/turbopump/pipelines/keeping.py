@@ -1,0 +1,56 @@
+"""Single records, as they come, into a Parquet file: what a tail shows, with the columns of an export.
+
+In: records and the names of their brokers. Out: a file that is whole once it is closed, whenever that is.
+Memory holds a row group at most.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from turbopump.pipelines.decode import batches
+from turbopump.pipelines.parquet import Exported, ParquetFile
+from turbopump.pipelines.places import locate
+from turbopump.pipelines.schema import Schema
+from turbopump.protocol.record import Record, encode
+
+BATCH_ROWS = 4096
+BATCH_BYTES = 4 * 1024 * 1024
+"""Records become columns when there are so many of them."""
+
+
+@dataclass
+class Keeping:
+    file: ParquetFile
+    schema: Schema
+    _records: list[bytes] = field(default_factory=list, init=False)
+    _brokers: list[str] = field(default_factory=list, init=False)
+    _bytes: int = field(default=0, init=False)
+
+    def add(self, record: Record, broker: str) -> None:
+        self._records.append(encode(record))
+        self._brokers.append(broker)
+        self._bytes += len(self._records[-1])
+        if len(self._records) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
+            self._put()
+
+    def close(self) -> Exported:
+        self._put()
+        return self.file.close()
+
+    def _put(self) -> None:
+        records, brokers = self._records, self._brokers
+        self._records, self._brokers, self._bytes = [], [], 0
+        ends = np.cumsum([0, *map(len, records)], dtype=np.int64)
+        data, at = b"".join(records), 0
+        for batch in batches(data, locate(data, ends[:-1]), self.schema, None, BATCH_ROWS):
+            self.file.add(_named(batch, brokers[at : at + batch.num_rows]))
+            at += batch.num_rows
+
+
+def _named(batch: pa.RecordBatch, brokers: list[str]) -> pa.RecordBatch:
+    """A batch is of one broker elsewhere; here each row may be of another."""
+    at = batch.schema.get_field_index("brokerName")
+    columns = [*batch.columns[:at], pa.array(brokers, pa.string()), *batch.columns[at + 1 :]]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
