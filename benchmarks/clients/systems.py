@@ -141,11 +141,11 @@ def python_of_others() -> str:
     mark = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:12]
 
     def install(directory: Path) -> None:
-        _fetch([sys.executable, "-m", "venv", str(directory)], "environment")
+        fetch([sys.executable, "-m", "venv", str(directory)], "environment")
         pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "-q"]
-        _fetch([*pip, "--disable-pip-version-check", *wanted], "clients of Kafka, Redis and NATS")
+        fetch([*pip, "--disable-pip-version-check", *wanted], "clients of Kafka, Redis and NATS")
 
-    return str(_made_once(f"clients-{mark}", install) / "bin" / "python")
+    return str(made_once(f"clients-{mark}", install) / "bin" / "python")
 
 
 def versions_of_others(python: str) -> dict[str, str]:
@@ -159,11 +159,11 @@ def redis_program() -> tuple[str, dict[str, str]]:
         return installed, {}
 
     def unpack(directory: Path) -> None:
-        _fetch([artifacts.tool("apt-get", REDIS), "download", *DEBIAN_PACKAGES], REDIS, directory)
+        fetch([artifacts.tool("apt-get", REDIS), "download", *DEBIAN_PACKAGES], REDIS, directory)
         for package in directory.glob("*.deb"):
-            _fetch([artifacts.tool("dpkg", REDIS), "-x", str(package), "."], REDIS, directory)
+            fetch([artifacts.tool("dpkg", REDIS), "-x", str(package), "."], REDIS, directory)
 
-    root = _made_once("redis", unpack)
+    root = made_once("redis", unpack)
     folders = {str(library.parent) for library in root.rglob("*.so*")}
     return str(root / "usr/bin/redis-server"), {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
@@ -172,12 +172,12 @@ def nats_program() -> Path:
     def build(directory: Path) -> None:
         go = artifacts.tool("go", NATS)
         package = f"github.com/nats-io/nats-server/v2@{NATS_VERSION}"
-        _fetch([go, "install", package], NATS, directory, {"GOBIN": str(directory)})
+        fetch([go, "install", package], NATS, directory, {"GOBIN": str(directory)})
 
-    return _made_once(f"nats-{NATS_VERSION}", build) / "nats-server"
+    return made_once(f"nats-{NATS_VERSION}", build) / "nats-server"
 
 
-def _made_once(name: str, make: Callable[[Path], None]) -> Path:
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """A directory of the cache that is only taken for whole when it was made to the end."""
     target = CACHE / name
     done = target / ".done"
@@ -189,7 +189,7 @@ def _made_once(name: str, make: Callable[[Path], None]) -> Path:
     return target
 
 
-def _fetch(
+def fetch(
     command: list[str], what: str, folder: Path | None = None, environment: dict[str, str] | None = None
 ) -> None:
     try:
