@@ -6,14 +6,13 @@ is enough that others cost one look at a column of flags.
 
 import numpy as np
 
-from turbopump.pipelines.places import Data, Numbers, field_at
+from turbopump.pipelines.places import Data, Numbers, Places
 from turbopump.protocol.inner import FLAGS, messages_of
-from turbopump.protocol.record import SYS_FLAG_AT, decode, encode
+from turbopump.protocol.record import decode, encode
 
 
-def is_packed(data: Data, starts: Numbers) -> bool:
-    flags = field_at(data, ">i4", starts + SYS_FLAG_AT)
-    return bool((flags & FLAGS == FLAGS).any())
+def is_packed(places: Places) -> bool:
+    return bool((places.sys_flags & FLAGS == FLAGS).any())
 
 
 def taken_apart(data: Data, starts: Numbers) -> tuple[bytes, Numbers]:

@@ -14,10 +14,9 @@ from turbopump.client.pull import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.read import has_tag, is_in_time
-from turbopump.pipelines.places import field_at, locate, starts_in
+from turbopump.pipelines.places import locate, starts_in
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import QUEUE_OFFSET_AT
 
 PULL_COUNT = 4096
 PULL_BYTES = 4 * 1024 * 1024
@@ -63,7 +62,7 @@ def _rows(answer: PulledBytes, end: int, broker: str, wanted: Wanted) -> list[pa
     reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
     if reached != len(data) or not places.is_whole.all():
         raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
-    places = places.only(field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT) + answer.delta < end)
+    places = places.only(places.number("queue_offset") + answer.delta < end)
     if (in_time := is_in_time(data, places, wanted.since_ms, wanted.until_ms)) is not None:
         places = places.only(in_time)
     if wanted.tags:
