@@ -32,7 +32,7 @@ from turbopump.store.walk import LogPart
 
 BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
 LIGHT_PREFIX = "%LMQ%"  # queues of other topics' messages
-BATCH_ROWS = 4096
+BATCH_ROWS = 16_384  # each batch costs Spark and its worker the same, whatever it holds
 
 
 class RecordsLost(Exception):

@@ -20,7 +20,7 @@ from turbopump.pipelines.source.pulling import Part
 from turbopump.pipelines.source.settings import Filter
 from turbopump.protocol.errors import BrokenRecord
 
-ROWS = 8192  # in one batch
+ROWS = 16_384  # in one batch
 TAGS = next(column for column in COLUMNS if column.name == "tags")
 OFFSETS = ("queueOffset", "offset")
 
