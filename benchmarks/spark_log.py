@@ -124,7 +124,7 @@ def cpu_of(jvm: int) -> tuple[float, float]:
     while grew:
         more = {pid for pid, (parent, _, _) in found.items() if parent in below} - below
         below, grew = below | more, bool(more)
-    workers = sum(found[pid][1] + found[pid][2] for pid in below - {jvm} if pid in found)
+    workers = sum(found[pid][1] + found[pid][2] for pid in below - {jvm} if pid in found) + found[jvm][2]
     return found[jvm][1] / TICKS, workers / TICKS
 
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from turbopump.pipelines.pairs import Pairs, cut, patched
 from turbopump.pipelines.places import (
     BORN_HOST_AT,
-    BORN_TIME_AT,
     RECONSUMED_AT,
     STORE_HOST_AT,
     Data,
@@ -36,13 +35,11 @@ from turbopump.protocol import properties as props
 from turbopump.protocol.compression import CodecMissing, decompress
 from turbopump.protocol.errors import BrokenBody, BrokenRecord
 from turbopump.protocol.ids import host_text, offset_id
-from turbopump.protocol.record import PHYSICAL_OFFSET_AT, QUEUE_OFFSET_AT
-from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, STORE_V6
+from turbopump.protocol.record import PHYSICAL_OFFSET_AT
+from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, HOSTS_MASK, STORE_V6
 
 __all__ = ["BatchTooLarge", "batches", "decode", "starts_in"]
 
-QUEUE_ID_AT = 12
-FLAG_AT = 16
 FIRST_MS = -62_135_596_800_000  # year 1
 LAST_MS = 253_402_300_799_999  # year 9999: nobody downstream can show a time outside these
 SET_BY_BROKER = 1  # Kafka's LogAppendTime
@@ -97,17 +94,19 @@ class _Rows:
 
     # numbers
 
-    def number(self, kind: str, at: int, of: pa.DataType) -> Any:
-        return _plain(field_at(self.data, kind, self.places.starts + at), of)
+    def number(self, name: str, of: pa.DataType) -> Any:
+        return _plain(self.places.number(name), of)
 
     def reconsume_times(self) -> Any:
+        if not (self.places.sys_flags & HOSTS_MASK).any():
+            return self.number("reconsumed", pa.int32())
         at = self.places.starts + RECONSUMED_AT + longer_by(self.places.sys_flags)
         return _plain(field_at(self.data, ">i4", at), pa.int32())
 
     # times
 
     def born(self) -> Any:
-        return _times(field_at(self.data, ">i8", self.places.starts + BORN_TIME_AT))
+        return _times(self.places.number("born_time"))
 
     def stored(self) -> Any:
         return _times(store_times(self.data, self.places))
@@ -217,8 +216,8 @@ class _Rows:
 READ: dict[str, Callable[[_Rows], Any]] = {
     "topic": _Rows.topic,
     "brokerName": _Rows.broker,
-    "queueId": lambda rows: rows.number(">i4", QUEUE_ID_AT, pa.int32()),
-    "queueOffset": lambda rows: rows.number(">i8", QUEUE_OFFSET_AT, pa.int64()),
+    "queueId": lambda rows: rows.number("queue_id", pa.int32()),
+    "queueOffset": lambda rows: rows.number("queue_offset", pa.int64()),
     "msgId": _Rows.message_id,
     "tags": _Rows.tags,
     "keys": _Rows.keys,
@@ -226,18 +225,18 @@ READ: dict[str, Callable[[_Rows], Any]] = {
     "bornTimestamp": _Rows.born,
     "storeTimestamp": _Rows.stored,
     "reconsumeTimes": _Rows.reconsume_times,
-    "flag": lambda rows: rows.number(">i4", FLAG_AT, pa.int32()),
+    "flag": lambda rows: rows.number("flag", pa.int32()),
     "properties": lambda rows: rows.pairs.maps(),
     "sysFlag": lambda rows: _plain(rows.places.sys_flags, pa.int32()),
     "bornHost": _Rows.born_host,
     "storeHost": _Rows.store_host,
     "offsetMsgId": _Rows.offset_id,
-    "commitLogOffset": lambda rows: rows.number(">i8", PHYSICAL_OFFSET_AT, pa.int64()),
+    "commitLogOffset": lambda rows: rows.number("physical", pa.int64()),
     "storeSize": lambda rows: _plain(rows.places.sizes, pa.int32()),
     "key": _Rows.first_key,
     "value": _Rows.body,
-    "partition": lambda rows: rows.number(">i4", QUEUE_ID_AT, pa.int32()),
-    "offset": lambda rows: rows.number(">i8", QUEUE_OFFSET_AT, pa.int64()),
+    "partition": lambda rows: rows.number("queue_id", pa.int32()),
+    "offset": lambda rows: rows.number("queue_offset", pa.int64()),
     "timestamp": _Rows.stored,
     "timestampType": lambda rows: pa.repeat(pa.scalar(SET_BY_BROKER, pa.int32()), len(rows.places)),
     "headers": lambda rows: rows.pairs.headers(),

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from turbopump.pipelines.places import Data, Numbers, field_at
+from turbopump.pipelines.places import Data, Numbers, Places
 from turbopump.protocol.inner import FLAGS, messages_of
-from turbopump.protocol.record import SYS_FLAG_AT, decode, encode
+from turbopump.protocol.record import decode, encode
 
 MOST_AT_ONCE = 16 * 1024 * 1024
 """Bytes of records that are taken apart together: a record of 4 MiB may have 32,767 messages."""
@@ -27,9 +27,8 @@ def bounded(sizes: Numbers) -> Iterator[slice]:
     yield slice(begin, len(sizes))
 
 
-def is_packed(data: Data, starts: Numbers) -> bool:
-    flags = field_at(data, ">i4", starts + SYS_FLAG_AT)
-    return bool((flags & FLAGS == FLAGS).any())
+def is_packed(places: Places) -> bool:
+    return bool((places.sys_flags & FLAGS == FLAGS).any())
 
 
 def taken_apart(data: Data, starts: Numbers) -> tuple[bytes, Numbers]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from turbopump.protocol.record import BLANK, HEAD_V4_SIZE, MAGIC_V1, MAGIC_V2, SMALLEST, SYS_FLAG_AT
+from turbopump.protocol.record import BLANK, HEAD_V4_SIZE, MAGIC_V1, MAGIC_V2, SMALLEST
 from turbopump.protocol.sysflag import BORN_V6, HOSTS_MASK, STORE_V6
 
 if TYPE_CHECKING:
@@ -23,11 +23,34 @@ Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
 LONGER_V6 = 12  # bytes that an IPv6 host takes more than one of IPv4
-BORN_TIME_AT = 40
 BORN_HOST_AT = 48
 STORE_TIME_AT = 56  # this and what follows: further on by LONGER_V6 when the born host is IPv6
 STORE_HOST_AT = 64
 RECONSUMED_AT = 72  # by LONGER_V6 for each IPv6 host
+_FIELDS = {
+    "size": (">i4", 0),
+    "magic": (">i4", 4),
+    "queue_id": (">i4", 12),
+    "flag": (">i4", 16),
+    "queue_offset": (">i8", 20),
+    "physical": (">i8", 28),
+    "sys_flag": (">i4", 36),
+    "born_time": (">i8", 40),
+    "store_time": (">i8", STORE_TIME_AT),
+    "reconsumed": (">i4", RECONSUMED_AT),
+    "body_size": (">i4", HEAD_V4_SIZE - 4),
+}
+HEAD = np.dtype(
+    {
+        "names": list(_FIELDS),
+        "formats": [kind for kind, _ in _FIELDS.values()],
+        "offsets": [at for _, at in _FIELDS.values()],
+        "itemsize": HEAD_V4_SIZE,
+    }
+)
+"""What every record begins with. Behind `born_time` it is so with IPv4 hosts alone."""
+RUN, MAX_RUN = 16, 8192  # records of one size that are worth a look at all of them, and of one look
+MAX_PATIENCE = 1024  # records between two looks where sizes differ
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
@@ -38,6 +61,7 @@ class Places:
     """
 
     starts: Numbers
+    heads: NDArray[np.void]
     sizes: Numbers
     sys_flags: Numbers
     bodies: Numbers
@@ -51,6 +75,10 @@ class Places:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def number(self, name: str) -> Numbers:
+        """A field of all heads. What stands behind the hosts is right with IPv4 alone."""
+        return self.heads[name].astype(np.int64)
+
     def only(self, which: "Mask | Numbers | slice") -> "Places":
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
             return self
@@ -58,7 +86,8 @@ class Places:
 
 
 def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
-    """Where records begin that lie back to back, from `begin` on, as far as there are any: 0.3 us each.
+    """Where records begin that lie back to back, from `begin` on, as far as there are any: 0.3 us each, and
+    0.1 us where many of one size follow one another.
 
     Passes over the blank that ends a file of the log; stops at whatever else is no record, and at one that
     does not end before `end`. That all its lengths add up is for `locate` to say.
@@ -66,15 +95,36 @@ def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
     found: list[int] = []
     at, limit = begin, len(data) if end is None else end
     unpack, last = _SIZE_AND_MAGIC.unpack_from, limit - _SIZE_AND_MAGIC.size
+    tries_at, patience = RUN, RUN  # as many records as were found, and how many go by after a vain try
     while at <= last:
         size, magic = unpack(data, at)
         if size < SMALLEST or at + size > limit or (magic != MAGIC_V1 and magic != MAGIC_V2):
             if magic != BLANK or size < _SIZE_AND_MAGIC.size:
                 break
-        else:
+        elif len(found) < tries_at:
             found.append(at)
+        else:
+            run = _alike(data, at, size, limit)
+            found.extend(range(at, at + run * size, size))
+            patience = RUN if run >= RUN else min(2 * patience, MAX_PATIENCE)
+            tries_at = len(found) + (0 if run >= RUN else patience)
+            size *= run
         at += size
     return np.array(found, np.int64)
+
+
+def _alike(data: Data, at: int, size: int, limit: int) -> int:
+    """How many records of this size lie here behind one another: one at least, MAX_RUN at most."""
+    length = RUN
+    while True:
+        room = min((limit - at) // size, length)
+        words: Numbers = np.ndarray((room,), ">i8", data, at, (size,))  # size and magic in one
+        differs = words != words[0]
+        if differs.any():
+            return int(differs.argmax())
+        if room < length or length >= MAX_RUN:
+            return room
+        length *= 8
 
 
 def field_at(data: Data, kind: str, positions: Numbers) -> Numbers:
@@ -84,23 +134,34 @@ def field_at(data: Data, kind: str, positions: Numbers) -> Numbers:
     return view[positions].astype(np.int64)
 
 
+def heads_at(data: Data, positions: Numbers) -> NDArray[np.void]:
+    """Copies of heads, behind one another. Records are far apart: one touch of each, and every field comes
+    out of the copies, takes a quarter of the time that a touch for each field does.
+    """
+    raw = f"V{HEAD_V4_SIZE}"  # copied as bytes; NumPy copies what has fields field by field
+    view: NDArray[np.void] = np.ndarray((max(len(data) - HEAD_V4_SIZE + 1, 0),), raw, data, 0, (1,))
+    return view[positions].view(HEAD)
+
+
 def locate(data: Data, starts: Numbers) -> Places:
     """Reads nothing outside `data`, whatever the records say."""
     limit = len(data)
     is_whole: Mask = (starts >= 0) & (starts <= limit - SMALLEST)
     if limit < SMALLEST or not len(starts):
-        none = np.zeros(len(starts), np.int64)
-        return Places(starts, none, none, none, none, none, none, none, none, is_whole & False)
-    heads = np.where(is_whole, starts, 0)
-    sizes, magics = field_at(data, ">i4", heads), field_at(data, ">i4", heads + 4)
-    sys_flags = field_at(data, ">i4", heads + SYS_FLAG_AT)
+        none, heads = np.zeros(len(starts), np.int64), np.zeros(len(starts), HEAD)
+        return Places(starts, heads, none, none, none, none, none, none, none, none, is_whole & False)
+    begins = np.where(is_whole, starts, 0)
+    heads = heads_at(data, begins)
+    sizes, magics, sys_flags = (heads[name].astype(np.int64) for name in ("size", "magic", "sys_flag"))
     is_v2 = magics == MAGIC_V2
     is_whole &= (is_v2 | (magics == MAGIC_V1)) & (sizes >= SMALLEST) & (starts + sizes <= limit)
-    bodies = heads + HEAD_V4_SIZE
+    bodies = begins + HEAD_V4_SIZE
     if (sys_flags & HOSTS_MASK).any():
         bodies = bodies + longer_by(sys_flags)
         is_whole &= bodies + 3 <= starts + sizes
-    body_sizes = field_at(data, ">i4", np.where(is_whole, bodies, HEAD_V4_SIZE) - 4)
+        body_sizes = field_at(data, ">i4", np.where(is_whole, bodies, HEAD_V4_SIZE) - 4)
+    else:
+        body_sizes = heads["body_size"].astype(np.int64)
     topics = bodies + body_sizes + 1
     is_whole &= (body_sizes >= 0) & (topics + 2 <= starts + sizes)
     topic_sizes = field_at(data, ">i1", np.where(is_whole, topics - 1, 0))
@@ -113,6 +174,7 @@ def locate(data: Data, starts: Numbers) -> Places:
     is_whole &= (property_sizes >= 0) & (properties + property_sizes == starts + sizes)
     return Places(
         starts,
+        heads,
         sizes,
         sys_flags,
         bodies,
@@ -135,4 +197,6 @@ def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
 
 def store_times(data: Data, places: Places) -> Numbers:
     """In ms."""
+    if not (places.sys_flags & BORN_V6).any():
+        return places.number("store_time")
     return field_at(data, ">i8", places.starts + STORE_TIME_AT + longer_by(places.sys_flags, BORN_V6))

@@ -15,10 +15,9 @@ from turbopump.client.routes import Routes
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.read import has_tag, is_in_time
 from turbopump.pipelines.packed import is_packed, taken_apart
-from turbopump.pipelines.places import field_at, locate, starts_in
+from turbopump.pipelines.places import locate, starts_in
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import QUEUE_OFFSET_AT
 
 PULL_COUNT = 4096
 PULL_BYTES = 4 * 1024 * 1024
@@ -64,10 +63,10 @@ def rows_of(answer: PulledBytes, begin: int, end: int, broker: str, wanted: Want
     reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
     if reached != len(data) or not places.is_whole.all():
         raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
-    if is_packed(data, places.starts):
+    if is_packed(places):
         data, starts = taken_apart(data, places.starts)
         places = locate(data, starts)
-    offsets = field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT) + answer.delta
+    offsets = places.number("queue_offset") + answer.delta
     places = places.only((offsets >= begin) & (offsets < end))
     if (in_time := is_in_time(data, places, wanted.since_ms, wanted.until_ms)) is not None:
         places = places.only(in_time)

@@ -41,7 +41,7 @@ def arrow(data: bytes) -> None:
     _same_rows([found], [expected(one, "b") for one in wanted])
     parts = batches(data, locate(data, starts), Schema(KAFKA_COLUMNS), None, AT_ONCE)
     _same_rows(parts, [expected_for_kafka(one) for one in wanted])
-    if is_packed(data, starts):
+    if is_packed(locate(data, starts)):
         _same_messages(data, starts, wanted)
 
 

@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
-import numpy as np
 
-from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, starts_in
-from turbopump.protocol.record import PHYSICAL_OFFSET_AT
+from turbopump.pipelines.places import Data, Mask, Numbers, Places, starts_in
 from turbopump.runtime.disk import Entry, SystemDisk
 from turbopump.store.scan import measure_at
 from turbopump.store.segment import NAME_DIGITS
@@ -124,12 +122,9 @@ class _Topics(msgspec.Struct):
     topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
 
 
-def is_at_home(data: Data, places: Places, part: LogPart) -> Mask:
+def is_at_home(places: Places, part: LogPart) -> Mask:
     """Whole records that lie where they say: others are left over from an earlier life of the file."""
-    good: Mask = places.is_whole.copy()
-    rows = np.flatnonzero(good)
-    said = field_at(data, ">i8", places.starts[rows] + PHYSICAL_OFFSET_AT)
-    good[rows] = said == places.starts[rows] + part.start
+    good: Mask = places.is_whole & (places.number("physical") == places.starts + part.start)
     return good
 
 

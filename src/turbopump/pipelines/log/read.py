@@ -21,20 +21,19 @@ from turbopump.pipelines.log.plan import LogRange, Partition, Picked, Query, Que
 from turbopump.pipelines.log.queue import Entries, QueueFiles
 from turbopump.pipelines.packed import bounded, is_packed, taken_apart
 from turbopump.pipelines.pairs import Pairs, cut
-from turbopump.pipelines.places import Data, Mask, Numbers, Places, field_at, locate, store_times
+from turbopump.pipelines.places import Data, Mask, Numbers, Places, locate, store_times
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
-from turbopump.protocol.record import BLANK, QUEUE_OFFSET_AT
+from turbopump.protocol.record import BLANK
 from turbopump.store.consume_queue import BLANK_SIZE
 from turbopump.store.queue_ext import HIGHEST_ADDRESS
 from turbopump.store.walk import LogPart
 
-QUEUE_ID_AT = 12
 BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
 LIGHT_PREFIX = "%LMQ%"  # queues of other topics' messages
-BATCH_ROWS = 4096
+BATCH_ROWS = 16_384  # each batch costs Spark and its worker the same, whatever it holds
 
 
 class RecordsLost(Exception):
@@ -87,9 +86,9 @@ class Reader:
         offsets, sizes = first + kept, entries["size"][kept]
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(data, places, part) & _rises(places.starts) & (places.sizes == sizes[here])
+            good = is_at_home(places, part) & _rises(places.starts) & (places.sizes == sizes[here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
-                good &= _is_of(wanted, data, places, good, offsets[here])
+                good &= _is_of(wanted, places, offsets[here])
             self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
             yield from self._batches(data, places.only(good), IN_QUEUES)
 
@@ -134,9 +133,9 @@ class Reader:
             physical = block["physical"].astype(np.int64)
             for part, here in self._by_file(physical):
                 places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-                good = is_at_home(data, places, part) & _rises(places.starts)
+                good = is_at_home(places, part) & _rises(places.starts)
                 good &= places.sizes == block["size"][here]
-                good &= _is_of(wanted, data, places, good, firsts[here])
+                good &= _is_of(wanted, places, firsts[here])
                 self._missing(
                     int((~good).sum()), f"{_named(wanted)}: messages behind offset {firsts[here][0]}"
                 )
@@ -165,7 +164,7 @@ class Reader:
     def _walked(self, data: Data, part: LogPart, starts: Numbers) -> Iterator[pa.RecordBatch]:
         for begin in range(0, len(starts), self._rows.batch_rows):
             places = locate(data, starts[begin : begin + self._rows.batch_rows])
-            good = is_at_home(data, places, part)
+            good = is_at_home(places, part)
             self._missing(int((~good).sum()), f"records behind log offset {part.start + starts[begin]}")
             yield from self._batches(data, places.only(good), IN_LOG)
 
@@ -179,12 +178,12 @@ class Reader:
         physical = np.array(wanted.offsets, np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            yield from self._batches(data, places.only(is_at_home(data, places, part)), IN_LOG)
+            yield from self._batches(data, places.only(is_at_home(places, part)), IN_LOG)
 
     # what is wanted
 
     def _batches(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
-        if not is_packed(data, places.starts):
+        if not is_packed(places):
             yield from self._chosen(data, places, tests)
             return
         for some in bounded(places.sizes):
@@ -215,7 +214,7 @@ class Reader:
     def of_queues(self, data: Data, places: Places) -> Mask | None:
         if self._query.queues is None:
             return None
-        return np.isin(field_at(data, ">i4", places.starts + QUEUE_ID_AT), list(self._query.queues))
+        return np.isin(places.number("queue_id"), list(self._query.queues))
 
     def with_tags(self, data: Data, places: Places) -> Mask | None:
         return has_tag(data, places, self._query.tags) if self._query.tags else None
@@ -247,7 +246,7 @@ IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
 
 def _between(begin: int, end: int) -> Test:
     def of_offsets(reader: Reader, data: Data, places: Places) -> Mask:
-        offsets = field_at(data, ">i8", places.starts + QUEUE_OFFSET_AT)
+        offsets = places.number("queue_offset")
         mask: Mask = (offsets >= begin) & (offsets < end)
         return mask
 
@@ -276,13 +275,10 @@ def _named(wanted: QueueRange) -> str:
     return f"{wanted.name.topic}/{wanted.name.queue_id}"
 
 
-def _is_of(wanted: QueueRange, data: Data, places: Places, good: Mask, offsets: Numbers) -> Mask:
+def _is_of(wanted: QueueRange, places: Places, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
-    mask: Mask = np.zeros(len(places), np.bool_)
-    starts = places.starts[good]
-    mask[good] = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) == offsets[good]
-    mask[good] &= field_at(data, ">i4", starts + QUEUE_ID_AT) == wanted.name.queue_id
-    return mask
+    of_queue: Mask = places.number("queue_id") == wanted.name.queue_id
+    return of_queue & (places.number("queue_offset") == offsets)
 
 
 def _rises(starts: Numbers) -> Mask:

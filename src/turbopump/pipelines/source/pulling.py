@@ -25,8 +25,8 @@ from turbopump.protocol.errors import Refused
 log = logging.getLogger(__name__)
 
 IN_FLIGHT = 8  # pulls of one range
-ANSWER_BYTES = 1 << 20  # asked for with each
-PART_BYTES = 4 << 20  # of records are handed on together
+ANSWER_BYTES = 512 << 10  # asked for with each: what is larger leaves the caches between two copies
+PART_BYTES = 2 << 20  # of records are handed on together
 PARTS_AHEAD = 2  # wait for who decodes them
 CALL_S = 10.0
 PAUSE_S = 0.2  # before a pull that failed is made again

@@ -13,15 +13,14 @@ import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.packed import is_packed, taken_apart
-from turbopump.pipelines.places import Mask, Numbers, field_at, locate, starts_in
+from turbopump.pipelines.places import Mask, Numbers, Places, locate, starts_in
 from turbopump.pipelines.schema import COLUMNS, Schema
 from turbopump.pipelines.source.offsets import Range
 from turbopump.pipelines.source.pulling import Part
 from turbopump.pipelines.source.settings import Filter
 from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import QUEUE_OFFSET_AT
 
-ROWS = 8192  # in one batch
+ROWS = 16_384  # in one batch
 TAGS = next(column for column in COLUMNS if column.name == "tags")
 OFFSETS = ("queueOffset", "offset")
 
@@ -33,18 +32,19 @@ def rows_of(
     part: Part, wanted: Range, schema: Schema, filter: Filter, lose: Lose
 ) -> Iterator[pa.RecordBatch]:
     data = part.body
-    starts = starts_in(data)
-    _check_whole(data, starts)
-    if is_packed(data, starts):
-        data, starts = taken_apart(data, starts)
-    offsets = field_at(data, ">i8", starts + QUEUE_OFFSET_AT) + part.delta
+    places = locate(data, starts_in(data))
+    _check_whole(data, places)
+    if is_packed(places):
+        data, starts = taken_apart(data, places.starts)
+        places = locate(data, starts)
+    offsets = places.number("queue_offset") + part.delta
     wanted_ones = (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
-    starts, offsets = starts[wanted_ones], offsets[wanted_ones]
+    places, offsets = places.only(wanted_ones), offsets[wanted_ones]
     if filter.is_all:
         for start, end in missing(offsets, part.start, part.end):
             lose(start, end)
     decoded = with_tags(schema) if filter.tags else schema
-    for batch in batches(data, locate(data, starts), decoded, wanted.queue.broker, ROWS):
+    for batch in batches(data, places, decoded, wanted.queue.broker, ROWS):
         chosen = _chosen(batch, schema, filter.tags) if filter.tags else batch
         if chosen.num_rows:
             yield _shifted(chosen, part.delta) if part.delta else chosen
@@ -70,8 +70,10 @@ def with_tags(schema: Schema) -> Schema:
     return schema if "tags" in schema.names else Schema((*schema.columns, TAGS))
 
 
-def _check_whole(data: bytes, starts: Numbers) -> None:
-    after = int(starts[-1]) + int.from_bytes(data[starts[-1] : starts[-1] + 4]) if len(starts) else 0
+def _check_whole(data: bytes, places: Places) -> None:
+    after = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
+    if not places.is_whole.all():
+        after = int(places.starts[~places.is_whole][0])
     if after != len(data):
         raise BrokenRecord(f"a broker's answer has something else than records at byte {after}")
 

@@ -1,0 +1,297 @@
+"""`python -m benchmarks.spark_source`: format `rocketmq` beside Spark's own Kafka source, the same bodies.
+
+One session of PySpark 4.2.0 on two cores with both brokers beside it (`benchmarks/kafka.py` builds what is
+needed), four queues or partitions of random bodies, and one question, `sum(length(body))`: as a batch, and as
+a stream with Trigger.AvailableNow in four micro-batches. The ways take turns; a round that warms up is not
+counted. Wall time moves with all else on the machine, so CPU time per row is told too, by process: the JVM,
+its Python workers, the broker. Then triggers that find nothing, or 100 rows: what a micro-batch costs at
+least. `--cores 1` and `--cores 2` in two runs: how it grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from turbopump import Message, Producer
+from turbopump.client.admin import Admin
+from turbopump.client.message import MessageQueue
+from turbopump.protocol.bodies import TopicConfig
+
+from . import kafka, report
+from .clients import systems
+from .spark_log import TICKS, cpu_of
+
+CASES = {1024: 400_000, 128: 1_200_000}
+SENT_AT_ONCE = 512 * 1024  # bytes of bodies
+MICRO_BATCHES = 4
+FEW, TRIGGERS = 100, 30
+WAIT_S = 300
+OURS, KAFKA = "rocketmq", "kafka"
+
+
+class Cost(NamedTuple):
+    wall_s: float
+    jvm_s: float
+    python_s: float
+    broker_s: float
+
+
+class Way(NamedTuple):
+    """How a question is put: its format, what it is told, and the name of the bodies' column."""
+
+    format: str
+    options: dict[str, str]
+    body: str
+    broker: int
+
+
+def main() -> None:
+    kafka.in_our_environment()
+    options = arguments().parse_args()
+    home = Path(tempfile.mkdtemp(prefix="spark-source-", dir=options.dir))
+    ours, theirs = systems.start(systems.OURS, home / "ours"), kafka.start(home / "kafka")
+    try:
+        spark = session(options.cores)
+        for size in options.size or CASES:
+            rows = int(CASES[size] * options.share)
+            fill(ours, theirs, size, rows)
+            compare(spark, ways(ours, theirs, f"T{size}"), size, rows, options.rounds, home)
+            if not options.no_triggers:
+                triggers(spark, ways(ours, theirs, f"T{size}"), size, home)
+        spark.stop()
+    finally:
+        ours.process.kill()
+        theirs.process.kill()
+        shutil.rmtree(home)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_source", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--size", type=int, action="append", choices=CASES, help="of bodies; default: both")
+    parser.add_argument("--share", type=float, default=1.0, help="of the rows; less for a look")
+    parser.add_argument("--no-triggers", action="store_true", help="without the cost of a micro-batch")
+    parser.add_argument("--dir", help="where the stores are made; default: a temporary directory")
+    return parser
+
+
+def ways(ours: systems.System, theirs: systems.System, topic: str) -> dict[str, Way]:
+    def rocketmq(**more: str) -> Way:
+        told = {"nameServer": ours.address, "subscribe": topic, "startingOffsets": "earliest", **more}
+        return Way(OURS, told, "body", ours.process.pid)
+
+    told = {"kafka.bootstrap.servers": theirs.address, "subscribe": topic, "startingOffsets": "earliest"}
+    return {
+        "kafka": Way(KAFKA, told, "value", theirs.process.pid),
+        "rocketmq, columns=body": rocketmq(columns="body"),
+        "rocketmq, all columns": rocketmq(),
+    }
+
+
+# --- what is compared ------------------------------------------------------------------------------------
+
+
+def compare(spark: Any, ways: dict[str, Way], size: int, rows: int, rounds: int, home: Path) -> None:
+    kinds: dict[str, Callable[[Way], int]] = {
+        "batch": lambda way: batch(spark, way),
+        "stream": lambda way: stream(spark, way, rows, home / "checkpoint"),
+    }
+    costs: dict[tuple[str, str], list[Cost]] = {(kind, name): [] for kind in kinds for name in ways}
+    for number in range(rounds + 1):
+        for kind, name in costs:
+            cost = measured(spark, ways[name].broker, partial(kinds[kind], ways[name]), rows * size)
+            if number:  # the first is for the compilers
+                costs[kind, name].append(cost)
+    for kind in kinds:
+        print(f"\n{kind}, {rows:,} rows of {size} B\n{table({n: costs[kind, n] for n in ways}, rows)}")
+
+
+def measured(spark: Any, broker: int, ask: Callable[[], int], expected: int) -> Cost:
+    jvm = spark._jvm.java.lang.ProcessHandle.current().pid()
+    before, own, begin = cpu_of(jvm), cpu(broker), time.perf_counter()
+    found = ask()
+    wall, after = time.perf_counter() - begin, cpu_of(jvm)
+    assert found == expected, f"{found:,} bytes of bodies, {expected:,} were sent"
+    return Cost(wall, after[0] - before[0], after[1] - before[1], cpu(broker) - own)
+
+
+def batch(spark: Any, way: Way) -> int:
+    from pyspark.sql import functions as f
+
+    frame = spark.read.format(way.format).options(**way.options).load()
+    return int(frame.agg(f.sum(f.length(way.body))).collect()[0][0])
+
+
+def stream(spark: Any, way: Way, rows: int, checkpoint: Path) -> int:
+    """The sum is observed on the way to a sink that keeps nothing."""
+    progress = list(run(spark, way, -(-rows // MICRO_BATCHES), checkpoint, availableNow=True))
+    return sum(
+        one["observedMetrics"]["seen"]["bytes"] or 0 for one in progress if "seen" in one["observedMetrics"]
+    )
+
+
+def run(spark: Any, way: Way, most: int, checkpoint: Path, **trigger: Any) -> Iterator[dict[str, Any]]:
+    """The progress of a query over all that is there."""
+    query = begun(spark, {**way.options, "maxOffsetsPerTrigger": str(most)}, way, checkpoint, trigger)
+    try:
+        assert query.awaitTermination(WAIT_S)
+        yield from ({**one, "observedMetrics": observed(one)} for one in query.recentProgress)
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint)
+
+
+def begun(spark: Any, options: dict[str, str], way: Way, checkpoint: Path, trigger: dict[str, Any]) -> Any:
+    from pyspark.sql import functions as f
+
+    frame = spark.readStream.format(way.format).options(**options).load()
+    seen = frame.select(f.length(way.body).alias("n")).observe("seen", f.sum("n").alias("bytes"))
+    writer = seen.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**trigger).start()
+
+
+def observed(progress: Any) -> dict[str, dict[str, int]]:
+    return {name: row.asDict() for name, row in progress["observedMetrics"].items()}
+
+
+# --- what a micro-batch costs ----------------------------------------------------------------------------
+
+
+def triggers(spark: Any, ways: dict[str, Way], size: int, home: Path) -> None:
+    lines = []
+    for name, way in ways.items():
+        few = {**way.options, "maxOffsetsPerTrigger": str(FEW)}
+        none = {**way.options, "startingOffsets": "latest"}
+        lines.append([name, parts(spark, few, way, home), parts(spark, none, way, home, is_empty=True)])
+    print(f"\nmedian ms of a trigger, {size} B\n{report.table(['', f'{FEW} rows', 'no rows'], lines)}")
+
+
+def parts(spark: Any, options: dict[str, str], way: Way, home: Path, is_empty: bool = False) -> str:
+    """Of the last triggers of a query that was left alone for a while."""
+    checkpoint = home / "checkpoint"
+    query = begun(spark, options, way, checkpoint, {"processingTime": "0 seconds"})
+    try:
+        found = last_progress(query, is_empty)
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint)
+    names = sorted({name for one in found for name in one})
+    each = {name: statistics.median(one.get(name, 0) for one in found) for name in names}
+    whole = each.pop("triggerExecution")
+    told = ", ".join(f"{name} {ms:.0f}" for name, ms in each.items() if ms >= 1)
+    return f"{whole:.0f} ({told})"
+
+
+def last_progress(query: Any, is_empty: bool) -> list[dict[str, float]]:
+    seen: dict[str, dict[str, float]] = {}
+    deadline = time.monotonic() + WAIT_S
+    while len(seen) < 2 * TRIGGERS:
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, "the query does not get on"
+        time.sleep(0.05)
+        for one in query.recentProgress:
+            if (one["numInputRows"] == 0) == is_empty:
+                seen[f"{one['batchId']} {one['timestamp']}"] = dict(one["durationMs"])
+    return list(seen.values())[-TRIGGERS:]
+
+
+# --- figures ---------------------------------------------------------------------------------------------
+
+
+def table(costs: dict[str, list[Cost]], rows: int) -> str:
+    base = best(costs["kafka"])
+    heads = [
+        "",
+        "k rows/s",
+        "JVM us/row",
+        "Python",
+        "broker",
+        "speed, Kafka = 1",
+        "by CPU of Spark",
+        "by all CPU",
+    ]
+    lines = []
+    for name, several in costs.items():
+        one = best(several)
+        each = [f"{seconds / rows * 1e6:.2f}" for seconds in one[1:]]
+        ratios = [base.wall_s / one.wall_s, sum(base[1:3]) / sum(one[1:3]), sum(base[1:]) / sum(one[1:])]
+        lines.append([name, f"{rows / one.wall_s / 1e3:.0f}", *each, *(f"{ratio:.2f}" for ratio in ratios)])
+    return report.table(heads, lines)
+
+
+def best(costs: list[Cost]) -> Cost:
+    return Cost(*(min(column) for column in zip(*costs, strict=True)))
+
+
+def cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+# --- what is measured on ---------------------------------------------------------------------------------
+
+
+def session(cores: int) -> Any:
+    from pyspark.sql import SparkSession
+
+    from turbopump import pipelines
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    told = {
+        "spark.driver.memory": "2g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "FATAL",
+        "spark.sql.streaming.noDataProgressEventInterval": "0",
+        **kafka.settings(),
+    }
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    for key, value in told.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    pipelines.register(spark)
+    return spark
+
+
+def fill(ours: systems.System, theirs: systems.System, size: int, rows: int) -> None:
+    topic = f"T{size}"
+    kafka.create(theirs.address, topic)
+    kafka.fill(theirs.address, topic, rows, size)
+    broker = asyncio.run(create(ours.address, topic))
+    each = SENT_AT_ONCE // size
+    with Producer("spark-source", name_servers=ours.address) as producer:
+        for number, bodies in enumerate(parted(kafka.bodies(rows, size), each)):
+            queue = MessageQueue(topic, broker, number % kafka.PARTITIONS)
+            producer.send_batch([Message(topic, body) for body in bodies], queue=queue)
+
+
+async def create(name_server: str, topic: str) -> str:
+    async with Admin(name_server) as admin:
+        broker = (await admin.clusters.layout()).brokers[0]
+        queues = kafka.PARTITIONS
+        config = TopicConfig(topicName=topic, readQueueNums=queues, writeQueueNums=queues)
+        await admin.topics.create(broker.address, config)
+        return broker.name
+
+
+def parted(bodies: Iterable[bytes], count: int) -> Iterator[list[bytes]]:
+    source = iter(bodies)
+    while several := list(islice(source, count)):
+        yield several
+
+
+if __name__ == "__main__":
+    main()
