@@ -277,8 +277,9 @@ def _named(wanted: QueueRange) -> str:
 
 def _is_of(wanted: QueueRange, places: Places, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
-    of_queue: Mask = places.number("queue_id") == wanted.name.queue_id
-    return of_queue & (places.number("queue_offset") == offsets)
+    mask: Mask = places.number("queue_offset") == offsets
+    mask &= places.number("queue_id") == wanted.name.queue_id
+    return mask
 
 
 def _rises(starts: Numbers) -> Mask:
