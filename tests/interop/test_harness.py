@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import artifacts, peers, recordings
+from . import artifacts, members, mqadmin, peers, push, recordings, two_brokers
 from .compare import ABSENT, Difference, differences
 
 
@@ -45,3 +45,8 @@ def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_ports_of_a_place_do_not_meet(tmp_path: Path) -> None:
     place = peers.place(tmp_path)
     assert place.namesrv_port not in range(place.broker_port - 2, place.broker_port + 2)
+
+
+def test_every_pair_of_client_and_server_has_been_recorded() -> None:
+    pairs = (*recordings.PAIRS, *push.PAIRS, *members.PAIRS, *two_brokers.PAIRS, *mqadmin.PAIRS)
+    assert [pair for pair in pairs if not recordings.path(*pair).exists()] == []
