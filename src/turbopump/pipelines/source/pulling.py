@@ -25,7 +25,7 @@ from turbopump.protocol.errors import Refused
 log = logging.getLogger(__name__)
 
 IN_FLIGHT = 8  # pulls of one range
-ANSWER_BYTES = 512 << 10  # asked for with each: what is larger leaves the caches between two copies
+ANSWER_BYTES = 512 << 10  # asked for with each; larger ones cost no less
 PART_BYTES = 2 << 20  # of records are handed on together
 PARTS_AHEAD = 2  # wait for who decodes them
 CALL_S = 10.0
