@@ -5,6 +5,7 @@ Run `python scripts/pipelines_page.py` after a change of a table, where PySpark 
 """
 
 import pkgutil
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -77,5 +78,14 @@ def _default(value: Any) -> str:
     return f"`{text}`"
 
 
+def main() -> None:
+    found = sections()
+    if missing := [name for name in TITLES if name not in found]:
+        sys.exit(
+            f"not written: {', '.join(missing)} need PySpark: `make .venv/.spark`"
+        )
+    PAGE.write_text(HEAD + "".join(found.values()))
+
+
 if __name__ == "__main__":
-    PAGE.write_text(HEAD + "".join(sections().values()))
+    main()
