@@ -81,9 +81,7 @@ def _default(value: Any) -> str:
 def main() -> None:
     found = sections()
     if missing := [name for name in TITLES if name not in found]:
-        sys.exit(
-            f"not written: {', '.join(missing)} need PySpark: `make .venv/.spark`"
-        )
+        sys.exit(f"not written: {', '.join(missing)} need PySpark: `make .venv/.spark`")
     PAGE.write_text(HEAD + "".join(found.values()))
 
 
