@@ -29,7 +29,7 @@ BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
-MAX_GAP, MAX_GAP_FILES = 1_000_000, 64  # entries, and the files that they would fill
+MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and the files that they would fill
 
 Entry = tuple[int, ...]
 """At least log offset, record size, tag code."""
