@@ -29,6 +29,7 @@ BLANK_ENTRY = ENTRY.pack(0, BLANK_SIZE, 0)
 NO_ENTRY = bytes(UNIT)
 WRITE_CHUNK = 1 << 16
 SWEEP_CHUNK = 1 << 12
+FARTHEST = 1 << 40  # offset of a queue
 MAX_GAP, MAX_GAP_FILES = 1_000_000, 1000  # entries, and the files that they would fill
 
 Entry = tuple[int, ...]
@@ -152,7 +153,11 @@ class ConsumeQueue:
 
     @property
     def longest_gap(self) -> int:
-        """Entries that may be missing in its middle: a record that says more has a damaged number."""
+        """Entries that may be missing: a record that says more has a damaged number. An empty queue begins
+        anywhere, as nothing has to be filled: those before may have left the log long ago.
+        """
+        if self._base < 0 and not self.tail:
+            return FARTHEST
         return min(MAX_GAP, MAX_GAP_FILES * (self._file_size // self.unit))
 
     @property

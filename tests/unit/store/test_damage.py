@@ -3,10 +3,12 @@
 import struct
 
 from tests.fuzz.targets import store as files
-from tests.unit.store.lab import EVER, HandClock, Workers, draft, small
+from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, new_disk, open_store, small
 
 from turbopump.store import tools
 from turbopump.store.store import Store
+from turbopump.testing.disk import SimulatedDisk
+from turbopump.testing.loop import run_virtual
 
 QUEUE_OFFSET_AT = 20
 
@@ -59,9 +61,34 @@ def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_la
 
 
 def test_a_gap_that_would_fill_many_files_is_no_gap() -> None:
-    name = files._pick("commitlog/", files.OLDEST)
-    data = bytearray(files._good()[name])
-    second = struct.unpack_from(">i", data, 0)[0]
-    struct.pack_into(">q", data, second + QUEUE_OFFSET_AT, 1 << 18)
-    store = opened(name, bytes(data), files.KILLED | files.OLDEST)
-    assert max(queue.max_offset for queue in store.queues.every()) < 10_000
+    disk = new_disk()
+    store = open_store(disk, consume_queue_file_size=80)
+    fill(store, 3, queues=1)
+    run_virtual(store.close())
+    _renumber(disk, 1, 1 << 18)
+    store = open_store(disk, consume_queue_file_size=80)
+    assert store.queue("T", 0).max_offset < 10_000
+
+
+def test_a_queue_that_is_made_anew_begins_where_its_first_record_says() -> None:
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 1, queues=1)
+    run_virtual(store.close())
+    _renumber(disk, 0, 3_000_000_000)
+    queue = open_store(disk).queue("T", 0)
+    assert (queue.min_offset, queue.max_offset) == (3_000_000_000, 3_000_000_001)
+
+
+def _renumber(disk: SimulatedDisk, number: int, queue_offset: int) -> None:
+    """Gives a record of the log another place in its queue, and takes queue and checkpoint away."""
+    path = f"{ROOT}/commitlog/00000000000000000000"
+    data, at = bytearray(disk.read(path)), 0
+    for _ in range(number):
+        at += struct.unpack_from(">i", data, at)[0]
+    struct.pack_into(">q", data, at + QUEUE_OFFSET_AT, queue_offset)
+    disk.write(path, bytes(data))
+    for entry in disk.entries(f"{ROOT}/consumequeue/T/0"):
+        disk.remove(f"{ROOT}/consumequeue/T/0/{entry.name}")
+    disk.remove(f"{ROOT}/checkpoint")
+    disk.write(f"{ROOT}/abort", b"")
