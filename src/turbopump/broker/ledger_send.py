@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turbopump.broker.ledger import Ledger, check_names, entry_of
 from turbopump.broker.receipt import NAMES, Receipts
-from turbopump.broker.send import NOT_PLAIN, Sending, refuse_in_batch
+from turbopump.broker.send import NOT_PLAIN, Sending, refuse_in_batch, tag_bits
 from turbopump.broker.stamped import GROUP, STAMP, Stamp
 from turbopump.broker.topics import Topic
 from turbopump.broker.transaction import Transactions, topic_of
@@ -21,7 +21,6 @@ from turbopump.protocol.errors import FlowControl, IllegalOperation, InvalidPara
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.ledger import LedgerSendRequest, LedgerSendResponse
 from turbopump.protocol.names import HALF_TOPIC
-from turbopump.protocol.sysflag import MULTI_TAGS
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
@@ -79,7 +78,7 @@ class LedgerSending:
         told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
         return Answer(told, code=self._receipts.code(durability, waits=True))
 
-    def _together(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> "Stored | None":
+    def _together(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored | None:
         """In one step. None: something of it is not plain, and nothing has happened."""
         groups = self._groups
         if groups is None:
@@ -90,7 +89,7 @@ class LedgerSending:
         def ask(topic: bytes, queue_id: bytes) -> tuple[str, int]:
             names = topic.decode("utf-8", "replace"), queue_id.decode("utf-8", "replace")
             place, _ = self._place(*names, connection.peer)
-            return sys.intern(names[0]), _sys_flag(place)
+            return sys.intern(names[0]), tag_bits(place)
 
         done = self._sending.append_group(
             lambda arrivals: groups.halves(
@@ -114,7 +113,7 @@ class LedgerSending:
         self._transactions.stamped(stamp, first, places, topics)
         return Stored(len(places), end)
 
-    def _one_by_one(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> "Stored":
+    def _one_by_one(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored:
         drafts, topics = self._drafts(stamp, request)
         appended = self._sending.append_unanswered(drafts)
         self._transactions.stamped(stamp, appended[0][1], [at for at, _, _ in appended], topics)
@@ -182,7 +181,7 @@ class LedgerSending:
             body=body,
             properties=stored,
             flag=flag,
-            sys_flag=_sys_flag(place[0]),
+            sys_flag=tag_bits(place[0]),
             born_timestamp=self._clock.now_ms(),
             born_host=request.connection.peer_host,
             tags_code=java_hash(tag) if tag else 0,
@@ -204,7 +203,3 @@ class LedgerSending:
         if place is None:
             raise InvalidParameter(f"a half message names no queue of its topic {topic!r}: {queue_id[:40]!r}")
         return self._sending.target(topic, place, peer), place
-
-
-def _sys_flag(topic: Topic) -> int:
-    return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0

@@ -210,7 +210,7 @@ class Sending:
         pairs = properties.parse(header.properties or "")
         refuse_in_batch(pairs)
         queue = self._store.queue(topic.name, header.queueId)
-        numbers = self._sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
+        numbers = _sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
         if queue.is_batch or not _fit(*numbers):
             return None
         host = request.connection.peer_host
@@ -429,7 +429,7 @@ class Sending:
             body=body,
             properties=stored,
             flag=header.flag,
-            sys_flag=self._sys_flag(header, topic),
+            sys_flag=_sys_flag(header, topic),
             born_timestamp=header.bornTimestamp,
             born_host=request.connection.peer_host,
             reconsume_times=header.reconsumeTimes or 0,
@@ -437,10 +437,6 @@ class Sending:
             unique_key=pairs.get(properties.UNIQUE_KEY, ""),
             keys=pairs.get(properties.KEYS, ""),
         )
-
-    def _sys_flag(self, header: SendMessageRequest, topic: Topic) -> int:
-        multi_tags = MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
-        return (header.sysFlag & ~TRANSACTION_MASK) | multi_tags
 
     def _stored(self, pairs: dict[str, str]) -> bytes:
         """The properties as kept: the producer's, less what is only for the way, and the broker's."""
@@ -522,6 +518,15 @@ def _priority(pairs: dict[str, str], level: int) -> int | None:
         del pairs[properties.PRIORITY]
         return None
     return priority
+
+
+def tag_bits(topic: Topic) -> int:
+    """Of the sys flag of its messages."""
+    return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
+
+
+def _sys_flag(header: SendMessageRequest, topic: Topic) -> int:
+    return (header.sysFlag & ~TRANSACTION_MASK) | tag_bits(topic)
 
 
 def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:

@@ -38,7 +38,7 @@ class TimerCounts:
         self.waiting[unit.topic_hash] += 0 if unit.recalls else 1
         self._entered[unit.topic_hash] += 1
 
-    def is_delivered(self, unit: Unit) -> None:
+    def leaves(self, unit: Unit) -> None:
         self._left[unit.topic_hash] += 1
 
     def waits_no_more(self, units: Iterable[Unit]) -> None:

@@ -407,7 +407,7 @@ class Timers:
             [key] = drafts
             self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
         for key in drafts:
-            self.counts.is_delivered(taken[key])
+            self.counts.leaves(taken[key])
             self._finished(key, taken.pop(key))
         self.counts.given_out += len(drafts)
 

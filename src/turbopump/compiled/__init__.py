@@ -23,17 +23,16 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 
 PURE = "TURBOPUMP_PURE"
 
+Arrivals = list[tuple[Any, int, int]]
+"""Queue, next offset and tag code of each message that was appended."""
+
 Taken = tuple[int, bytes, list[Any]]
 """What the plain sends of a read event came to: how many bytes they took of it, the answers, their queues."""
 
 
 class PlainSends(Protocol):
-    def take(
-        self, data: bytes, born_host: bytes, arrivals: list[tuple[Any, int, int]] | None, /
-    ) -> Taken | None:
-        """Appends those at the front of `data`; None when there are none. `arrivals`: gets queue, next offset
-        and tag code of each.
-        """
+    def take(self, data: bytes, born_host: bytes, arrivals: Arrivals | None, /) -> Taken | None:
+        """Appends those at the front of `data`; None when there are none. `arrivals` gets a row for each."""
 
 
 class Rules(TypedDict):
@@ -46,10 +45,6 @@ class Rules(TypedDict):
     waited: tuple[bytes, ...]  # and to one that does
     max_message_size: int
     max_frame: int
-
-
-Arrivals = list[tuple[Any, int, int]]
-"""Queue, next offset and tag code of each message that was appended."""
 
 
 class Groups(Protocol):

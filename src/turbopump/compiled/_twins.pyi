@@ -1,85 +1,37 @@
+"""What the compiled module offers: makers of the classes that `__init__.py` describes, and a loop."""
+
 from array import array
 from collections.abc import Callable
 from mmap import mmap
 from typing import Any
 
-class PlainSends:
-    def __new__(
-        cls,
-        *,
-        log: Any,
-        flags: Any,
-        appender: Any,
-        keys: list[Any],
-        dirty: dict[Any, None],
-        now_ms: Callable[[], int],
-        targets: dict[str, list[Any]],
-        not_plain: tuple[bytes, ...],
-        added: bytes,
-        hurried: tuple[bytes, ...],
-        waited: tuple[bytes, ...],
-        max_message_size: int,
-        max_frame: int,
-    ) -> PlainSends: ...
-    def take(
-        self, data: bytes, born_host: bytes, arrivals: list[tuple[Any, int, int]] | None, /
-    ) -> tuple[int, bytes, list[Any]] | None: ...
+from turbopump import compiled
 
-class Groups:
-    def __new__(
-        cls,
-        *,
-        log: Any,
-        flags: Any,
-        appender: Any,
-        keys: list[Any],
-        dirty: dict[Any, None],
-        now_ms: Callable[[], int],
-    ) -> Groups: ...
-    def batch(
-        self,
-        body: bytes,
-        queue: Any,
-        sys_flag: int,
-        reconsume_times: int,
-        born_timestamp: int,
-        born_host: bytes,
-        not_plain: tuple[bytes, ...],
-        largest: int,
-        id_front: bytes,
-        arrivals: list[tuple[Any, int, int]] | None,
-        /,
-    ) -> tuple[str, int, int] | None: ...
-    def halves(
-        self,
-        body: bytes,
-        queue: Any,
-        added: bytes,
-        born_timestamp: int,
-        born_host: bytes,
-        not_plain: tuple[bytes, ...],
-        most: int,
-        largest: int,
-        most_properties: int,
-        ask: Callable[[bytes, bytes], tuple[str, int]],
-        arrivals: list[tuple[Any, int, int]] | None,
-        /,
-    ) -> tuple[int, list[int], list[str], int] | None: ...
-    def commit(
-        self,
-        halves: list[Any],
-        file: Any,
-        base: int,
-        op_queue: Any,
-        op_properties: bytes,
-        op_key: bytes,
-        op_code: int,
-        waiting: tuple[bytes, ...],
-        ask: Callable[[bytes, bytes], Any],
-        arrivals: list[tuple[Any, int, int]] | None,
-        /,
-    ) -> tuple[list[int], list[Any]] | None: ...
-
+def PlainSends(  # noqa: N802 - a class, of which only its making is typed here
+    *,
+    log: Any,
+    flags: Any,
+    appender: Any,
+    keys: list[Any],
+    dirty: dict[Any, None],
+    now_ms: Callable[[], int],
+    targets: dict[str, list[Any]],
+    not_plain: tuple[bytes, ...],
+    added: bytes,
+    hurried: tuple[bytes, ...],
+    waited: tuple[bytes, ...],
+    max_message_size: int,
+    max_frame: int,
+) -> compiled.PlainSends: ...
+def Groups(  # noqa: N802
+    *,
+    log: Any,
+    flags: Any,
+    appender: Any,
+    keys: list[Any],
+    dirty: dict[Any, None],
+    now_ms: Callable[[], int],
+) -> compiled.Groups: ...
 def put_keys(
     waiting: list[tuple[Any, int, int, str, str]],
     most: int,

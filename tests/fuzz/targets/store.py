@@ -201,7 +201,7 @@ def _disk_with(name: str, contents: bytes, how: int) -> SimulatedDisk:
 
 def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
     def seeds() -> Iterator[bytes]:
-        for how in range(KILLED | ANY_LENGTH | OLDEST):
+        for how in range((KILLED | ANY_LENGTH | OLDEST) + 1):
             yield bytes([how]) + _good()[_pick(folder, how)].rstrip(b"\0")
         yield bytes([ANY_LENGTH]) + _good()[_newest(folder)]
 

@@ -23,6 +23,7 @@ from turbopump.protocol.frame import JSON, Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.router import Router
 from turbopump.runtime.chance import Chance
+from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.store import Store, StoreConfig
 from turbopump.testing.disk import SimulatedDisk
 
@@ -65,6 +66,16 @@ class Bench:
         self.many = SendMany(self.store, self.topics, sending, receipts, self.router, 4 << 20)
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()
+
+    def listen(self) -> list[tuple[int, int, int]]:
+        """Gets queue id, next offset and tag code of whatever arrives."""
+        heard: list[tuple[int, int, int]] = []
+
+        def arrived(queue: ConsumeQueue, next_offset: int, code: int) -> None:
+            heard.append((queue.queue_id, next_offset, code))
+
+        self.store.on_arrival = arrived
+        return heard
 
     def receive(self, data: bytes) -> int:
         """As a connection does it: first the shortcut, then `serve`. How many bytes the shortcut took."""

@@ -19,7 +19,7 @@ from turbopump.protocol import batch, properties
 from turbopump.protocol.frame import pack
 from turbopump.protocol.record import decode_all
 from turbopump.store.flags import Reason
-from turbopump.store.store import ConsumeQueue, StoreConfig
+from turbopump.store.store import StoreConfig
 
 WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")
@@ -90,12 +90,7 @@ def test_a_batch_to_a_topic_with_several_tags_is_marked_so() -> None:
 def test_whoever_waits_is_told_of_each_message_of_a_batch() -> None:
     told: list[list[tuple[int, int, int]]] = []
     for bench in benches():
-        heard: list[tuple[int, int, int]] = []
-
-        def arrived(queue: ConsumeQueue, next_offset: int, code: int, heard: Any = heard) -> None:
-            heard.append((queue.queue_id, next_offset, code))
-
-        bench.store.on_arrival = arrived
+        heard = bench.listen()
         bench.receive(send(message(), message(TAGS="a")))
         told.append(heard)
     assert told[0] == told[1]

@@ -19,7 +19,7 @@ from turbopump.compiled import PURE, Twins, twins
 from turbopump.protocol.frame import JSON, Frame, cut, pack
 from turbopump.protocol.record import decode
 from turbopump.store.flags import Reason
-from turbopump.store.store import ConsumeQueue, StoreConfig
+from turbopump.store.store import StoreConfig
 
 WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")
@@ -114,12 +114,7 @@ def test_one_way_sends_are_stored_without_an_answer() -> None:
 def test_whoever_waits_is_told_of_each_message() -> None:
     told: list[list[tuple[int, int, int]]] = []
     for bench in pair():
-        heard: list[tuple[int, int, int]] = []
-
-        def arrived(queue: ConsumeQueue, next_offset: int, code: int, heard: Any = heard) -> None:
-            heard.append((queue.queue_id, next_offset, code))
-
-        bench.store.on_arrival = arrived
+        heard = bench.listen()
         bench.receive(send(e=1) + send(e=1, pairs=KEYED) + send(e=2))
         told.append(heard)
     assert told[0] == told[1]

@@ -82,15 +82,20 @@ class Reader:
 
     def _block(self, wanted: QueueRange, first: int, entries: Entries) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
-        physical = entries["physical"].astype(np.int64)[kept]
-        offsets, sizes = first + kept, entries["size"][kept]
+        yield from self._named_by(wanted, entries[kept], first + kept, IN_QUEUES)
+
+    def _named_by(
+        self, wanted: QueueRange, entries: Entries, offsets: Numbers, tests: "tuple[Test, ...]"
+    ) -> Iterator[pa.RecordBatch]:
+        """The records that entries point to. One that is not what its entry says is missing."""
+        physical = entries["physical"].astype(np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(places, part) & _rises(places.starts) & (places.sizes == sizes[here])
+            good = is_at_home(places, part) & _rises(places.starts) & (places.sizes == entries["size"][here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
                 good &= _is_of(wanted, places, offsets[here])
             self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
-            yield from self._batches(data, places.only(good), IN_QUEUES)
+            yield from self._batches(data, places.only(good), tests)
 
     def _may_have_tags(self, wanted: QueueRange, entries: Entries) -> Mask:
         """By their hashes; what an entry does not tell is found in the record."""
@@ -130,16 +135,7 @@ class Reader:
             firsts = block["first"].astype(np.int64)
             holes = np.maximum(firsts - np.append(at, ends_of(block)[:-1]), 0).sum()
             self._missing(int(holes), f"{_named(wanted)}: entries from offset {at}")
-            physical = block["physical"].astype(np.int64)
-            for part, here in self._by_file(physical):
-                places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-                good = is_at_home(places, part) & _rises(places.starts)
-                good &= places.sizes == block["size"][here]
-                good &= _is_of(wanted, places, firsts[here])
-                self._missing(
-                    int((~good).sum()), f"{_named(wanted)}: messages behind offset {firsts[here][0]}"
-                )
-                yield from self._batches(data, places.only(good), (within, *IN_QUEUES))
+            yield from self._named_by(wanted, block, firsts, (within, *IN_QUEUES))
             at = int(ends_of(block)[-1])
         self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
 
