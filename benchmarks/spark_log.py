@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from tests.unit.store.lab import Workers, draft
 
 from turbopump import read_log
+from turbopump.pipelines.ground import QUICK
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.store import Store, StoreConfig
@@ -135,6 +136,8 @@ def session(cores: int) -> Any:
     builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", "2g")
     for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(name, "false")
+    for name, value in QUICK.items():
+        builder = builder.config(name, value)
     found = builder.getOrCreate()
     found.sparkContext.setLogLevel("ERROR")
     return found

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.client.admin import Admin
+from turbopump.pipelines.ground import QUICK
 from turbopump.protocol.bodies import TopicConfig
 
 from . import generator, kafka, report, servers
@@ -106,7 +107,7 @@ def session() -> Any:
     from turbopump import pipelines
 
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
-    for name, value in kafka.settings().items():
+    for name, value in {**QUICK, **kafka.settings()}.items():
         builder = builder.config(name, value)
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     pipelines.register(spark)

@@ -85,7 +85,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def settings(home: Path) -> dict[str, str]:
+    from turbopump.pipelines.ground import QUICK
+
     return {
+        **QUICK,
         "spark.driver.memory": "1g",
         "spark.local.dir": str(home / "local"),
         "spark.log.level": "ERROR",

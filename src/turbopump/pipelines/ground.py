@@ -12,6 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 LEAST = {"pyspark": (4, 2), "pyarrow": (17, 0)}
+QUICK = {"spark.python.unix.domain.socket.enabled": "true"}
+"""For a new session. Over TCP the driver's second packet of each task waits 40 ms for the first one's
+acknowledgement, which is most of a small micro-batch.
+"""
 LOOK_TIMEOUT_S = 60.0
 LOOK = "import sys, numpy, pyarrow, turbopump.pipelines.schema; print(*sys.version_info[:2])"
 

@@ -33,6 +33,7 @@ from turbopump.pipelines.log.options import FORMAT, TABLE, query_of, rows_of
 from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, Positions, Query
 from turbopump.pipelines.log.read import Reader, Rows
 from turbopump.pipelines.options import Options
+from turbopump.pipelines.workers import settling
 
 
 class RocketMqLog(DataSource):
@@ -66,7 +67,8 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         pieces: Partition = partition.value
-        return Reader(StoreFiles(self._path, self._log_dirs), self._query, self._rows).read(pieces)
+        reader = Reader(StoreFiles(self._path, self._log_dirs), self._query, self._rows)
+        return settling(reader.read(pieces))
 
 
 class FilteringReader(LogReader):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.pipelines import shipping
-from turbopump.pipelines.ground import CannotRun
+from turbopump.pipelines.ground import QUICK, CannotRun
 
 QUIET = {
     "spark.log.level": "ERROR",
@@ -36,7 +36,7 @@ def session(name: str, master: str, conf: Mapping[str, str], archive: Path | Non
     from turbopump import pipelines
 
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**QUIET, **shipped, **conf}.items():
+    for key, value in {**QUIET, **QUICK, **shipped, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     pipelines.register(spark)

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from turbopump.pipelines.lake import files, table
 from turbopump.pipelines.lake.reading import TableReader, spark_schema
 from turbopump.pipelines.options import BadOption, Option, Options, count, text, words
+from turbopump.pipelines.workers import settling
 
 FORMAT = "rocketmq-delta"
 DEFAULT_PARTITIONS = ("topic", "date", "hour")
@@ -102,7 +103,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None, "only a task writes"
         id = self._lake.transactional_id or context.getLocalProperty(QUERY_ID)
-        return Wrote(id, written(self._lake, iterator))
+        return Wrote(id, written(self._lake, settling(iterator)))
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         committed(self._lake, messages, batchId)
@@ -118,7 +119,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._lake = lake
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        return Wrote(self._lake.transactional_id, written(self._lake, iterator))
+        return Wrote(self._lake.transactional_id, written(self._lake, settling(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
         committed(self._lake, messages, 0)

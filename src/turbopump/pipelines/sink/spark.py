@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from turbopump.pipelines.sink import at_least_once, exactly_once
 from turbopump.pipelines.sink.exactly_once import Attempt, CannotBeExact, Run
 from turbopump.pipelines.sink.settings import Sink
+from turbopump.pipelines.workers import settling
 
 QUERY_ID, RUN_ID, BATCH_ID = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
 """Spark's names of what a task knows about its query; not part of its API, so a test looks for them."""
@@ -32,7 +33,7 @@ class StreamAtLeastOnce(DataSourceStreamArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        at_least_once.write(self._sink, iterator)
+        at_least_once.write(self._sink, settling(iterator))
         return Wrote()
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
@@ -48,7 +49,7 @@ class StreamExactlyOnce(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
         run, batch = of_task(self._sink)
-        return Wrote(exactly_once.write(self._sink, run, batch, iterator))
+        return Wrote(exactly_once.write(self._sink, run, batch, settling(iterator)))
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         exactly_once.commit(self._sink, batchId, attempts_of(messages))
@@ -62,7 +63,7 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        at_least_once.write(self._sink, iterator)
+        at_least_once.write(self._sink, settling(iterator))
         return Wrote()
 
     def commit(self, messages: Sequence[Any]) -> None:
@@ -80,7 +81,7 @@ class BatchExactlyOnce(DataSourceArrowWriter):
         self._run, self._batch = exactly_once.begin_job(sink)
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        return Wrote(exactly_once.write(self._sink, self._run, self._batch, iterator))
+        return Wrote(exactly_once.write(self._sink, self._run, self._batch, settling(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
         exactly_once.commit(self._sink, self._batch, attempts_of(messages))

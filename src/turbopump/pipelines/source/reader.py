@@ -22,6 +22,7 @@ from turbopump.pipelines.source.offsets import Range
 from turbopump.pipelines.source.plan import Stream, batch_ranges
 from turbopump.pipelines.source.reading import Eyes, read
 from turbopump.pipelines.source.settings import Query
+from turbopump.pipelines.workers import settling
 
 
 class Task(InputPartition):
@@ -40,7 +41,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return read(partition.wanted, self._query)
+        return settling(read(partition.wanted, self._query))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -77,7 +78,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        return read(partition.wanted, self._query)
+        return settling(read(partition.wanted, self._query))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what looks at brokers: a worker needs the query alone."""
