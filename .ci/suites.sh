@@ -16,8 +16,33 @@ suite() { # name, command ...
   return $status
 }
 
+# A suite that takes its time where others leave some: begun by `beside`, and judged by `joined`.
+besides=$(mktemp -d)
+
+beside() { # name, command ...
+  local name=$1
+  shift
+  printf '\n== %s, beside the next ones: %s\n' "$name" "$*"
+  setsid nice -n 19 bash -c 'kept=$1; shift; status=0; "$@" >"$kept.log" 2>&1 || status=$?; echo $SECONDS >"$kept.seconds"; exit $status' \
+    beside "$besides/$name" "$@" &
+  echo $! >"$besides/$name.pid"
+}
+
+joined() { # name
+  local name=$1 status=0
+  wait "$(cat "$besides/$name.pid")" || status=$?
+  printf '\n== %s\n' "$name"
+  cat "$besides/$name.log"
+  figures+=("$(printf '%-17s %7s beside%s' "$name" "$(minutes "$(cat "$besides/$name.seconds")")" "$([ $status -eq 0 ] || echo '  FAILED')")")
+  return $status
+}
+
 report() {
   local status=$?
+  for pid in "$besides"/*.pid; do # still at work beside a suite that failed
+    if [ -e "$pid" ]; then kill -- -"$(cat "$pid")" 2>/dev/null || true; fi
+  done
+  rm -rf "$besides"
   printf '\nsuite             minutes\n'
   printf '%s\n' "${figures[@]:-none}"
   printf '%-17s %7s\n' total "$(minutes $SECONDS)"
