@@ -1,0 +1,148 @@
+"""How bodies are read and written: the structs they all are, queues as values and as keys, defaults that are
+written.
+"""
+
+from functools import total_ordering
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from turbopump.protocol import dialect
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.headers.base import I32
+
+MAX_DIALECT_BYTES = 4 * 1024 * 1024
+"""Longest body in the dialect; standard JSON is bounded by the frame alone."""
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], data: bytes) -> T:
+    """The body as this struct."""
+    decoder = _decoder(kind)
+    try:
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        data = dialect.standard(data, MAX_DIALECT_BYTES)
+    try:
+        return decoder.decode(data)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        pass  # maybe a null where Java has a default
+    try:
+        return decoder.decode(to_json(_without_nulls(msgspec.json.decode(data))))  # type: ignore[no-any-return]
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise BrokenBody(f"no {kind.__name__}: {error}") from None
+
+
+class Body(msgspec.Struct, omit_defaults=True):
+    """Written by msgspec. A default of None is left out; any other one comes from a factory, which msgspec
+    writes.
+    """
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        return decode(cls, data)
+
+    def encode(self) -> bytes:
+        return to_json(self)
+
+
+class DialectBody(Body):
+    """Has a map with integer or queue keys somewhere inside."""
+
+    def encode(self) -> bytes:
+        return dialect.dumps(self)
+
+
+@total_ordering
+class MessageQueue(dialect.AsObject):
+    """One queue of a topic on a broker. Also the key of maps, where Java writes the object itself."""
+
+    __slots__ = ("brokerName", "queueId", "topic")
+
+    def __init__(self, brokerName: str, queueId: int, topic: str) -> None:  # noqa: N803
+        self.brokerName = brokerName
+        self.queueId = queueId
+        self.topic = topic
+
+    def __repr__(self) -> str:
+        return f"MessageQueue({self.brokerName!r}, {self.queueId}, {self.topic!r})"
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.brokerName, self.queueId))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MessageQueue) and self._order() == other._order()
+
+    def __lt__(self, other: "MessageQueue") -> bool:
+        return self._order() < other._order()
+
+    def _order(self) -> tuple[str, str, int]:
+        return self.topic, self.brokerName, self.queueId
+
+    def to_wire(self) -> dict[str, Any]:
+        return {"brokerName": self.brokerName, "queueId": self.queueId, "topic": self.topic}
+
+
+class _QueueFields(msgspec.Struct):
+    brokerName: str = ""
+    queueId: I32 = 0
+    topic: str = ""
+
+
+def always(value: Any) -> Any:
+    """A default that is written all the same."""
+    return msgspec.field(default_factory=lambda: value)
+
+
+def empty_list() -> Any:
+    return msgspec.field(default_factory=lambda: [])
+
+
+def empty_map() -> Any:
+    return msgspec.field(default_factory=lambda: {})
+
+
+def new(kind: Any) -> Any:
+    return msgspec.field(default_factory=lambda: kind())
+
+
+# --- reading and writing -----------------------------------------------------------------------------
+
+
+def _write_custom(value: Any) -> Any:
+    if isinstance(value, MessageQueue):
+        return value.to_wire()
+    raise NotImplementedError(type(value))
+
+
+def _read_custom(kind: type[Any], value: Any) -> Any:
+    """A queue as an object, or as the text of one where it is a key. The text may itself be an older form."""
+    if kind is not MessageQueue:
+        raise NotImplementedError(kind)
+    if isinstance(value, str):
+        fields = msgspec.json.decode(value, type=_QueueFields, strict=False)
+    else:
+        fields = msgspec.convert(_without_nulls(value), _QueueFields, strict=False)
+    return MessageQueue(fields.brokerName, fields.queueId, fields.topic)
+
+
+to_json = msgspec.json.Encoder(enc_hook=_write_custom).encode
+
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = msgspec.json.Decoder(kind, strict=False, dec_hook=_read_custom)
+    return found
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value

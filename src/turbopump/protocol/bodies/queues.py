@@ -1,0 +1,69 @@
+"""Queues: who has locked or is given which, and what was acknowledged of them."""
+
+from turbopump.protocol.bodies.base import Body, MessageQueue, always, empty_list, empty_map
+from turbopump.protocol.headers.base import I32, I64
+
+
+class LockBatchRequestBody(Body):
+    clientId: str = always("")
+    consumerGroup: str = always("")
+    mqSet: list[MessageQueue] = empty_list()
+    onlyThisBroker: bool | None = None
+
+
+class UnlockBatchRequestBody(LockBatchRequestBody):
+    pass
+
+
+class LockBatchResponseBody(Body):
+    lockOKMQSet: list[MessageQueue] = empty_list()
+
+
+class QueryAssignmentRequestBody(Body):
+    clientId: str = always("")
+    consumerGroup: str = always("")
+    messageModel: str = always("CLUSTERING")
+    strategyName: str = always("AVG")
+    topic: str = always("")
+
+
+class MessageQueueAssignment(Body):
+    attachments: dict[str, str] | None = None
+    messageQueue: MessageQueue | None = None
+    mode: str = always("PULL")
+
+
+class QueryAssignmentResponseBody(Body):
+    messageQueueAssignments: list[MessageQueueAssignment] | None = None
+
+
+class SetMessageRequestModeRequestBody(Body):
+    consumerGroup: str = always("")
+    mode: str = always("PULL")
+    popShareQueueNum: I32 = always(0)
+    topic: str = always("")
+
+
+class MessageRequestModeTable(Body):
+    """The body of code 402, and messageRequestMode.json."""
+
+    messageRequestModeMap: dict[str, dict[str, SetMessageRequestModeRequestBody]] = empty_map()
+
+
+class BatchAck(Body):
+    """`b` is the base64 of a bit set in little-endian order: bit i acknowledges offset so + i."""
+
+    b: str = always("")
+    c: str = always("")
+    it: I64 = always(0)
+    pt: I64 = always(0)
+    q: I32 = always(0)
+    r: str = always("0")
+    rq: I32 = always(0)
+    so: I64 = always(0)
+    t: str = always("")
+
+
+class BatchAckMessageRequestBody(Body):
+    acks: list[BatchAck] = empty_list()
+    brokerName: str = always("")
