@@ -95,7 +95,7 @@ class World:
             (self.end, 4),
             (self.replace_driver, 2),
             (self.kill_or_start, 4),
-            (self.let_one_die_committing, 2),
+            (self.let_one_die_committing, 5),
             (self.wait, 3),
             (self.a_day_passes, 3),
         ]
@@ -178,7 +178,7 @@ class World:
             await self.cluster.start_broker(broker)
 
     async def let_one_die_committing(self) -> None:
-        """In the middle of the next append that ends half messages one by one, if there is one."""
+        """In the next append that commits half messages one by one: after a message, before its op record."""
         broker = self.chance.choice(self.cluster._servers.brokers)
         store, running = broker._store, broker._running
         if store is None or running is None:
@@ -186,10 +186,11 @@ class World:
         append = Store.append
 
         def torn(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
-            ends_some = any(one.queue.topic == OP_HALF_TOPIC for one in drafts)
-            if not ends_some or self.is_over or broker._running is not running:
+            is_op = [draft.queue.topic == OP_HALF_TOPIC for draft in drafts]
+            between = [place for place in range(1, len(drafts)) if is_op[place] and not is_op[place - 1]]
+            if not between or self.is_over or broker._running is not running:
                 return append(store, drafts, together)
-            append(store, drafts[: self.chance.randrange(1, len(drafts) + 1)])
+            append(store, drafts[: self.chance.choice(between)])
             self.die_now(broker)
             raise Refused(0, "it is dead")
 
