@@ -337,6 +337,7 @@ def test_every_frame_and_its_end_are_the_same_to_both(frames: list[tuple[str, by
         ledger.decide(0, winner)
         ledger.settle()
     assert compiled.outcome() == pure.outcome()
+    assert compiled.transactions.stamps.total == 0  # what is taken can be ended
 
 
 # Its manners as an object
