@@ -2,9 +2,12 @@
 
 A driver writes batches of rows by several attempts, decides for one, and ends it or not. It may be replaced
 by a newer run at any moment, and goes on as a zombie. Brokers are killed, stopped and started; whole days
-pass, with retention. In the end, when all are up and time has passed, of every batch that was decided:
+pass, with retention. Some rows are delayed, by a level or until a time; and a broker may die between the
+records of the append that commits them. In the end, when all are up and time has passed, of every batch that
+was decided:
 
     each row of the attempt that won is seen once, at whichever broker
+    no row is seen before its time, which a level counts from the decision
     no row of another attempt is ever seen, and none of a batch that was not decided
     every answer that said who won said the same
 """
@@ -13,19 +16,34 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from turbopump.broker.server import Broker
 from turbopump.client.ledger import Ledger, Written
 from turbopump.client.message import Message
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.names import OP_HALF_TOPIC
+from turbopump.store import timer_wheel
+from turbopump.store.store import Appended, Draft, Store
 from turbopump.testing.cluster import AsyncCluster
 from turbopump.testing.loop import VirtualLoop, run_virtual
+from turbopump.testing.servers import EmbeddedBroker
 
 TOPIC, ID = "T", "query"
 DAY_S = 86_400
 ROUNDS_S = 100  # three rounds of checks
-SETTINGS = {"mappedFileSizeCommitLog": "65536", "maxMessageSize": "16384", "fileReservedTime": "12"}
+LEVELS_S = 1, 30, 7_200
+LATEST_S = 2 * DAY_S
+SLOTS = 1_000  # of a wheel: few enough for times that it has to turn for
+SETTINGS = {
+    "mappedFileSizeCommitLog": "65536",
+    "maxMessageSize": "16384",
+    "fileReservedTime": "12",
+    "messageDelayLevel": "1s 30s 2h",
+    "timerRollWindowSlot": "200",
+}
 FILLER = b"x" * 8_000
 
 log = logging.getLogger(__name__)
@@ -39,7 +57,12 @@ def run(seed: int) -> None:
             await cluster.create_topic("Filler", queues=1)
             await World(cluster, chance).live()
 
-    run_virtual(main())
+    before = timer_wheel.SLOTS
+    timer_wheel.SLOTS = SLOTS
+    try:
+        run_virtual(main())
+    finally:
+        timer_wheel.SLOTS = before
 
 
 @dataclass
@@ -57,6 +80,11 @@ class World:
         self.wrote: dict[str, tuple[int, Counter[bytes]]] = {}  # token -> batch and rows
         self.winners: dict[int, frozenset[str]] = {}  # as answers said
         self.seen: dict[tuple[str, int, int], bytes] = {}
+        self.due_ms: dict[bytes, int] = {}  # row -> its time
+        self.levels: dict[bytes, int] = {}  # row -> its delay
+        self.asked_ms: dict[int, int] = {}  # batch -> when a decision was first asked for
+        self.dead: list[Broker] = []
+        self.is_over = False  # from now on nobody dies
         self.runs = 0
 
     async def live(self) -> None:
@@ -67,6 +95,7 @@ class World:
             (self.end, 4),
             (self.replace_driver, 2),
             (self.kill_or_start, 4),
+            (self.let_one_die_committing, 5),
             (self.wait, 3),
             (self.a_day_passes, 3),
         ]
@@ -76,6 +105,8 @@ class World:
                 await self.chance.choice(choices)()
             except (OSError, Refused) as error:
                 log.info("%s", error)
+            while self.dead:
+                await self.dead.pop().stop()
         await self.settle_and_judge()
 
     # what may happen
@@ -100,15 +131,32 @@ class World:
         rows = [b"%d/%d/%d" % (driver.batch, number, row) for row in range(self.chance.choice((1, 7, 150)))]
         self.wrote[writer.token] = driver.batch, Counter(rows)
         half = self.chance.randrange(len(rows)) if self.chance.random() < 0.3 else len(rows)
-        await writer.send([Message(TOPIC, row) for row in rows[:half]])
+        await writer.send([self.message(row) for row in rows[:half]])
         if half == len(rows):  # else the attempt failed in the middle
             driver.attempts.append(writer.written)
+
+    def message(self, row: bytes) -> Message:
+        kind = self.chance.choice(("plain", "plain", "level", "time"))
+        more: dict[str, Any] = {}
+        if kind == "level":
+            level = self.chance.randrange(len(LEVELS_S))
+            self.levels[row] = 1000 * LEVELS_S[level]
+            more = {"delay_level": 1 + level}
+        elif kind == "time":
+            later_ms = self.chance.choice((-5, 1, 700, 20_000, 3_600_000, 1000 * LATEST_S))
+            self.due_ms[row] = self.now_ms() + later_ms
+            more = {"deliver_at": self.due_ms[row]}
+        return Message(TOPIC, row, **more)
+
+    def now_ms(self) -> int:
+        return self.cluster.world.clock.now_ms()
 
     async def decide(self) -> None:
         driver = self.driver()
         chosen = self.chance.choice(driver.attempts) if driver.attempts else None
         if chosen is None:
             return
+        self.asked_ms.setdefault(driver.batch, self.now_ms())
         for _ in range(self.chance.choice((1, 1, 2))):
             won = await driver.ledger.decide(driver.batch, [chosen])
             assert self.winners.setdefault(driver.batch, won) == won, "two answers differ"
@@ -128,6 +176,39 @@ class World:
             await action(broker)
         if self.chance.random() < 0.7:
             await self.cluster.start_broker(broker)
+
+    async def let_one_die_committing(self) -> None:
+        """In the next append that commits half messages one by one: after a message, before its op record."""
+        broker = self.chance.choice(self.cluster._servers.brokers)
+        store, running = broker._store, broker._running
+        if store is None or running is None:
+            return
+        append = Store.append
+
+        def torn(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+            is_op = [draft.queue.topic == OP_HALF_TOPIC for draft in drafts]
+            between = [place for place in range(1, len(drafts)) if is_op[place] and not is_op[place - 1]]
+            if not between or self.is_over or broker._running is not running:
+                return append(store, drafts, together)
+            append(store, drafts[: self.chance.choice(between)])
+            self.die_now(broker)
+            raise Refused(0, "it is dead")
+
+        store.append = torn  # type: ignore[method-assign]
+        if self.chance.random() < 0.7:
+            await self.decide()
+            await self.end()
+
+    def die_now(self, broker: EmbeddedBroker) -> None:
+        """What the old one still does, it does to files that nobody reads any more."""
+        assert broker._running is not None
+        assert broker._plug is not None
+        log.info("%s dies in an append", broker.name)
+        self.look()
+        broker.disk = broker.disk.copy()
+        broker._plug.pull_out()
+        self.dead.append(broker._running)
+        broker._running = None
 
     async def wait(self) -> None:
         await asyncio.sleep(self.chance.choice((0.1, 5, 40)))
@@ -157,11 +238,25 @@ class World:
         for broker in self.cluster._servers.brokers:
             for message in broker.messages(TOPIC):
                 place = broker.name, message.queue.id, message.record.queue_offset
+                if place not in self.seen:
+                    self.check_time(message.body, message.record.store_timestamp)
                 assert self.seen.setdefault(place, message.body) == message.body
 
+    def check_time(self, row: bytes, seen_ms: int) -> None:
+        due_ms = self.due_ms.get(row, 0)
+        if row in self.levels:
+            due_ms = self.asked_ms[int(row.partition(b"/")[0])] + self.levels[row]
+        assert seen_ms >= due_ms, f"{row!r} came {due_ms - seen_ms} ms early"
+
     async def settle_and_judge(self) -> None:
+        self.is_over = True
         for broker in self.cluster.brokers:
             await self.cluster.start_broker(broker)
+        await asyncio.sleep(ROUNDS_S)
+        self.look()
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.jump(LATEST_S)
         await asyncio.sleep(ROUNDS_S)
         self.look()
         book = await self.drivers[-1].ledger._book(list(range(60)))

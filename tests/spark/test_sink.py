@@ -24,15 +24,22 @@ def sink(frame, broker, topic: str, **options: str):
     return writer.option("topic", topic).options(**options)
 
 
-def stream(spark, tmp_path, broker, topic: str, files: int = 3, **options: str):
-    """Rows of files, one file to a micro-batch, written to the topic and all the way to the end."""
+def stream(spark, tmp_path, broker, topic: str, files: int = 3, more: tuple[str, ...] = (), **options: str):
+    """Rows of files, one file to a micro-batch, written to the topic and all the way to the end. `more`:
+    columns beside the body.
+    """
     source = tmp_path / "in"
     if not source.exists():
         for number in range(files):
             part = spark.range(number * 20, number * 20 + 20, 1, 2).selectExpr("CAST(id AS STRING) AS body")
             part.coalesce(1).write.mode("append").json(str(source))
     frame = spark.readStream.schema("body STRING").option("maxFilesPerTrigger", 1).json(str(source))
-    writer = frame.repartition(2).writeStream.format("rocketmq").trigger(availableNow=True)
+    writer = (
+        frame.selectExpr("body", *more)
+        .repartition(2)
+        .writeStream.format("rocketmq")
+        .trigger(availableNow=True)
+    )
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).options(**options)
     return writer.option("nameServer", broker.namesrv).option("topic", topic).start()
 
@@ -91,6 +98,22 @@ def test_a_stream_arrives_once_when_nothing_fails(spark, broker, topic, tmp_path
     make_topic(broker, topic)
     stream(spark, tmp_path, broker, topic, delivery=delivery).awaitTermination()
     assert bodies(broker, topic) == numbers()
+
+
+def test_delayed_rows_of_a_stream_arrive_once_at_their_time(spark, broker, topic, tmp_path):
+    make_topic(broker, topic)
+    due_ms = int(datetime.now(UTC).timestamp() * 1000) + 5_000
+    times = (
+        "IF(CAST(body AS INT) % 4 = 1, 1, NULL) AS delayLevel",
+        f"IF(CAST(body AS INT) % 4 = 2, TIMESTAMP_MILLIS({due_ms}L), NULL) AS deliverTime",
+    )
+    stream(spark, tmp_path, broker, topic, files=2, more=times).awaitTermination()
+    found = messages_once_there(broker, topic, 40)
+    assert Counter(message.text for message in found) == numbers(40)
+    timed = [message for message in found if int(message.text) % 4 == 2]
+    leveled = [message for message in found if int(message.text) % 4 == 1]
+    assert all(message.store_timestamp >= due_ms for message in timed)
+    assert all(message.properties["DELAY"] == "1" for message in leveled)
 
 
 def test_a_bad_row_is_named(spark, broker, topic):

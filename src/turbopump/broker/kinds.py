@@ -105,7 +105,7 @@ async def ledger(
     keep_running(settling.run(), on.stack)
     return (
         LedgerRequests(ledger, written, settling, store),
-        LedgerSending(ledger, name, transactions, on.sending, receipts, store, clock),
+        LedgerSending(ledger, name, transactions, on.sending, on.timing, receipts, store, clock),
     )
 
 

@@ -2,7 +2,8 @@
 
 In: a request that names id, batch, run, token and home, with messages in the format of a batch. Out: records
 in the topic of half messages, each with the stamp, and an answer that says how safe they are. A frame that
-is sent again is stored again: so a writer whose frame was not answered gives its token up.
+is sent again is stored again: so a writer whose frame was not answered gives its token up. A message may have
+a delay or a time: what no broker could keep is refused here, since a commit refuses nothing.
 """
 
 import sys
@@ -10,14 +11,22 @@ from dataclasses import dataclass
 
 from turbopump.broker.ledger import Ledger, check_names, entry_of
 from turbopump.broker.receipt import NAMES, Receipts
-from turbopump.broker.send import NOT_PLAIN, Sending, refuse_in_batch, tag_bits
+from turbopump.broker.schedule import delay_level
+from turbopump.broker.send import NOT_PLAIN, Sending, tag_bits
 from turbopump.broker.stamped import GROUP, STAMP, Stamp
+from turbopump.broker.timing import Timing
 from turbopump.broker.topics import Topic
 from turbopump.broker.transaction import Transactions, topic_of
-from turbopump.broker.transaction_forms import ADDED_LATER, FORGED, number
+from turbopump.broker.transaction_forms import ADDED_LATER, FORGED, TIMES, number
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import FlowControl, IllegalOperation, InvalidParameter, MessageIllegal
+from turbopump.protocol.errors import (
+    FlowControl,
+    IllegalOperation,
+    InvalidParameter,
+    MessageIllegal,
+    Refused,
+)
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.ledger import LedgerSendRequest, LedgerSendResponse
 from turbopump.protocol.names import HALF_TOPIC
@@ -30,9 +39,12 @@ MOST_IN_FRAME = 4096  # messages: about 40 ms
 MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
 MOST_IN_ALL = 4_000_000
 LARGEST_STAMP = 2048  # bytes of properties
-REFUSED = (NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP}) - {properties.DELAY}
-"""Names that only a broker gives; delays have a refusal of their own."""
-REFUSED_NAMES = tuple(name.encode() for name in sorted(REFUSED | {properties.DELAY}))
+WITH_TIME = frozenset(name.decode() for name in TIMES)
+REFUSED = (
+    NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
+) - WITH_TIME
+"""Names that only a broker gives, and a recall, which is no message."""
+NOT_TOGETHER = tuple(name.encode() for name in sorted(REFUSED | WITH_TIME))
 MOST_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
 
 Place = tuple[Topic, int]
@@ -51,6 +63,7 @@ class LedgerSending:
         broker_name: str,
         transactions: Transactions,
         sending: Sending,
+        timing: Timing,
         receipts: Receipts,
         store: Store,
         clock: Clock,
@@ -59,6 +72,7 @@ class LedgerSending:
         self._name = broker_name
         self._transactions = transactions
         self._sending = sending
+        self._timing = timing
         self._receipts = receipts
         self._store = store
         self._clock = clock
@@ -98,7 +112,7 @@ class LedgerSending:
                 added,
                 self._clock.now_ms(),
                 connection.peer_host,
-                REFUSED_NAMES,
+                NOT_TOGETHER,
                 MOST_IN_FRAME,
                 self._store.config.max_message_size,
                 MOST_PROPERTIES,
@@ -190,13 +204,22 @@ class LedgerSending:
         )
 
     def _check_message(self, body: bytes, pairs: dict[str, str]) -> None:
-        refuse_in_batch(pairs)
         if not body:
             raise MessageIllegal("the message body is empty")
         if not REFUSED.isdisjoint(pairs):
             raise MessageIllegal(f"a half message carries {', '.join(sorted(REFUSED & pairs.keys()))}")
         if properties.UNIQUE_KEY not in pairs:
             raise MessageIllegal("a half message has no unique key")
+        if not WITH_TIME.isdisjoint(pairs):
+            self._check_time(pairs)
+
+    def _check_time(self, pairs: dict[str, str]) -> None:
+        """As a send. Who wrote many has to know which of them it was."""
+        try:
+            if delay_level(pairs) <= 0:
+                self._timing.check(pairs)
+        except Refused as refused:
+            raise Refused(refused.code, f"message {pairs[properties.UNIQUE_KEY]}: {refused.remark}") from None
 
     def _place(self, topic: str, queue_id: str, peer: tuple[str, int]) -> Place:
         place = number(queue_id)

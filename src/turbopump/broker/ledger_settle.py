@@ -28,7 +28,7 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
-SLICE = 128  # half messages in one turn and one append: about 4 ms,
+SLICE = 128  # half messages in one turn and one append: about 4 ms, 7 when they are delayed,
 TOGETHER = 1024  # ... and in one that is compiled
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5

@@ -17,7 +17,7 @@ from turbopump.broker import schedule
 from turbopump.broker.config import TimerRules
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
-from turbopump.protocol.errors import Refused
+from turbopump.protocol.errors import MessageIllegal, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
@@ -77,6 +77,18 @@ def due_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
     if properties.TIMER_DEL_UNIQUE_KEY in pairs:
         raise _illegal(rules)
     return None
+
+
+def promised_ms(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:
+    """The same for a message that was taken by these rules, and has waited for its commit: it keeps its time,
+    whatever the rules say now. Refused, and to be asked again later, only where nothing could deliver it.
+    """
+    asked = None if properties.TIMER_OUT_MS in pairs else _asked_for(pairs, now_ms, rules)
+    if asked is None or asked <= now_ms:
+        return None
+    if not rules.enabled:
+        raise MessageIllegal("timerWheelEnable is false, and its time has not come: it goes on waiting")
+    return asked
 
 
 def _asked_for(pairs: dict[str, str], now_ms: int, rules: TimerRules) -> int | None:

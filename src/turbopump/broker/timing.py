@@ -57,6 +57,16 @@ class Timing:
         Refused when what it asks for cannot be.
         """
         due_ms = timer_forms.due_ms(pairs, self._clock.now_ms(), self._rules())
+        return self._postponed(pairs, due_ms, topic, queue_id)
+
+    def keep(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """The same for one that had to wait for its commit, and was checked before."""
+        due_ms = timer_forms.promised_ms(pairs, self._clock.now_ms(), self._rules())
+        return self._postponed(pairs, due_ms, topic, queue_id)
+
+    def _postponed(
+        self, pairs: dict[str, str], due_ms: int | None, topic: str, queue_id: int
+    ) -> Postponed | None:
         if due_ms is None:
             return None
         unique_key = pairs.get(properties.UNIQUE_KEY, "")

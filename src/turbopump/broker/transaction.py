@@ -39,6 +39,7 @@ REMEMBERED = 65_536  # decisions of late: the index knows all others
 
 T = TypeVar("T")
 Append = Callable[[list[Draft]], list[Appended]]
+Timed = Callable[[dict[str, str], str, int], Postponed | None]
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
@@ -131,23 +132,28 @@ class Transactions:
             self.halves.close(half)
         self._remember(root, decision)
         self._tell(record, decision)
-        if drafts[0].delay_ms >= 0:
-            self._schedule.on_postponed(drafts[0].queue)
-        if self._timing is not None and drafts[0].queue.topic == TIMER_TOPIC:
-            self._timing.on_postponed()
+        self._postponed(drafts)
         return appended[-1]
 
     def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
-        """The same for many that a ledger has decided about, in one append."""
+        """The same for many that a ledger has decided about, in one append. A delay counts from here on."""
         drafts: list[Draft] = []
         for record, half, decision in ended:
             if decision is Decision.COMMIT:
-                drafts.append(forms.committed_of_ledger(record, self._store.queue(*self._place(record))))
+                drafts.append(self._committed_of_ledger(record))
             drafts.append(self._op(half.offset, half.root, decision))
         self._append(drafts)
         self.halves.close_all([half for _, half, _ in ended])
         for record, _, decision in ended:
             self._tell(record, decision)
+        self._postponed(drafts)
+
+    def _postponed(self, drafts: list[Draft]) -> None:
+        """Some of what was appended may have to wait."""
+        for queue in dict.fromkeys(draft.queue for draft in drafts if draft.delay_ms >= 0):
+            self._schedule.on_postponed(queue)
+        if self._timing is not None and any(draft.queue.topic == TIMER_TOPIC for draft in drafts):
+            self._timing.on_postponed()
 
     def commit_together(self, halves: list[Half]) -> bool:
         """The same in one step for plain messages that are committed. False: nothing has happened."""
@@ -179,6 +185,7 @@ class Transactions:
             forms.OP_KEY,
             forms.DONE_CODE,
             forms.WAITING,
+            forms.TIMES,
             self._queue_at,
             arrivals,
         )
@@ -246,20 +253,37 @@ class Transactions:
         now_ms, host = self._clock.now_ms(), self._store.store_host
         return forms.op(self.op_queue, offset, root, decision, now_ms, host)
 
-    def _committed(self, record: Record) -> Draft:
+    def _committed_of_ledger(self, record: Record) -> Draft:
         topic, queue_id = self._place(record)
+        times = forms.times(record)
+        if not times:
+            return forms.committed_of_ledger(record, self._store.queue(topic, queue_id))
+        queue, delay_ms, exact = self._way(times, topic, queue_id, self._kept)
+        draft = forms.committed_of_ledger(record, queue, times, exact)
+        draft.delay_ms = delay_ms
+        return draft
+
+    def _committed(self, record: Record) -> Draft:
         pairs = forms.real_pairs(record)
+        queue, delay_ms, exact = self._way(pairs, *self._place(record), self._timed)
+        draft = forms.committed(record, pairs, queue)
+        draft.delay_ms = delay_ms
+        draft.properties += exact
+        return draft
+
+    def _way(
+        self, pairs: dict[str, str], topic: str, queue_id: int, timed: Timed
+    ) -> tuple[ConsumeQueue, int, bytes]:
+        """Of a message that is committed: its queue, its delay in ms or -1, and what it is stored with beyond
+        its properties, which are changed where it has to wait.
+        """
         level = delay_level(pairs)
         if level > 0:
-            queue, delay_ms = self._schedule.postpone(pairs, level, topic, queue_id)
-        else:
-            queue, delay_ms = self._store.queue(topic, queue_id), -1
-        timed = self._timed(pairs, topic, queue_id) if level <= 0 else None
-        draft = forms.committed(record, pairs, queue if timed is None else timed.queue)
-        draft.delay_ms = delay_ms
-        if timed is not None:
-            draft.properties += timed.exact
-        return draft
+            return *self._schedule.postpone(pairs, level, topic, queue_id), b""
+        postponed = timed(pairs, topic, queue_id)
+        if postponed is not None:
+            return postponed.queue, -1, postponed.exact
+        return self._store.queue(topic, queue_id), -1, b""
 
     def _place(self, record: Record) -> tuple[str, int]:
         place = self.target(record)
@@ -273,6 +297,10 @@ class Transactions:
             return None if self._timing is None else self._timing.postpone(pairs, topic, queue_id)
         except Refused:
             return None
+
+    def _kept(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """The same of a ledger's: what was decided with its time has it."""
+        return None if self._timing is None else self._timing.keep(pairs, topic, queue_id)
 
     def target(self, record: Record) -> tuple[str, int] | None:
         """Topic and queue of the message; None when it names none that can be."""

@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from turbopump.broker.halves import Decision
-from turbopump.broker.schedule import copied
+from turbopump.broker.schedule import TIMERS, copied
 from turbopump.broker.stamped import STAMP
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
@@ -39,6 +39,11 @@ _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 WAITING: Final = tuple(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
 """What a half message of a ledger has only while it waits."""
 _WAITING = frozenset(WAITING)
+TIMES: Final = tuple(name.encode() for name in (properties.DELAY, *TIMERS))
+"""By which a message says when it is to be delivered."""
+_TIMES = tuple(name + b"\x01" for name in TIMES)
+_NAMES_OF_TIMES = (properties.DELAY, *TIMERS, properties.TIMER_OUT_MS)
+_WAITING_WITH_TIMES = _WAITING | {name.encode() for name in _NAMES_OF_TIMES}
 _TAGS, _UNIQUE_KEY, _KEYS = (
     name.encode() + b"\x01" for name in (properties.TAGS, properties.UNIQUE_KEY, properties.KEYS)
 )
@@ -132,11 +137,18 @@ def is_commit_of(half: Record, message: Record) -> bool:
     return is_committed and message.born_timestamp == half.born_timestamp
 
 
-def committed_of_ledger(record: Record, queue: ConsumeQueue) -> Draft:
-    """The same for one of many that a ledger decided about; it is never delayed."""
+def committed_of_ledger(
+    record: Record, queue: ConsumeQueue, times: dict[str, str] | None = None, exact: bytes = b""
+) -> Draft:
+    """The same for one of many that a ledger decided about. `times`, `exact`: what one that is delayed says
+    from now on of its time. All else stays as it was sent, letter for letter: so it fits.
+    """
+    left_out = _WAITING if times is None else _WAITING_WITH_TIMES
     packed = b"\x02".join(
-        [pair for pair in record.properties.split(b"\x02") if pair.partition(b"\x01")[0] not in _WAITING]
+        [pair for pair in record.properties.split(b"\x02") if pair.partition(b"\x01")[0] not in left_out]
     )
+    if times is not None:
+        packed += properties.pack(times).encode() + exact
     tag = find(packed, _TAGS)
     return Draft(
         queue=queue,
@@ -152,6 +164,14 @@ def committed_of_ledger(record: Record, queue: ConsumeQueue) -> Draft:
         prepared_transaction_offset=record.physical_offset,
         store_host=record.store_host,
     )
+
+
+def times(record: Record) -> dict[str, str]:
+    """What a message says of when it is to be delivered; mostly nothing."""
+    if not any(find(record.properties, mark) for mark in _TIMES):
+        return {}
+    pairs = record.property_map()
+    return {name: pairs[name] for name in _NAMES_OF_TIMES if name in pairs}
 
 
 def in_check(record: Record, topic: str, queue_id: int) -> Record:

@@ -326,7 +326,7 @@ class Writer:
 
     async def send(self, messages: Sequence[Message], by: KeyOf | None = None) -> None:
         """Returns when brokers have stored all of them. `by`: messages of one key go to one queue, in order;
-        else all queues get their share.
+        else all queues get their share. A delay counts from the commit on.
         """
         await self.send_packed(
             (broker, address, ((batches.join(frame), len(frame)) for frame in cut(packed)))
@@ -367,7 +367,7 @@ class Writer:
         """By broker, with its address."""
         found: dict[str, tuple[str, list[Packed]]] = {}
         for message in messages:
-            self._rules.check_batch([message])
+            self._rules.check_half(message)
             topic = wrap(self._ledger.admin.settings.namespace, message.topic)
             route = await self._ledger.admin.routes.find(topic)
             queue = self._queue(route.publish, message, by)

@@ -138,6 +138,14 @@ class Rules:
         if message.priority is not None:
             _check_priority(message)
 
+    def check_half(self, message: Message) -> None:
+        """One that a ledger decides about: it may be delayed, from its commit on."""
+        self.check(message)
+        if message.priority is not None:
+            raise InvalidArgument("a message that a ledger decides about has no priority: leave it out")
+        if message.topic.startswith(names.RETRY_PREFIX):
+            raise InvalidArgument("no ledger decides about messages to retry topics: send them one by one")
+
     def check_batch(self, messages: Sequence[Message]) -> None:
         """Those that go together must be of one kind."""
         for message in messages:

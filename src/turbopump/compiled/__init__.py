@@ -95,6 +95,7 @@ class Groups(Protocol):
         op_key: bytes,
         op_code: int,
         waiting: tuple[bytes, ...],
+        not_plain: tuple[bytes, ...],
         ask: Callable[[bytes, bytes], Any],
         arrivals: Arrivals | None,
         /,

@@ -25,6 +25,7 @@ typedef struct {
     Span source; /* a file of the log */
     int64_t source_base;
     Names waiting; /* properties that a half message has only while it waits */
+    Names not_plain; /* with one of these its message has to wait on: that is for Python */
     PyObject *ask, *places;
     Lane *lanes; /* the first is that of op records */
     size_t lane_count;
@@ -107,7 +108,7 @@ static int read_half(Commit *commit, PyObject *half, HalfRecord *found)
     if (found->offset < 0 || found->root < 0 || !read_record(commit, at, message, &properties) ||
         properties.size == 0)
         return 0;
-    int done = read_properties(properties, (Names){0}, &pairs);
+    int done = read_properties(properties, commit->not_plain, &pairs);
     if (done <= 0 || pairs.real_topic.size == 0 || pairs.real_queue.size == 0)
         return done < 0 ? -1 : 0;
     PyObject *queue = place_of(commit->places, &pairs, commit->ask);
@@ -203,22 +204,24 @@ static int prepare_commit(Commit *commit, PyObject *halves, PyObject *op_queue, 
 
 PyObject *commit_halves(Parts parts, PyObject *arguments)
 {
-    PyObject *halves, *op_queue, *op_properties, *op_key, *waiting, *ask, *arrivals;
+    PyObject *halves, *op_queue, *op_properties, *op_key, *waiting, *not_plain, *ask, *arrivals;
     Py_buffer file;
     long long base;
     int op_code;
-    if (!PyArg_ParseTuple(arguments, "O!y*LOSSiO!OO", &PyList_Type, &halves, &file, &base, &op_queue, &op_properties,
-                          &op_key, &op_code, &PyTuple_Type, &waiting, &ask, &arrivals))
+    if (!PyArg_ParseTuple(arguments, "O!y*LOSSiO!O!OO", &PyList_Type, &halves, &file, &base, &op_queue, &op_properties,
+                          &op_key, &op_code, &PyTuple_Type, &waiting, &PyTuple_Type, &not_plain, &ask, &arrivals))
         return NULL;
-    NameTable table = {0};
+    NameTable waiting_names = {0}, other_names = {0};
     PyObject *result = NULL, *times = PyList_New(0), *queues = PyList_New(0);
     if (times == NULL || queues == NULL)
         goto end;
-    if (read_names(waiting, &table) == 0 && PyBytes_GET_SIZE(op_key) <= 64) {
+    if (read_names(waiting, &waiting_names) == 0 && read_names(not_plain, &other_names) == 0 &&
+        PyBytes_GET_SIZE(op_key) <= 64) {
         Commit all = {.append = {.parts = parts, .arrivals = arrivals},
                       .source = {file.buf, (size_t)file.len},
                       .source_base = base,
-                      .waiting = table.names,
+                      .waiting = waiting_names.names,
+                      .not_plain = other_names.names,
                       .ask = ask};
         int done = prepare_commit(&all, halves, op_queue, span_of(op_properties));
         if (done > 0)

@@ -425,7 +425,7 @@ static void dealloc(PyObject *object)
 }
 
 PyDoc_STRVAR(commit_doc,
-"commit(halves, file, base, op_queue, op_properties, op_key, op_code, waiting, ask, arrivals)\n"
+"commit(halves, file, base, op_queue, op_properties, op_key, op_code, waiting, not_plain, ask, arrivals)\n"
 "    -> tuple[list[int], list[ConsumeQueue]] | None\n\n"
 "Commits half messages of one file of the log, which begins at `base`: of each the message and an op record. `ask` is\n"
 "called with topic and queue id, as bytes, and returns the queue, or None. Of each half message when it was born,\n"

@@ -61,6 +61,7 @@ def ledger_frames(data: bytes) -> None:
         ledger.send(0, "token", data)
         ledger.decide(0, "token")
         ledger.settle()
+        assert ledger.transactions.stamps.total == 0, "it was taken, and cannot be committed"
         outcomes.append(ledger.outcome())
     assert outcomes[0] == outcomes[1]
 
@@ -119,7 +120,8 @@ def seeds() -> Iterator[bytes]:
 
 def batch_seeds() -> Iterator[bytes]:
     place = {"REAL_TOPIC": "T", "REAL_QID": "1", "UNIQ_KEY": "A"}
-    for pairs in (place, place | {"TAGS": "TagA", "KEYS": "a b", "own": "Ü"}, {"UNIQ_KEY": "A"}):
+    more = {"TAGS": "TagA", "KEYS": "a b", "own": "Ü"}, {"DELAY": "2"}, {"TIMER_DELAY_SEC": "9", "own": "x"}
+    for pairs in (place, *(place | each for each in more), {"UNIQ_KEY": "A"}):
         packed = properties.pack(pairs).encode()
         yield batch.join([(0, b"body", packed), (-1, bytes(100), packed)])
 
@@ -130,6 +132,7 @@ BATCH_WORDS = (
         b"KEYS\x01",
         b"TAGS\x01",
         b"DELAY\x012\x02",
+        b"TIMER_DELAY_SEC\x019\x02",
         b"REAL_TOPIC\x01T\x02",
         b"REAL_QID\x010\x02",
     ),

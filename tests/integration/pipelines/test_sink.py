@@ -3,14 +3,18 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
+from turbopump.broker.ledger_send import LedgerSending
+from turbopump.broker.send import refuse_in_batch
 from turbopump.client.ledger import Fenced
 from turbopump.pipelines.sink import at_least_once, connections, exactly_once
 from turbopump.pipelines.sink.at_least_once import StoredUnsafely
 from turbopump.pipelines.sink.exactly_once import NOTHING, CannotBeExact, Run
+from turbopump.pipelines.sink.rows import BadRow
 from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
 from turbopump.protocol import properties
 from turbopump.testing import Cluster
@@ -101,6 +105,49 @@ def test_rows_are_seen_when_their_batch_is_committed_and_not_before(two_brokers)
     assert seen(two_brokers) == numbers(0, 5000)
     message = two_brokers.messages("T")[0]
     assert properties.REAL_QUEUE_ID not in message.properties or message.topic == "T"
+
+
+def timed(levels: list[int | None], times: list[datetime | None]) -> list[pa.RecordBatch]:
+    """A row for each, named by its number."""
+    columns = {
+        "body": [str(number) for number in range(len(levels))],
+        "delayLevel": pa.array(levels, pa.int32()),
+        "deliverTime": pa.array(times, pa.timestamp("us", "UTC")),
+    }
+    return [pa.record_batch(columns)]
+
+
+def test_rows_with_a_time_come_in_it_after_their_batch_is_committed(two_brokers):
+    one = sink(two_brokers)
+    due = datetime.now(UTC) + timedelta(seconds=2)
+    count = 40
+    levels = [(None, 1, None, 0)[number % 4] for number in range(count)]
+    times = [(None, None, due, None)[number % 4] for number in range(count)]
+    loser = exactly_once.write(one, FIRST, 0, timed(levels, times))
+    winner = exactly_once.write(one, FIRST, 0, timed(levels, times))
+    assert (loser.written.count, winner.written.count) == (count, count)
+    exactly_once.commit(one, 0, [winner])
+    assert seen(two_brokers) == Counter(str(number) for number in range(count) if number % 4 in (0, 3))
+    two_brokers.wait_until(lambda: len(two_brokers.messages("T")) >= count)
+    assert seen(two_brokers) == numbers(0, count)
+    stored = {message.text: message.record.store_timestamp for message in two_brokers.messages("T")}
+    assert all(stored[str(number)] >= due.timestamp() * 1000 for number in range(2, count, 4))
+
+
+def test_a_time_that_brokers_refuse_names_its_row(two_brokers):
+    far = datetime.now(UTC) + timedelta(days=365 * 11)
+    rows = timed([None] * 7, [None] * 5 + [far, None])
+    with pytest.raises(BadRow, match=r"row 5 of its partition: column deliverTime is refused .* max delay"):
+        exactly_once.write(sink(two_brokers), FIRST, 0, rows)
+
+
+def test_a_broker_that_takes_no_time_is_told_with_a_way_out(two_brokers, monkeypatch):
+    def as_before(desk: LedgerSending, pairs: dict[str, str]) -> None:
+        refuse_in_batch(pairs)
+
+    monkeypatch.setattr(LedgerSending, "_check_time", as_before)
+    with pytest.raises(CannotBeExact, match=r"cannot be delayed.*delivery=at-least-once"):
+        exactly_once.write(sink(two_brokers), FIRST, 0, timed([1], [None]))
 
 
 def test_attempts_that_did_not_win_are_never_seen(two_brokers):

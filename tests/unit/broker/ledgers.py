@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from tests.unit.broker.desk import SMALL_STORE
+from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.broker.sends import Bench, Recorder
 
 from turbopump.broker.halves import CheckRules, Decision
@@ -13,6 +13,7 @@ from turbopump.broker.ledger import Decided, Ledger, Opened
 from turbopump.broker.ledger_send import LedgerSending
 from turbopump.broker.ledger_settle import Settling
 from turbopump.broker.schedule import Schedule
+from turbopump.broker.timing import Timing
 from turbopump.broker.transaction import Transactions
 from turbopump.compiled import Twins
 from turbopump.protocol.errors import BrokenBody, Refused
@@ -28,6 +29,7 @@ class LedgerBench:
     def __init__(self, twins: Twins | None, config: StoreConfig = SMALL_STORE) -> None:
         self.bench = Bench(twins, config)
         store, sending, clock = self.bench.store, self.bench.sending, self.bench.clock
+        timing = Timing(store, lambda: CONFIG.timers, HOME, clock, 1000)
         self.ledger = Ledger(HOME)
         self.ledger.apply(Opened(ID, RUN, HOME))
         self.transactions = Transactions(
@@ -38,13 +40,13 @@ class LedgerBench:
             sending.append_unanswered,
             lambda: CheckRules(6000, 15, DAY_MS),
             clock,
-            None,
+            timing,
             sending.append_group,
         )
         self.ended: Counter[tuple[str, Decision, int]] = Counter()
         self.transactions.on_ended = self._on_ended
         self.desk = LedgerSending(
-            self.ledger, HOME, self.transactions, sending, self.bench.receipts, store, clock
+            self.ledger, HOME, self.transactions, sending, timing, self.bench.receipts, store, clock
         )
         self.settling = Settling(self.transactions, store, self, lambda: 30.0, clock)
         self.answers: list[Any] = []

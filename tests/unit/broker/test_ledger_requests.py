@@ -173,7 +173,7 @@ def test_a_book_can_be_read() -> None:
         ({"pairs": {"REAL_QID": "4"}}, ResponseCode.INVALID_PARAMETER),
         ({"pairs": {"REAL_QID": "-1"}}, ResponseCode.INVALID_PARAMETER),
         ({"pairs": {"UNIQ_KEY": ""}}, ResponseCode.MESSAGE_ILLEGAL),
-        ({"pairs": {"DELAY": "3"}}, ResponseCode.MESSAGE_ILLEGAL),
+        ({"pairs": {"TIMER_DELIVER_MS": "9" * 18}}, ResponseCode.MESSAGE_ILLEGAL),
         ({"pairs": {"PGROUP": "mine"}}, ResponseCode.MESSAGE_ILLEGAL),
         ({"pairs": {"TURBOPUMP_TXN_TOKEN": "b"}}, ResponseCode.MESSAGE_ILLEGAL),
         ({"pairs": {"TRAN_MSG": "true"}}, ResponseCode.MESSAGE_ILLEGAL),

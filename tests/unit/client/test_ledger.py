@@ -258,11 +258,38 @@ def test_messages_that_cannot_be_right_are_refused_before_anything_is_sent() -> 
             with pytest.raises(InvalidArgument):
                 await writer.send([Message("T", b"")])
             with pytest.raises(InvalidArgument):
-                await writer.send([Message("T", b"x", delay_level=1)])
+                await writer.send([Message("T", b"x", priority=1)])
+            with pytest.raises(InvalidArgument):
+                await writer.send([Message("%RETRY%g", b"x")])
             with pytest.raises(TopicNotFound):
                 await writer.send([Message("Absent", b"x")])
             assert writer.written.count == 0
             assert await cluster.messages(HALF) == []
+
+    with_cluster(scenario)
+
+
+def test_delayed_messages_come_in_their_time_after_the_commit() -> None:
+    async def scenario(cluster: AsyncCluster) -> None:
+        async with ledger(cluster) as one:
+            await one.open("r1")
+            writer = one.writer(0)
+            now_ms = one.admin.clock.now_ms()
+            kinds: list[dict[str, Any]] = [
+                {},
+                {"delay_level": 2},
+                {"delay": 7},
+                {"deliver_at": now_ms + 13_000},
+            ]
+            await writer.send([Message("T", b"%d" % number, **kind) for number, kind in enumerate(kinds)])
+            await one.decide(0, [writer.written])
+            assert (await one.end(0)).behind == ()
+            begin_ms = one.admin.clock.now_ms()
+        await asyncio.sleep(20)
+        found = {message.body: message.record.store_timestamp for message in await cluster.messages("T")}
+        late = [found[b"%d" % number] - begin_ms for number in range(4)]
+        for late_ms, due_ms in zip(late, (0, 5_000, 7_000, 13_000 - (begin_ms - now_ms)), strict=True):
+            assert -50 <= late_ms - due_ms <= 150
 
     with_cluster(scenario)
 

@@ -139,7 +139,9 @@ def test_a_store_that_takes_nothing_refuses_a_batch_in_the_same_words() -> None:
     assert b"disk is full" in compiled.connection.written
 
 
-names = st.sampled_from(["UNIQ_KEY", "TAGS", "KEYS", "WAIT", "own", "DELAY", "INNER_NUM", "REAL_QID", "名"])
+names = st.sampled_from(
+    ["UNIQ_KEY", "TAGS", "KEYS", "WAIT", "own", "DELAY", "INNER_NUM", "REAL_QID", "名", "TIMER_DELAY_SEC"]
+)
 values = st.sampled_from(["", "A", "false", "0", "1", "9", "a b", 'quo"te', "Ü", "名 𝄞", "x" * 300])
 texts = st.one_of(
     st.just(properties.pack(KEYED)),
@@ -196,6 +198,38 @@ def test_half_messages_and_their_commit_are_taken_whole() -> None:
     )  # type: ignore[index, arg-type]
     assert (record.body, record.flag) == (b"1", 3)
     assert record.property_map().keys().isdisjoint({"REAL_TOPIC", "REAL_QID", "TURBOPUMP_TXN_TOKEN"})
+
+
+def test_half_messages_with_a_time_are_left_to_python() -> None:
+    compiled, pure = ledgers()
+    times = ({}, {"DELAY": "3"}, {"TIMER_DELAY_SEC": "9"}, {"DELAY": "0"}, {"TIMER_DELIVER_MS": "5"})
+    frames = [
+        [half(b"%d" % n, **KEYED | times[n % 5]) for n in range(100)],
+        [half(b"plain %d" % n) for n in range(100)],
+        [half(b"delayed %d" % n, **WIDE, DELAY="99") for n in range(10)],
+    ]
+    for ledger in (compiled, pure):
+        for rows in frames:
+            ledger.send(0, "a", batch.join(rows))
+        ledger.decide(0, "a")
+        ledger.settle()
+    assert compiled.outcome() == pure.outcome()
+    assert compiled.answers[-1] == (210, 0)
+    store = compiled.bench.store
+    waiting = [("SCHEDULE_TOPIC_XXXX", 2), ("SCHEDULE_TOPIC_XXXX", 17), ("rmq_sys_wheel_timer", 0)]
+    assert [store.queue(*place).max_offset for place in waiting] == [20, 10, 20]
+
+
+def test_properties_that_are_no_text_wait_as_they_are() -> None:
+    """And do not grow: so a commit never fails."""
+    compiled, pure = ledgers()
+    odd = properties.pack(PLACE | {"UNIQ_KEY": "U", "DELAY": "99"}).encode() + b"own\x01" + b"\xff" * 30_000
+    for ledger in (compiled, pure):
+        ledger.send(0, "a", batch.join([(0, b"x", odd)]))
+        ledger.decide(0, "a")
+        ledger.settle()
+    assert compiled.outcome() == pure.outcome()
+    assert compiled.answers[-1] == (1, 0)
 
 
 def test_losers_are_rolled_back_beside_winners() -> None:
@@ -260,7 +294,9 @@ REFUSED: list[tuple[str, list[Message]]] = [
     ("a queue that is no number", [half(REAL_QID="x")]),
     ("no body", [half(), half(b"")]),
     ("no unique key", [(0, b"x", properties.pack(PLACE).encode())]),
-    ("a delay", [half(), half(DELAY="2")]),
+    ("a delay that is none", [half(), half(DELAY="x")]),
+    ("a time that is too far ahead", [half(), half(TIMER_DELIVER_MS="9" * 18)]),
+    ("a recall", [half(TIMER_DEL_UNIQKEY="U1")]),
     ("a stamp", [half(TURBOPUMP_TXN="mine")]),
     ("too many properties", [half(own="x" * 32_400)]),
     ("nothing", []),
@@ -301,6 +337,7 @@ def test_every_frame_and_its_end_are_the_same_to_both(frames: list[tuple[str, by
         ledger.decide(0, winner)
         ledger.settle()
     assert compiled.outcome() == pure.outcome()
+    assert compiled.transactions.stamps.total == 0  # what is taken can be ended
 
 
 # Its manners as an object

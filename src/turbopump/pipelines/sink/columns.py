@@ -22,7 +22,6 @@ TYPES = {
     "deliverTime": ("timestamp",),
     "shardingKey": ("string",),  # one key, one queue, in order
 }
-TIMES = ("delayLevel", "deliverTime")
 LOWER = {name.lower(): name for name in TYPES}
 FIX = {
     "body": "CAST(x AS BINARY), or to_json(struct(*)) AS body",
@@ -31,8 +30,8 @@ FIX = {
 }
 
 
-def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool, takes_times: bool) -> None:
-    """`has_topic`: an option names the topic of all rows. `takes_times`: messages may be delayed."""
+def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
+    """`has_topic`: an option names the topic of all rows."""
     found: set[str] = set()
     for name, type in columns:
         column = LOWER.get(name.lower())
@@ -43,20 +42,10 @@ def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool, takes_
         if type not in TYPES[column]:
             raise BadColumn(_mistyped(column, type))
         found.add(column)
-    _check_set(found, has_topic, takes_times)
-
-
-def _check_set(found: set[str], has_topic: bool, takes_times: bool) -> None:
     if "body" not in found:
         raise BadColumn("there is no column body, the message itself: select to_json(struct(*)) AS body")
     if not has_topic and "topic" not in found:
         raise BadColumn("nothing says where messages go: give the option topic, or a column topic")
-    times = [name for name in TIMES if name in found]
-    if times and not takes_times:
-        raise BadColumn(
-            f"column {' and '.join(times)}: a message that is written exactly once cannot be delayed; drop "
-            "the column, or give the option delivery=at-least-once"
-        )
 
 
 def _unknown(name: str) -> str:

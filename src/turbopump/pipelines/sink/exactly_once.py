@@ -20,9 +20,9 @@ from turbopump.client.ledger import FRAME_BYTES, FRAME_MESSAGES, Ledger, LedgerN
 from turbopump.client.namespace import wrap
 from turbopump.pipelines.sink.connections import MOST_KEPT, NO_TOPIC_S, Kept, patiently
 from turbopump.pipelines.sink.frames import Place, half_frames
-from turbopump.pipelines.sink.rows import Rows, pieces, rows_of
+from turbopump.pipelines.sink.rows import Rows, pieces, refused_row, rows_of
 from turbopump.pipelines.sink.settings import Sink
-from turbopump.protocol.errors import FlowControl, Refused, TopicNotFound
+from turbopump.protocol.errors import FlowControl, MessageIllegal, Refused, TopicNotFound
 from turbopump.protocol.ids import UniqueIds
 
 NOTHING = Written("", 0, ())
@@ -156,6 +156,8 @@ class _Sending:
                 f"{refused.remark}. A batch written exactly once has to be smaller: give its source the "
                 "option maxOffsetsPerTrigger, such as 200000"
             ) from None
+        except MessageIllegal as refused:
+            raise refused_row(rows, before, refused.remark) or _refused(rows, refused) from None
 
     async def _queues(self, topic: str) -> Sequence[Place]:
         """Asked once for each task: queues may have been added."""
@@ -172,6 +174,15 @@ class _Sending:
                 )
             self._places[topic] = [(name, queue.broker, queue.id) for queue in route.publish]
         return self._places[topic]
+
+
+def _refused(rows: Rows, refused: MessageIllegal) -> Exception:
+    if not len(rows.timed):
+        return refused
+    return CannotBeExact(
+        f"a broker refuses rows of which some have a delayLevel or deliverTime: {refused.remark}. An older "
+        "broker takes them with the option delivery=at-least-once alone: update it, or give that option"
+    )
 
 
 # --- the driver ------------------------------------------------------------------------------------------

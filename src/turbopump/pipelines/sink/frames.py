@@ -102,11 +102,11 @@ Place = tuple[str, str, int]
 def half_frames(
     rows: Rows, places: Sequence[Sequence[Place]], turn: int, most_bytes: int, most_rows: int
 ) -> Iterator[tuple[str, bytes, int]]:
-    """Broker, body and number of messages of each frame; those of one broker in the order of rows.
+    """Broker, body and number of messages of each frame; those of one broker in the order of rows, also of
+    rows that are delayed: they wait when they are committed.
 
     `places`: the queues of each topic of the rows. `turn`: which of them comes first for rows without a key.
     """
-    assert not len(rows.timed)
     counts = np.array([len(each) for each in places], np.int64)
     turns = (turn + np.arange(len(rows))) % counts[rows.topic_of]
     queue_of = _queues(rows, counts)

@@ -8,6 +8,7 @@ unique keys are made of a `front` that is given.
     0.8 us a row of 1 KiB with a tag and a key, all steps together
 """
 
+import re
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -52,13 +53,13 @@ class Rows:
     hashes: Numbers | None
     """Of sharding keys, as Java's SelectMessageQueueByHash has them; NO_KEY: any queue will do."""
     timed: Numbers
-    """Indices of rows that are delayed: each of them is sent alone."""
+    """Indices of rows that are delayed: each of them is sent alone, but for half messages."""
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def take(self, indices: Numbers) -> "Rows":
-        """Some of them, none with a time."""
+        """Some of them; which of these have a time is not kept."""
         return replace(
             self,
             topic_of=self.topic_of[indices],
@@ -119,6 +120,21 @@ def records(rows: Rows, before: Any = None) -> tuple[bytes, Numbers]:
     lengths = np.asarray(sizes).astype(">i2")
     joined = pc.binary_join_element_wise(_fixed(heads, 20), bodies, _fixed(lengths, 2), *parts, b"")
     return joined.buffers()[2], _offsets(joined)
+
+
+def refused_row(rows: Rows, first: int, remark: str) -> BadRow | None:
+    """The row whose time a broker refuses, by the unique key that it names; None: it names none of these."""
+    found = _NAMED.match(remark)
+    index = int(found[1][FRONT_SIZE:], 16) if found else len(rows)
+    packed = rows.properties[index].as_py() if index < len(rows) else b""
+    if found is None or properties.find(packed, properties.UNIQUE_KEY) != found[1]:
+        return None
+    has_level = properties.find(packed, properties.DELAY) is not None
+    column = "delayLevel" if has_level else "deliverTime"
+    return BadRow(f"row {first + index} of its partition: column {column} is refused by a broker: {found[2]}")
+
+
+_NAMED = re.compile(r"message ([0-9A-F]{32}): (.*)", re.DOTALL)
 
 
 def _columns(batch: Any) -> dict[str, Any]:

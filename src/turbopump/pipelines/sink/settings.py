@@ -92,8 +92,7 @@ def sink_of(
     delivery = options["delivery"] or default
     if delivery == AT_LEAST_ONCE and options.is_given("transactionalId"):
         raise BadOption("option transactionalId is for delivery=exactly-once: drop one of the two")
-    takes_times = delivery == AT_LEAST_ONCE
-    check_columns(columns, has_topic=options.is_given("topic"), takes_times=takes_times)
+    check_columns(columns, has_topic=options.is_given("topic"))
     client = tuple((name, options[option]) for option, name in CLIENT.items() if options.is_given(option))
     return Sink(
         name_servers=servers,

@@ -4,8 +4,8 @@ from turbopump.pipelines.schema import BadColumn
 from turbopump.pipelines.sink.columns import check_columns
 
 
-def check(*columns: tuple[str, str], has_topic: bool = True, takes_times: bool = True) -> None:
-    check_columns(columns, has_topic=has_topic, takes_times=takes_times)
+def check(*columns: tuple[str, str], has_topic: bool = True) -> None:
+    check_columns(columns, has_topic=has_topic)
 
 
 def test_all_columns_are_taken_in_any_case_of_letters():
@@ -42,8 +42,3 @@ def test_what_is_wrong_is_named_with_the_fix(columns, words):
 def test_something_has_to_say_where_messages_go():
     with pytest.raises(BadColumn, match="give the option topic, or a column topic"):
         check(("body", "binary"), has_topic=False)
-
-
-def test_what_is_written_exactly_once_is_not_delayed():
-    with pytest.raises(BadColumn, match=r"delayLevel: .* delivery=at-least-once"):
-        check(("body", "binary"), ("delayLevel", "int"), takes_times=False)

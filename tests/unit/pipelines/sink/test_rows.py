@@ -10,7 +10,7 @@ from turbopump.client.message import Message, MessageQueue
 from turbopump.client.selectors import by_hash
 from turbopump.pipelines.sink import rows
 from turbopump.pipelines.sink.frames import half_frames, lanes
-from turbopump.pipelines.sink.rows import BadRow, cut, groups, pieces, records, rows_of
+from turbopump.pipelines.sink.rows import BadRow, cut, groups, pieces, records, refused_row, rows_of
 from turbopump.protocol import batch, properties
 from turbopump.protocol.ids import UniqueIds
 
@@ -142,6 +142,42 @@ def test_rows_with_a_time_go_alone_with_time_rounded_up():
     assert properties.find(alone.frames[0].alone, properties.DELAY) == "3"
     assert properties.find(also.frames[0].alone, properties.TIMER_DELIVER_MS) == "1600000000001"
     assert [body for _, body, _ in batch.split(others.frames[0].body)] == [b"now"]
+
+
+def test_half_messages_say_when_they_are_due_and_keep_their_order():
+    made = pa.record_batch(
+        {
+            "body": ["now", "level", "later", "also now"],
+            "delayLevel": pa.array([0, 3, None, None], pa.int32()),
+            "deliverTime": pa.array([None, None, 1_600_000_000_000_001, None], TIME),
+        }
+    )
+    places = [[("T", "x", 0)]]
+    ((_, body, count),) = half_frames(rows_of(made, "T", FRONT), places, 0, 1 << 20, 4096)
+    times = properties.DELAY, properties.TIMER_DELIVER_MS
+    assert count == 4
+    assert [(one, *(seen(text).get(name) for name in times)) for _, one, text in batch.split(body)] == [
+        (b"now", None, None),
+        (b"level", "3", None),
+        (b"later", None, "1600000000001"),
+        (b"also now", None, None),
+    ]
+
+
+def test_a_row_whose_time_a_broker_refuses_is_named_with_its_column():
+    made = pa.record_batch(
+        {
+            "body": ["now", "level", "later"],
+            "delayLevel": pa.array([0, 3, None], pa.int32()),
+            "deliverTime": pa.array([None, None, 1_600_000_000_000_001], TIME),
+        }
+    )
+    packed = rows_of(made, "T", FRONT, 100)
+    too_far = refused_row(packed, 100, f"message {FRONT}0002: too far")
+    assert str(too_far) == "row 102 of its partition: column deliverTime is refused by a broker: too far"
+    assert "column delayLevel" in str(refused_row(packed, 100, f"message {FRONT}0001: no"))
+    for other in (f"message {FRONT}0003: no", f"message {'0' * 28}0002: no", "the disk is full", ""):
+        assert refused_row(packed, 100, other) is None
 
 
 def test_all_rows_may_have_a_time():

@@ -19,6 +19,12 @@ def test_the_delivery_is_as_given_or_else_the_default():
     assert made(delivery="At-Least-Once").delivery == AT_LEAST_ONCE
 
 
+@pytest.mark.parametrize("delivery", [EXACTLY_ONCE, AT_LEAST_ONCE])
+def test_rows_may_have_a_time_with_either_delivery(delivery):
+    columns = [*BODY, ("delayLevel", "int"), ("deliverTime", "timestamp")]
+    assert sink_of(GIVEN, columns, False, delivery).delivery == delivery
+
+
 def test_settings_of_the_client_are_those_that_were_given():
     sink = made(useTls="true", namespace="N", sendTimeoutMs="1500")
     assert sink.client_options == {"use_tls": True, "namespace": "N"}
