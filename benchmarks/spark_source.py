@@ -32,6 +32,7 @@ from turbopump.pipelines.ground import QUICK
 from turbopump.protocol.bodies import TopicConfig
 
 from . import kafka, report
+from .__main__ import keep
 from .clients import systems
 from .spark_log import TICKS, cpu_of
 
@@ -74,15 +75,19 @@ def main() -> None:
     options = arguments().parse_args()
     home = Path(tempfile.mkdtemp(prefix="spark-source-", dir=options.dir))
     ours, theirs = systems.start(systems.OURS, home / "ours"), kafka.start(home / "kafka")
+    machine = report.machine()
+    load = f"load {machine['load_average_at_start']:.1f} at the start"
+    told = [f"`local[{options.cores}]`, PySpark {kafka.SPARK}, brokers on the same 2 cores, {load}."]
     try:
         spark = session(options.cores)
         for size in options.size or CASES:
             rows = int(CASES[size] * options.share)
             fill(ours, theirs, size, rows)
-            compare(spark, ways(ours, theirs, f"T{size}"), size, rows, options.rounds, home)
+            told += compare(spark, ways(ours, theirs, f"T{size}"), size, rows, options.rounds, home)
             if not options.no_triggers:
-                triggers(spark, ways(ours, theirs, f"T{size}"), size, home)
+                told.append(triggers(spark, ways(ours, theirs, f"T{size}"), size, home))
         spark.stop()
+        keep(f"spark_source_{options.cores}", {"machine": machine, "told": told}, "\n".join(told) + "\n")
     finally:
         ours.process.kill()
         theirs.process.kill()
@@ -117,7 +122,7 @@ def ways(ours: systems.System, theirs: systems.System, topic: str) -> dict[str, 
 # --- what is compared ------------------------------------------------------------------------------------
 
 
-def compare(spark: Any, ways: dict[str, Way], size: int, rows: int, rounds: int, home: Path) -> None:
+def compare(spark: Any, ways: dict[str, Way], size: int, rows: int, rounds: int, home: Path) -> list[str]:
     kinds: dict[str, Callable[[Way], Found]] = {
         "batch": lambda way: batch(spark, way),
         "stream": lambda way: stream(spark, way, rows, home / "checkpoint"),
@@ -128,8 +133,10 @@ def compare(spark: Any, ways: dict[str, Way], size: int, rows: int, rounds: int,
             cost = measured(spark, ways[name].broker, partial(kinds[kind], ways[name]), rows * size)
             if number >= WARM_UPS:
                 costs[kind, name].append(cost)
-    for kind in kinds:
-        print(f"\n{kind}, {rows:,} rows of {size} B\n{table({n: costs[kind, n] for n in ways}, rows)}")
+    return [
+        f"\n{kind}, {rows:,} rows of {size} B\n\n{table({n: costs[kind, n] for n in ways}, rows)}"
+        for kind in kinds
+    ]
 
 
 def measured(spark: Any, broker: int, ask: Callable[[], Found], expected: int) -> Cost:
@@ -185,13 +192,13 @@ def observed(progress: Any) -> dict[str, dict[str, int]]:
 # --- what a micro-batch costs ----------------------------------------------------------------------------
 
 
-def triggers(spark: Any, ways: dict[str, Way], size: int, home: Path) -> None:
+def triggers(spark: Any, ways: dict[str, Way], size: int, home: Path) -> str:
     lines = []
     for name, way in ways.items():
         few = {**way.options, "maxOffsetsPerTrigger": str(FEW)}
         none = {**way.options, "startingOffsets": "latest"}
         lines.append([name, parts(spark, few, way, home), parts(spark, none, way, home, is_empty=True)])
-    print(f"\nmedian ms of a trigger, {size} B\n{report.table(['', f'{FEW} rows', 'no rows'], lines)}")
+    return f"\nmedian ms of a trigger, {size} B\n\n{report.table(['', f'{FEW} rows', 'no rows'], lines)}"
 
 
 def parts(spark: Any, options: dict[str, str], way: Way, home: Path, is_empty: bool = False) -> str:
