@@ -46,6 +46,7 @@ class Offsets:
         self._steps: dict[Queue, list[tuple[int, int]]] = defaultdict(list)
         self._times: dict[Queue, list[float]] = defaultdict(list)
         self._values: dict[Queue, list[int]] = defaultdict(list)
+        self._kept: dict[Queue, list[tuple[float, int]]] = defaultdict(list)
 
     def note(self, queue: Queue, at: float, offset: int) -> None:
         self._times[queue].append(at)
@@ -55,6 +56,11 @@ class Offsets:
         """From now on, committed is what was written down."""
         for queue in {*self._times, *kept}:
             self.note(queue, at, kept.get(queue, 0))
+            self._kept[queue].append((at, kept.get(queue, 0)))
+
+    def kept_since(self, queue: Queue, since: float, until: float) -> int:
+        """The lowest that kills in that time left."""
+        return min((offset for at, offset in self._kept[queue] if since <= at <= until), default=NOTHING)
 
     def stepped_back(self, queue: Queue, before: int, after: int) -> None:
         """A member that did not know that it had lost the queue committed what it had handled. That may be
@@ -89,7 +95,8 @@ def went_back(
         session = sessions[one.member, started, one.queue]
         if one.at - session.last_at > SESSION_GAP_S:
             committed = offsets.least((group, one.queue), session.last_at or started, one.at)
-            session.floor = min(committed, session.reached + 1)
+            session.floor, session.since = min(committed, session.reached + 1), one.at
+        session.floor = min(session.floor, offsets.kept_since((group, one.queue), session.since, one.at))
         session.last_at = one.at
         session.reached = one.offset if session.reached == NOTHING else max(session.reached, one.offset)
         if one.offset < session.floor and not offsets.may_repeat((group, one.queue), one.offset):
@@ -101,11 +108,14 @@ def went_back(
 
 @dataclass
 class Session:
-    """A process and a queue: until when it got something, up to where, and what it must not go below."""
+    """A process and a queue: until when it got something, up to where, and what it must not go below, since
+    when; a broker that is killed meanwhile may send it back to what was written down.
+    """
 
     last_at: float = 0.0
     reached: int = NOTHING
     floor: int = 0
+    since: float = 0.0
 
 
 @dataclass

@@ -84,6 +84,15 @@ def test_one_who_keeps_a_queue_is_judged_by_the_offset_it_began_with() -> None:
     assert went_back("g", [got(11.0, 5), got(13.0, 6), got(15.0, 7)], offsets, at_zero) == []
 
 
+def test_a_broker_that_is_killed_sends_a_member_back_without_a_pause_too() -> None:
+    offsets = Offsets()
+    offsets.note(("g", 0), 10.0, 20)
+    story = [got(11.0, 20), got(12.0, 21), got(13.0, 15)]
+    assert len(went_back("g", story, offsets, lambda *_: 10.6)) == 1
+    offsets.killed(11.5, {("g", 0): 15})
+    assert went_back("g", story, offsets, lambda *_: 10.6) == []
+
+
 def test_one_who_had_no_answers_for_a_while_may_go_on_where_it_was() -> None:
     offsets = Offsets()
     offsets.note(("g", 0), 9.0, 5)
