@@ -170,8 +170,8 @@ class Dispatcher:
             if LIGHT_OFFSETS in properties:
                 whole = self._put_lights(found, tags_code) and whole
         if with_keys and self._index is not None and kind != ROLLBACK:
-            unique_key = _text(find(properties, UNIQUE_KEY))
-            keys = _text(find(properties, KEYS))
+            unique_key = text_of(find(properties, UNIQUE_KEY))
+            keys = text_of(find(properties, KEYS))
             waiting = self._appender.keys
             waiting.append((queue, physical, store_timestamp, unique_key, keys))
             if len(waiting) >= 8 * SLICE:
@@ -186,7 +186,7 @@ class Dispatcher:
         return whole
 
     def _lights(self, found: Found) -> list[tuple[ConsumeQueue, int]]:
-        if not takes_part(_text(found[0])):
+        if not takes_part(text_of(found[0])):
             return []
         found_in = places(found[7])
         self._queues.lights.update(name for name, _ in found_in)
@@ -228,7 +228,7 @@ class Dispatcher:
         if code is None:
             if len(self._tag_codes) >= MAX_TAG_CODES:
                 self._tag_codes.clear()
-            code = self._tag_codes[tag] = java_hash(_text(tag))
+            code = self._tag_codes[tag] = java_hash(text_of(tag))
         return code
 
 
@@ -268,5 +268,5 @@ def _number(value: bytes) -> int:
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else 0
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
     return value.decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT
 from turbopump.store.findings import Findings
 from turbopump.store.queue_ext import Extension, is_address
 from turbopump.store.segment import NAME_DIGITS, file_name
+from turbopump.store.walk import part_of
 
 CHUNK = UNIT * 800
 NO_ENTRY = bytes(UNIT)
@@ -29,7 +30,6 @@ class QueueCheck:
         self._file_size = files[0].size if files else UNIT
         self._first_file = int(files[0].name) // UNIT if files else 0
         self._after_files = (int(files[-1].name) + files[-1].size) // UNIT if files else 0
-        self._starts = {int(entry.name) for entry in files}
         self._first = 0
         self._chunk_at, self._chunk = 0, b""
         self._missing_from: int | None = None
@@ -140,15 +140,7 @@ class QueueCheck:
     def _load(self, queue_offset: int) -> None:
         position = queue_offset * UNIT
         start = position - position % self._file_size
-        self._chunk_at, self._chunk = position, b""
-        if start not in self._starts:
-            path = f"{self._directory}/{file_name(start)}"
-            if not self._disk.exists(path):
-                return
-            self._starts.add(start)
-        mapped = self._disk.open_mapped(f"{self._directory}/{file_name(start)}", writable=False)
-        try:
-            at = position - start
-            self._chunk = bytes(mapped.buffer[at : min(at + CHUNK, self._file_size)])
-        finally:
-            mapped.close()
+        at = position - start
+        path = f"{self._directory}/{file_name(start)}"
+        self._chunk_at = position
+        self._chunk = part_of(self._disk, path, at, min(CHUNK, self._file_size - at))
