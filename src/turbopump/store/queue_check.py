@@ -14,7 +14,9 @@ NO_ENTRY = bytes(UNIT)
 class QueueCheck:
     """`next` is the queue offset of the next record; None before the first."""
 
-    def __init__(self, name: str, directory: str, ext_directory: str, disk: Disk, findings: Findings) -> None:
+    def __init__(
+        self, name: str, directory: str, ext_directory: str | None, disk: Disk, findings: Findings
+    ) -> None:
         self.name = name
         self.next: int | None = None
         self._directory = directory
@@ -33,8 +35,7 @@ class QueueCheck:
         self._first = 0
         self._chunk_at, self._chunk = 0, b""
         self._missing_from: int | None = None
-        ext_size = max((entry.size for entry in disk.entries(ext_directory)), default=0)
-        self._ext = Extension(ext_directory, ext_size, disk) if ext_size else None
+        self._ext = _extension(ext_directory, disk) if ext_directory is not None else None
 
     def check(self, queue_offset: int, physical: int, size: int, tags_code: int | None) -> None:
         """A record of the log. `tags_code` None: it depends on the broker's configuration."""
@@ -144,3 +145,8 @@ class QueueCheck:
         path = f"{self._directory}/{file_name(start)}"
         self._chunk_at = position
         self._chunk = part_of(self._disk, path, at, min(CHUNK, self._file_size - at))
+
+
+def _extension(directory: str, disk: Disk) -> Extension | None:
+    size = max((entry.size for entry in disk.entries(directory)), default=0)
+    return Extension(directory, size, disk) if size else None

@@ -86,6 +86,7 @@ class _Verification:
             entry.name for entry in disk.entries(f"{directory}/batchconsumequeue") if entry.is_dir
         }
         self._of_batches = in_directory | batch_topics(f"{directory}/config", disk)
+        self._has_extensions = disk.exists(f"{directory}/consumequeue_ext")
         self._index = IndexCheck(
             f"{directory}/index", disk, self._findings, self._report.log_begin, self._report.is_clean, shape
         )
@@ -219,10 +220,8 @@ class _Verification:
         if topic in self._of_batches:
             directory = f"{self._directory}/batchconsumequeue/{name}"
             return BatchCheck(name, directory, self._disk, self._findings)
-        directory, ext = (
-            f"{self._directory}/consumequeue/{name}",
-            f"{self._directory}/consumequeue_ext/{name}",
-        )
+        directory = f"{self._directory}/consumequeue/{name}"
+        ext = f"{self._directory}/consumequeue_ext/{name}" if self._has_extensions else None
         return QueueCheck(name, directory, ext, self._disk, self._findings)
 
     def _finish(self) -> None:
