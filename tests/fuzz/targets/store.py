@@ -1,8 +1,8 @@
 """The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
 
 Each input is the contents of one file of a small store, after a first byte that says how the last process
-ended, whether the file keeps the length it should have, and whether it is the oldest or the newest of its
-kind. The store is checked as `turbopump store verify` does, then opened, read through and written to.
+ended, whether the file keeps the length it should have, whether it is the oldest or the newest of its kind,
+and whether there is no checkpoint, so that more of the log is read. The store is checked as `turbopump store verify` does, then opened, read through and written to.
 """
 
 import functools
@@ -27,7 +27,7 @@ from turbopump.testing.memory import MemoryDisk
 
 QUEUES = 2
 MESSAGES = 6
-KILLED, ANY_LENGTH, OLDEST = 1, 2, 4  # bits of the first byte
+KILLED, ANY_LENGTH, OLDEST, FORGOTTEN = 1, 2, 4, 8  # bits of the first byte
 SIZES = {
     "commit_log_file_size": 600,  # three files; two of all others, the second partly filled
     "consume_queue_file_size": 20 * 2,
@@ -210,6 +210,8 @@ def _disk_with(name: str, contents: bytes, how: int) -> MemoryDisk:
     size = len(_good()[name])
     if not how & ANY_LENGTH:
         contents = contents[:size].ljust(size, b"\0")
+    if how & FORGOTTEN:
+        disk.remove(f"{ROOT}/checkpoint")
     disk.write(f"{ROOT}/{name}", contents)
     if how & KILLED:
         disk.write(f"{ROOT}/abort", b"")
@@ -218,7 +220,7 @@ def _disk_with(name: str, contents: bytes, how: int) -> MemoryDisk:
 
 def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
     def seeds() -> Iterator[bytes]:
-        for how in range((KILLED | ANY_LENGTH | OLDEST) + 1):
+        for how in range((KILLED | ANY_LENGTH | OLDEST | FORGOTTEN) + 1):
             yield bytes([how]) + _good()[_pick(folder, how)].rstrip(b"\0")
         yield bytes([ANY_LENGTH]) + _good()[_newest(folder)]
 

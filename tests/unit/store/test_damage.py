@@ -24,7 +24,7 @@ def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> No
     data = bytearray(files._good()[name])
     second = struct.unpack_from(">i", data, 0)[0]
     data[second + QUEUE_OFFSET_AT] ^= 0x01  # adds 2^56
-    store = opened(name, bytes(data), files.KILLED)
+    store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
     assert max(store.queue("T", queue_id).max_offset for queue_id in range(files.QUEUES)) < 1000
 
 
