@@ -55,9 +55,13 @@ class MemoryDisk:
         if prefix[:-1] not in self._directories:
             check_name(directory)
             return []
-        names = sorted(self._directories[prefix[:-1]])
-        found = [(name, self._files.get(prefix + name)) for name in names]
-        return [Entry(name, len(file.buffer) if file else 0, file is None) for name, file in found]
+        files = self._files
+        return [
+            Entry(name, 0, True)
+            if (file := files.get(prefix + name)) is None
+            else Entry(name, len(file.buffer), False)
+            for name in sorted(self._directories[prefix[:-1]])
+        ]
 
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
@@ -188,6 +192,8 @@ def _pages(data: bytes | bytearray) -> mmap.mmap:
 
 
 class _MappedFile:
+    __slots__ = ("_clock", "_content", "buffer", "path", "size")
+
     def __init__(self, path: str, content: _Content, clock: Clock) -> None:
         self.path = path
         self.size = len(content.buffer)
@@ -210,6 +216,8 @@ class _MappedFile:
 
 
 class _PlainFile:
+    __slots__ = ("_clock", "_content", "path")
+
     def __init__(self, path: str, content: _Content, clock: Clock) -> None:
         self.path = path
         self._content = content
