@@ -270,8 +270,8 @@ WORDS = (
 
 
 def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
-    """A store is opened for each input: 500 a second."""
-    return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=50)
+    """A store is opened for each input: about a thousand a second."""
+    return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=150)
 
 
 TARGETS = {
