@@ -2,7 +2,8 @@
 
 Each input is the contents of one file of a small store, after a first byte that says how the last process
 ended, whether the file keeps the length it should have, whether it is the oldest or the newest of its kind,
-and whether there is no checkpoint, so that more of the log is read. The store is checked as `turbopump store verify` does, then opened, read through and written to.
+and whether there is no checkpoint, so that more of the log is read. The store is checked as `turbopump store
+verify` does, then opened, read through and written to.
 """
 
 import functools
