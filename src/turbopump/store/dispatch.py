@@ -24,6 +24,7 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT, DelayHistory
 from turbopump.store.index import Index
+from turbopump.store.index_file import LAST_TIME
 from turbopump.store.queues import ConsumeQueues, is_directory_name
 
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
@@ -69,6 +70,7 @@ class Dispatcher:
         self._scheduled = False
         self._last_record = -1
         self._last_timestamp = 0
+        self._time_of_keys = 1  # no file of the index may begin at 0 and tell no times
         self._named: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._tag_codes: dict[bytes, int] = {}
 
@@ -173,7 +175,9 @@ class Dispatcher:
             unique_key = text_of(find(properties, UNIQUE_KEY))
             keys = text_of(find(properties, KEYS))
             waiting = self._appender.keys
-            waiting.append((queue, physical, store_timestamp, unique_key, keys))
+            if 0 < store_timestamp <= LAST_TIME:  # no checksum guards it: others get that of the one before
+                self._time_of_keys = store_timestamp
+            waiting.append((queue, physical, self._time_of_keys, unique_key, keys))
             if len(waiting) >= 8 * SLICE:
                 self.put_all_keys()
         return whole

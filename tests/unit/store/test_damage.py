@@ -8,6 +8,7 @@ from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, ne
 
 from turbopump.store import tools
 from turbopump.store.store import Store
+from turbopump.store.times import STORE_TIMESTAMP_AT
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
 
@@ -35,6 +36,20 @@ def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() ->
     store = opened(name, bytes(data), 0)
     store.append([draft(store.queue("T", 0), b"after", key="after")])
     assert len(store.query("T", "after", *EVER, 32).records) == 1
+
+
+@pytest.mark.parametrize("time_ms", [-5, 1 << 60])
+def test_keys_are_found_although_a_file_of_the_index_begins_with_a_record_of_an_impossible_time(
+    time_ms: int,
+) -> None:
+    name = files._newest("commitlog/")
+    data = bytearray(files._good()[name])
+    second = struct.unpack_from(">i", data, 0)[0]
+    struct.pack_into(">q", data, second + STORE_TIMESTAMP_AT, time_ms)
+    store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
+    now_ms = HandClock().now_ms()
+    for key in ("T-4", "T-5"):
+        assert len(store.query("T", key, now_ms - 1000, now_ms + 1000, 32).records) == 1
 
 
 def test_verify_reads_a_queue_file_that_is_cut_inside_an_entry() -> None:
