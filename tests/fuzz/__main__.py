@@ -8,6 +8,7 @@ input, so that the end of a log is enough to have it again; the exit status says
 
 import argparse
 import base64
+import gc
 import hashlib
 import importlib.util
 import logging
@@ -43,6 +44,7 @@ def main() -> int:
     failed = 0
     if not guided:
         _bound_the_process()
+        gc.freeze()  # what is loaded stays: it need not be looked through again and again
     for name in names:
         if guided:
             failed += _guided(name, table[name], options.seconds, options.seed)

@@ -10,7 +10,7 @@ from turbopump.runtime.disk import Disk
 from turbopump.store.batch_queue import BATCH, BATCH_UNIT
 from turbopump.store.findings import Findings
 from turbopump.store.segment import NAME_DIGITS, file_name
-from turbopump.store.walk import Fields
+from turbopump.store.walk import Fields, part_of
 
 CHUNK = BATCH_UNIT * 400
 NOTHING = (0,) * 8
@@ -35,7 +35,6 @@ class BatchCheck:
         self._file_size = files[0].size if files else BATCH_UNIT
         self._first = int(files[0].name) // BATCH_UNIT if files else 0
         self._after = (int(files[-1].name) + files[-1].size) // BATCH_UNIT if files else 0
-        self._starts = {int(entry.name) for entry in files}
         self._number = -1  # of the entry that the next record must have
         self._begin = 0  # the number of the first record's
         self._missing = 0
@@ -119,14 +118,7 @@ class BatchCheck:
 
     def _load(self, position: int) -> None:
         start = position - position % self._file_size
+        at = position - start
         path = f"{self._directory}/{file_name(start)}"
-        self._chunk_at, self._chunk = position, b""
-        if start not in self._starts and not self._disk.exists(path):
-            return
-        self._starts.add(start)
-        mapped = self._disk.open_mapped(path, writable=False)
-        try:
-            at = position - start
-            self._chunk = bytes(mapped.buffer[at : min(at + CHUNK, self._file_size)])
-        finally:
-            mapped.close()
+        self._chunk_at = position
+        self._chunk = part_of(self._disk, path, at, min(CHUNK, self._file_size - at))

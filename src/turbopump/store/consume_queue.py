@@ -199,8 +199,11 @@ class ConsumeQueue:
     def _entry(self, number: int) -> Entry | None:
         if not 0 <= number < self._end:
             return None
-        found = ConsumeQueue.units(self, number, 1)
-        return self.layout.unpack(found) if len(found) == self.unit else None
+        unit, ahead = self.unit, number - self._written
+        if ahead >= 0:
+            return self.layout.unpack_from(self.tail, ahead * unit)
+        found = self._read(number * unit, unit) if 0 <= self._base <= number else b""
+        return self.layout.unpack(found) if len(found) == unit else None
 
     def behind(self, offset: int, units: bytes) -> int:
         """The offset of the message behind these entries, which were asked for from `offset` on."""

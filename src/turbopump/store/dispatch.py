@@ -24,6 +24,7 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT, DelayHistory
 from turbopump.store.index import Index
+from turbopump.store.index_file import LAST_TIME
 from turbopump.store.queues import ConsumeQueues, is_directory_name
 
 SLICE = 512  # messages whose keys are put in one go: about 1 ms
@@ -69,6 +70,7 @@ class Dispatcher:
         self._scheduled = False
         self._last_record = -1
         self._last_timestamp = 0
+        self._time_of_keys = 1  # no file of the index may begin at 0 and tell no times
         self._named: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._tag_codes: dict[bytes, int] = {}
 
@@ -170,10 +172,12 @@ class Dispatcher:
             if LIGHT_OFFSETS in properties:
                 whole = self._put_lights(found, tags_code) and whole
         if with_keys and self._index is not None and kind != ROLLBACK:
-            unique_key = _text(find(properties, UNIQUE_KEY))
-            keys = _text(find(properties, KEYS))
+            unique_key = text_of(find(properties, UNIQUE_KEY))
+            keys = text_of(find(properties, KEYS))
             waiting = self._appender.keys
-            waiting.append((queue, physical, store_timestamp, unique_key, keys))
+            if 0 < store_timestamp <= LAST_TIME:  # no checksum guards it: others get that of the one before
+                self._time_of_keys = store_timestamp
+            waiting.append((queue, physical, self._time_of_keys, unique_key, keys))
             if len(waiting) >= 8 * SLICE:
                 self.put_all_keys()
         return whole
@@ -186,7 +190,7 @@ class Dispatcher:
         return whole
 
     def _lights(self, found: Found) -> list[tuple[ConsumeQueue, int]]:
-        if not takes_part(_text(found[0])):
+        if not takes_part(text_of(found[0])):
             return []
         found_in = places(found[7])
         self._queues.lights.update(name for name, _ in found_in)
@@ -228,7 +232,7 @@ class Dispatcher:
         if code is None:
             if len(self._tag_codes) >= MAX_TAG_CODES:
                 self._tag_codes.clear()
-            code = self._tag_codes[tag] = java_hash(_text(tag))
+            code = self._tag_codes[tag] = java_hash(text_of(tag))
         return code
 
 
@@ -268,5 +272,5 @@ def _number(value: bytes) -> int:
     return int(value) if value.isdigit() and len(value) <= MAX_DIGITS else 0
 
 
-def _text(value: bytes) -> str:
+def text_of(value: bytes) -> str:
     return value.decode("utf-8", "replace")

@@ -23,7 +23,7 @@ ITEM = struct.Struct(">iqii")  # hash, offset, seconds since begin time, previou
 RESERVED_ITEMS = 1 << 18  # blocks of a sparse file are taken 5 MB at a time
 STEPS_PER_SLICE = 10_000  # of a search, about 5 ms
 _MAX_SECONDS = 2**31 - 1
-_LAST_TIME = 253_402_300_799_999  # the end of the year 9999
+LAST_TIME = 253_402_300_799_999  # the end of the year 9999
 _CHUNK = ITEM.size * 50_000
 _ZEROS = bytes(_CHUNK)
 
@@ -42,7 +42,7 @@ class IndexFile:
         # A file of other counts, or with a begin time that no clock says, cannot be searched; it takes no
         # items either and goes when its messages go.
         begin_timestamp = HEADER.unpack_from(mapped.buffer)[0]
-        self.is_ours = mapped.size == file_size(slots, items) and 0 <= begin_timestamp <= _LAST_TIME
+        self.is_ours = mapped.size == file_size(slots, items) and 0 <= begin_timestamp <= LAST_TIME
         self.item_count = items if self.is_ours else 0
         self._items_at = HEADER.size + slots * SLOT.size
         self._mapped = mapped

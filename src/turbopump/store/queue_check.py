@@ -5,6 +5,7 @@ from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, UNIT
 from turbopump.store.findings import Findings
 from turbopump.store.queue_ext import Extension, is_address
 from turbopump.store.segment import NAME_DIGITS, file_name
+from turbopump.store.walk import part_of
 
 CHUNK = UNIT * 800
 NO_ENTRY = bytes(UNIT)
@@ -13,7 +14,9 @@ NO_ENTRY = bytes(UNIT)
 class QueueCheck:
     """`next` is the queue offset of the next record; None before the first."""
 
-    def __init__(self, name: str, directory: str, ext_directory: str, disk: Disk, findings: Findings) -> None:
+    def __init__(
+        self, name: str, directory: str, ext_directory: str | None, disk: Disk, findings: Findings
+    ) -> None:
         self.name = name
         self.next: int | None = None
         self._directory = directory
@@ -29,12 +32,10 @@ class QueueCheck:
         self._file_size = files[0].size if files else UNIT
         self._first_file = int(files[0].name) // UNIT if files else 0
         self._after_files = (int(files[-1].name) + files[-1].size) // UNIT if files else 0
-        self._starts = {int(entry.name) for entry in files}
         self._first = 0
         self._chunk_at, self._chunk = 0, b""
         self._missing_from: int | None = None
-        ext_size = max((entry.size for entry in disk.entries(ext_directory)), default=0)
-        self._ext = Extension(ext_directory, ext_size, disk) if ext_size else None
+        self._ext = _extension(ext_directory, disk) if ext_directory is not None else None
 
     def check(self, queue_offset: int, physical: int, size: int, tags_code: int | None) -> None:
         """A record of the log. `tags_code` None: it depends on the broker's configuration."""
@@ -140,15 +141,12 @@ class QueueCheck:
     def _load(self, queue_offset: int) -> None:
         position = queue_offset * UNIT
         start = position - position % self._file_size
-        self._chunk_at, self._chunk = position, b""
-        if start not in self._starts:
-            path = f"{self._directory}/{file_name(start)}"
-            if not self._disk.exists(path):
-                return
-            self._starts.add(start)
-        mapped = self._disk.open_mapped(f"{self._directory}/{file_name(start)}", writable=False)
-        try:
-            at = position - start
-            self._chunk = bytes(mapped.buffer[at : min(at + CHUNK, self._file_size)])
-        finally:
-            mapped.close()
+        at = position - start
+        path = f"{self._directory}/{file_name(start)}"
+        self._chunk_at = position
+        self._chunk = part_of(self._disk, path, at, min(CHUNK, self._file_size - at))
+
+
+def _extension(directory: str, disk: Disk) -> Extension | None:
+    size = max((entry.size for entry in disk.entries(directory)), default=0)
+    return Extension(directory, size, disk) if size else None

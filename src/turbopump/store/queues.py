@@ -335,13 +335,13 @@ class ConsumeQueues:
         )
         starts = []
         for entry in self._disk.entries(directory):
-            path = os.path.join(directory, entry.name)
             if entry.name.startswith(".") or entry.name in IGNORED:
                 continue
+            path = f"{directory}/{entry.name}"
             if self.heals and not entry.size:
                 self._disk.remove(path)
             else:
-                starts.append(self._checked_start(path, entry.size))
+                starts.append(self._checked_start(path, entry.name, entry.size, file_size))
         for before, after in itertools.pairwise(starts):
             if after != before + file_size:
                 if self.heals:
@@ -355,10 +355,10 @@ class ConsumeQueues:
 
     def open_file(self, queue: ConsumeQueue, start: int, create: bool) -> PlainFile | None:
         file = self._open.get((queue, start))
-        if file is not None and not self.heals:
+        if file is not None and not (create and self.heals):
             self._open.move_to_end((queue, start))
             return file
-        path = os.path.join(self._directory(queue.topic, queue.queue_id), file_name(start))
+        path = f"{self._directory(queue.topic, queue.queue_id)}/{file_name(start)}"
         if create and (self.heals or not self._disk.exists(path)):
             # After a crash: the killed process may have made it and not synced its name.
             self._changed_dirs.add(os.path.dirname(path))
@@ -401,16 +401,14 @@ class ConsumeQueues:
         self._changed_dirs = {path for path in self._changed_dirs if not f"{path}{os.sep}".startswith(prefix)}
 
     def _directory(self, topic: str, queue_id: int) -> str:
-        return os.path.join(self._topic_directory(topic), str(queue_id))
+        return f"{self._topic_directory(topic)}/{queue_id}"
 
     def _topic_directory(self, topic: str) -> str:
-        return os.path.join(self._batch_root if topic in self.batch_topics else self._root, topic)
+        return f"{self._batch_root if topic in self.batch_topics else self._root}/{topic}"
 
-    def _checked_start(self, path: str, size: int) -> int:
-        name = os.path.basename(path)
+    def _checked_start(self, path: str, name: str, size: int, wanted: int) -> int:
         if len(name) != NAME_DIGITS or not (name.isascii() and name.isdigit()):
             raise UnusableStore(f"{path} is no consume queue file (names have 20 digits). Move it elsewhere")
-        wanted = self._size_of(path)
         if size != wanted:
             is_batch = path.startswith(self._batch_root + os.sep)
             key = "mapperFileSizeBatchConsumeQueue" if is_batch else "mappedFileSizeConsumeQueue"

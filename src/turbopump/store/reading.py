@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Iterable
 from enum import Enum
+from functools import cache
 
 import msgspec
 
@@ -337,5 +338,6 @@ def _narrowed(limit: Limit, max_bytes: int | None, max_count: int) -> Limit:
     return min(limit[0], asked), min(limit[1], max_count)
 
 
+@cache
 def machine_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

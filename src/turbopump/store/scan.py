@@ -67,7 +67,7 @@ def scan(
             topic_size > MAX_TOPIC_V1
             or properties_at > size
             or unpack_short(record, properties_at - 2)[0] != size - properties_at
-            or (check_crc and crc32(record[HEAD_SIZE:topic_at]) & 0x7FFFFFFF != crc)
+            or (check_crc and body_size and crc32(record[HEAD_SIZE:topic_at]) & 0x7FFFFFFF != crc)
         ):
             return position, NO_RECORD
         topic = record[topic_at + 1 : properties_at - 2]

@@ -11,19 +11,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from turbopump.protocol import dialect
-from turbopump.protocol import properties as props
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.hashing import extend_hash, java_hash
+from turbopump.protocol.light import OFFSETS_MARK as LIGHT_OFFSETS
 from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
 from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from turbopump.protocol.sysflag import INNER_BATCH, PREPARED, ROLLBACK, TRANSACTION_MASK
 from turbopump.runtime.disk import Disk, SystemDisk
 from turbopump.store.batch_check import BatchCheck
+from turbopump.store.dispatch import DELAY, KEYS, TAGS, UNIQUE_KEY, find, text_of
 from turbopump.store.findings import Finding, Findings
 from turbopump.store.index_check import IndexCheck
 from turbopump.store.queue_check import QueueCheck
-from turbopump.store.queues import batch_topics
+from turbopump.store.queues import batch_topics, is_directory_name
 from turbopump.store.walk import Fields, Kind, Piece, log_parts, walk
 from turbopump.store.wheel_check import WheelCheck
 
@@ -85,6 +86,7 @@ class _Verification:
             entry.name for entry in disk.entries(f"{directory}/batchconsumequeue") if entry.is_dir
         }
         self._of_batches = in_directory | batch_topics(f"{directory}/config", disk)
+        self._has_extensions = disk.exists(f"{directory}/consumequeue_ext")
         self._index = IndexCheck(
             f"{directory}/index", disk, self._findings, self._report.log_begin, self._report.is_clean, shape
         )
@@ -136,6 +138,9 @@ class _Verification:
         fields = piece.fields
         assert fields is not None, "a record has fields"
         queue = self._queue(fields.topic, fields.queue_id)
+        if queue is None:
+            self._see_nameless(piece, fields)
+            return True
         if self._damage is not None:
             if self._is_left_over(fields, queue):
                 text = f"old records lie behind the end of the log at {self._damage.offset}"
@@ -150,7 +155,7 @@ class _Verification:
         if fields.topic == TIMER_TOPIC:
             self._wheel.check(piece.offset, piece.size, fields.properties)
         kind = fields.sys_flag & TRANSACTION_MASK
-        tag = props.find(fields.properties, props.TAGS)
+        tag = find(fields.properties, TAGS)
         if kind not in (PREPARED, ROLLBACK) and (
             isinstance(queue, BatchCheck) or not fields.sys_flag & INNER_BATCH
         ):
@@ -159,11 +164,19 @@ class _Verification:
                 queue.record(fields, piece.offset, piece.size, tags_code or 0)
             else:
                 queue.check(fields.queue_offset, piece.offset, piece.size, tags_code)
-            self._check_lights(fields, piece, tags_code)
+            if LIGHT_OFFSETS in fields.properties:
+                self._check_lights(fields, piece, tags_code)
         if self._index.exists:
             hashes, tag_hash = ([], None) if kind == ROLLBACK else _key_hashes(fields, tag)
             self._index.check(piece.offset, hashes, tag_hash)
         return True
+
+    def _see_nameless(self, piece: Piece, fields: Fields) -> None:
+        """No checksum guards the topic: a broker passes such a record over, keys and all."""
+        text = f"the record at {piece.offset} is of queue {fields.queue_id} of topic {fields.topic!r}"
+        self._findings.blame("impossible queue", text)
+        self._report.log_end = piece.end
+        self._count(piece, fields)
 
     def _check_lights(self, fields: Fields, piece: Piece, tags_code: int | None) -> None:
         for name, queue_offset in places(fields.properties) if takes_part(fields.topic) else ():
@@ -187,10 +200,13 @@ class _Verification:
         topic.bytes += piece.size
         topic.queues.add(fields.queue_id)
 
-    def _queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck:
+    def _queue(self, topic: str, queue_id: int) -> QueueCheck | BatchCheck | None:
+        """None: there can be no such queue."""
         key = (topic, queue_id)
         queue = self._queues.get(key)
         if queue is None:
+            if queue_id < 0 or not is_directory_name(topic):
+                return None
             queue = self._queues[key] = self._open_queue(topic, queue_id)
             if len(self._queues) > QUEUES_IN_MEMORY:
                 self._queues[next(iter(self._queues))].forget()
@@ -204,10 +220,8 @@ class _Verification:
         if topic in self._of_batches:
             directory = f"{self._directory}/batchconsumequeue/{name}"
             return BatchCheck(name, directory, self._disk, self._findings)
-        directory, ext = (
-            f"{self._directory}/consumequeue/{name}",
-            f"{self._directory}/consumequeue_ext/{name}",
-        )
+        directory = f"{self._directory}/consumequeue/{name}"
+        ext = f"{self._directory}/consumequeue_ext/{name}" if self._has_extensions else None
         return QueueCheck(name, directory, ext, self._disk, self._findings)
 
     def _finish(self) -> None:
@@ -236,21 +250,20 @@ class _Verification:
             return None
 
 
-def _tags_code(fields: Fields, tag: str | None) -> int | None:
-    if fields.topic == SCHEDULE_TOPIC and props.find(fields.properties, props.DELAY):
+def _tags_code(fields: Fields, tag: bytes) -> int | None:
+    if fields.topic == SCHEDULE_TOPIC and find(fields.properties, DELAY):
         return None  # the time of delivery, which depends on the configured levels
     return _tag_hash(tag) if tag else 0
 
 
-def _key_hashes(fields: Fields, tag: str | None) -> tuple[list[int], int | None]:
+def _key_hashes(fields: Fields, tag: bytes) -> tuple[list[int], int | None]:
     """Of the keys that must be in the index, and of the one that may be."""
     prefix = _prefix_hash(fields.topic)
-    unique_key = props.find(fields.properties, props.UNIQUE_KEY)
-    keys = props.find(fields.properties, props.KEYS)
-    found = [_absolute(extend_hash(prefix, unique_key))] if unique_key else []
+    unique_key, keys = find(fields.properties, UNIQUE_KEY), find(fields.properties, KEYS)
+    found = [_absolute(extend_hash(prefix, text_of(unique_key)))] if unique_key else []
     if keys:
-        found += [_absolute(extend_hash(prefix, key)) for key in keys.split(" ") if key]
-    return found, _absolute(extend_hash(prefix, f"T#{tag}")) if tag else None
+        found += [_absolute(extend_hash(prefix, key)) for key in text_of(keys).split(" ") if key]
+    return found, _absolute(extend_hash(prefix, f"T#{text_of(tag)}")) if tag else None
 
 
 @lru_cache(maxsize=4096)
@@ -259,8 +272,8 @@ def _prefix_hash(topic: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _tag_hash(tag: str) -> int:
-    return java_hash(tag)
+def _tag_hash(tag: bytes) -> int:
+    return java_hash(text_of(tag))
 
 
 def _absolute(code: int) -> int:

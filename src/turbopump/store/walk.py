@@ -192,6 +192,18 @@ def _next_record(buffer: Buffer, position: int, part: LogPart) -> int:
     return min(found)
 
 
+def part_of(disk: Disk, path: str, at: int, length: int) -> bytes:
+    """Bytes of a file; fewer where it ends. What is empty cannot be mapped, and what is gone neither."""
+    try:
+        mapped = disk.open_mapped(path, writable=False)
+    except (FileNotFoundError, ValueError):
+        return b""
+    try:
+        return bytes(mapped.buffer[at : at + length])
+    finally:
+        mapped.close()
+
+
 def _find(buffer: Buffer, pattern: bytes, start: int) -> int:
     assert not isinstance(buffer, memoryview), "files are mapped, not viewed"
     return buffer.find(pattern, start)

@@ -121,7 +121,11 @@ class WheelCheck:
         path = f"{self._directory}/timerwheel"
         if not self._disk.exists(path):
             return
-        wheel = self._disk.open_mapped(path, writable=False)
+        try:
+            wheel = self._disk.open_mapped(path, writable=False)
+        except ValueError:  # nothing empty can be mapped
+            self._findings.blame("timer wheel", f"{path} is empty")
+            return
         try:
             if wheel.size != self._slots * SLOT.size:
                 text = f"{path} has {wheel.size} bytes, not {self._slots * SLOT.size}"

@@ -77,7 +77,10 @@ class SimulatedDisk:
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
         self.operation()
-        return _MappedFile(self, path, self._names.find(path))
+        node = self._names.find(path)
+        if not node.pages:
+            raise ValueError("cannot mmap an empty file")
+        return _MappedFile(self, path, node)
 
     def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
         self.operation()

@@ -14,6 +14,7 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Entry
 
 SECTOR = 512
+MAX_NAME, SURELY_SHORT = 255, 63  # bytes of a file's name, and characters that never take more
 
 
 class Survival(Enum):
@@ -137,6 +138,7 @@ class Names:
 
     def find(self, path: str) -> Node:
         if path not in self.nodes:
+            check_name(path)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.nodes[path]
 
@@ -144,6 +146,8 @@ class Names:
         self.change(path, {path: node})
 
     def change(self, path: str, names: dict[str, Node | None]) -> None:
+        for name in names:
+            check_name(name)
         parent = parent_of(path)
         if parent not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), parent)
@@ -187,6 +191,9 @@ class Names:
 
     def entries(self, directory: str) -> list[Entry]:
         prefix = directory.rstrip("/") + "/"
+        if prefix[:-1] not in self.directories:
+            check_name(directory)
+            return []
         files = [
             Entry(path[len(prefix) :], len(node.pages), False)
             for path, node in self.nodes.items()
@@ -231,6 +238,14 @@ class Names:
         after._durable = dict(after.nodes)
         after._durable_directories = set(after.directories)
         return after
+
+
+def check_name(path: str) -> None:
+    """As a system does: no such name can be looked for, or given."""
+    if "\0" in path:
+        raise ValueError("embedded null byte")
+    if len(path) > SURELY_SHORT and any(len(name.encode()) > MAX_NAME for name in path.split("/")):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
 
 
 def parent_of(path: str) -> str:

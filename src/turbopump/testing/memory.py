@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
+from turbopump.testing.medium import check_name
 
 T = TypeVar("T")
 
@@ -25,62 +26,74 @@ class MemoryDisk:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._files: dict[str, _Content] = {}
-        self._directories: set[str] = {""}
+        self._directories: dict[str, set[str]] = {"": set()}  # and the names in each
         self._locks: set[str] = set()
 
     def copy(self) -> "MemoryDisk":
         """The files as they are now, unlocked. What happens to the original is not seen here."""
         other = MemoryDisk(self._clock)
         other._files = {path: content.copy() for path, content in self._files.items()}
-        other._directories = set(self._directories)
+        other._directories = {path: names.copy() for path, names in self._directories.items()}
         return other
 
     def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
         return _MappedFile(path, self._put(path, mmap.mmap(-1, size)), self._clock)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
-        return _MappedFile(path, self._find(path), self._clock)
+        """A map for reading of a file that nobody opened to write shows it as it is now."""
+        content = self._find(path)
+        content.mappable(writable)
+        return _MappedFile(path, content, self._clock)
 
     def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
         if create and path not in self._files:
-            self._put(path, bytearray(size))
+            self._put(path, bytes(size))
         return _PlainFile(path, self._find(path), self._clock)
 
     def entries(self, directory: str) -> list[Entry]:
         prefix = directory.rstrip("/") + "/"
-        inside = [(path, len(content.buffer), False) for path, content in self._files.items()]
-        inside += [(path, 0, True) for path in self._directories]
-        found = [
-            Entry(path[len(prefix) :], size, is_directory)
-            for path, size, is_directory in inside
-            if path.startswith(prefix) and "/" not in path[len(prefix) :]
+        if prefix[:-1] not in self._directories:
+            check_name(directory)
+            return []
+        files = self._files
+        return [
+            Entry(name, 0, True)
+            if (file := files.get(prefix + name)) is None
+            else Entry(name, len(file.buffer), False)
+            for name in sorted(self._directories[prefix[:-1]])
         ]
-        return sorted(found, key=lambda entry: entry.name)
 
     def exists(self, path: str) -> bool:
         return path in self._files or path in self._directories
 
     def make_dirs(self, path: str) -> None:
-        while path not in self._directories:
-            self._directories.add(path)
-            path = os.path.dirname(path)
-            if path == "/":
-                return
+        path = path.rstrip("/")
+        if path not in self._directories:
+            parent, _, name = path.rpartition("/")
+            self.make_dirs(parent)
+            self._directories[parent].add(name)
+            self._directories[path] = set()
 
     def remove(self, path: str) -> None:
         self._find(path)
         del self._files[path]
+        self._unname(path)
 
     def remove_tree(self, path: str) -> None:
-        inside = path.rstrip("/") + "/"
+        path = path.rstrip("/")
+        inside = path + "/"
         self._files = {name: file for name, file in self._files.items() if not name.startswith(inside)}
         self._directories = {
-            name for name in self._directories if name != path and not name.startswith(inside)
+            name: names
+            for name, names in self._directories.items()
+            if name != path and not name.startswith(inside)
         }
+        self._unname(path)
 
     def rename(self, old: str, new: str) -> None:
-        self._files[new] = self._find(old)
-        del self._files[old]
+        content = self._find(old)
+        self.remove(old)
+        self._name(new, content)
 
     def sync_dir(self, path: str) -> None: ...
 
@@ -90,7 +103,7 @@ class MemoryDisk:
         return bytes(self._find(path).buffer[:])
 
     def write(self, path: str, data: bytes, sync: bool = True) -> None:
-        self._put(path, bytearray(data))
+        self._put(path, data)
 
     def modified_ms(self, path: str) -> int:
         return self._find(path).modified_ms
@@ -106,14 +119,28 @@ class MemoryDisk:
         return _Lock(self._locks, path)
 
     def _find(self, path: str) -> "_Content":
-        if path not in self._files:
+        found = self._files.get(path)
+        if found is None:
+            check_name(path)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return self._files[path]
+        return found
 
-    def _put(self, path: str, buffer: Buffer) -> "_Content":
-        self.make_dirs(os.path.dirname(path))
-        content = self._files[path] = _Content(buffer, self._clock.now_ms())
+    def _put(self, path: str, buffer: Buffer | bytes) -> "_Content":
+        content = _Content(buffer, self._clock.now_ms())
+        self._name(path, content)
         return content
+
+    def _name(self, path: str, content: "_Content") -> None:
+        check_name(path)
+        directory, _, name = path.rpartition("/")
+        self.make_dirs(directory)
+        self._directories[directory].add(name)
+        self._files[path] = content
+
+    def _unname(self, path: str) -> None:
+        directory, _, name = path.rpartition("/")
+        if directory in self._directories:
+            self._directories[directory].discard(name)
 
 
 class MemoryWorkers:
@@ -133,25 +160,44 @@ class MemoryWorkers:
 
 
 class _Content:
-    """What a file holds: pages that come when they are touched, or bytes that grow."""
+    """What a file holds: bytes until somebody changes them, then bytes that grow or pages for a map."""
 
-    def __init__(self, buffer: Buffer, modified_ms: int) -> None:
+    __slots__ = ("buffer", "modified_ms")
+
+    def __init__(self, buffer: Buffer | bytes, modified_ms: int) -> None:
         self.buffer = buffer
         self.modified_ms = modified_ms
 
     def copy(self) -> "_Content":
-        if isinstance(self.buffer, bytearray):
-            return _Content(bytearray(self.buffer), self.modified_ms)
-        pages = mmap.mmap(-1, len(self.buffer))
-        pages[:] = self.buffer[:]
-        return _Content(pages, self.modified_ms)
+        if isinstance(self.buffer, mmap.mmap):
+            return _Content(_pages(self.buffer[:]), self.modified_ms)
+        return _Content(bytes(self.buffer), self.modified_ms)  # bytes are not copied
+
+    def mappable(self, writable: bool) -> None:
+        if not self.buffer:
+            raise ValueError("cannot mmap an empty file")
+        if isinstance(self.buffer, bytearray) or (writable and isinstance(self.buffer, bytes)):
+            self.buffer = _pages(self.buffer)
+
+    def changeable(self) -> Buffer:
+        if isinstance(self.buffer, bytes):
+            self.buffer = bytearray(self.buffer)
+        return self.buffer
+
+
+def _pages(data: bytes | bytearray) -> mmap.mmap:
+    pages = mmap.mmap(-1, len(data))
+    pages[:] = data
+    return pages
 
 
 class _MappedFile:
+    __slots__ = ("_clock", "_content", "buffer", "path", "size")
+
     def __init__(self, path: str, content: _Content, clock: Clock) -> None:
         self.path = path
         self.size = len(content.buffer)
-        self.buffer = content.buffer
+        self.buffer: Buffer = content.buffer  # type: ignore[assignment]  # bytes: of a map for reading
         self._content = content
         self._clock = clock
 
@@ -170,6 +216,8 @@ class _MappedFile:
 
 
 class _PlainFile:
+    __slots__ = ("_clock", "_content", "path")
+
     def __init__(self, path: str, content: _Content, clock: Clock) -> None:
         self.path = path
         self._content = content
@@ -187,14 +235,14 @@ class _PlainFile:
     def read_ahead(self, offset: int, length: int) -> None: ...
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
-        buffer = self._content.buffer
+        buffer = self._content.changeable()
         if offset + len(data) > len(buffer):
             self.truncate(offset + len(data))
         buffer[offset : offset + len(data)] = data
         self._content.modified_ms = self._clock.now_ms()
 
     def truncate(self, size: int) -> None:
-        buffer = self._content.buffer
+        buffer = self._content.changeable()
         assert isinstance(buffer, bytearray), "a mapped file keeps its size"
         del buffer[size:]
         buffer.extend(bytes(size - len(buffer)))

@@ -1,8 +1,9 @@
 """The files of a store, one damaged at a time: what reads them may refuse the store, never break or hang.
 
 Each input is the contents of one file of a small store, after a first byte that says how the last process
-ended, whether the file keeps the length it should have, and whether it is the oldest or the newest of its
-kind. The store is checked as `turbopump store verify` does, then opened, read through and written to.
+ended, whether the file keeps the length it should have, whether it is the oldest or the newest of its kind,
+and whether there is no checkpoint, so that more of the log is read. The store is checked as `turbopump store
+verify` does, then opened, read through and written to.
 """
 
 import functools
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from tests.fuzz.targets import Target
 from tests.unit.store.kit import HandClock
-from tests.unit.store.lab import EVER, ROOT, Workers, draft, fill, new_disk, open_store, small
+from tests.unit.store.lab import EVER, ROOT, Workers, draft, new_disk, open_store, small
 
 from turbopump.broker.config import GroupRules, OffsetRules
 from turbopump.broker.groups import Groups
@@ -22,14 +23,21 @@ from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
 from turbopump.runtime.disk import Disk
 from turbopump.store import checkpoint, tools
 from turbopump.store.store import Boundary, Store, UnusableStore
-from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
+from turbopump.testing.memory import MemoryDisk
 
 QUEUES = 2
-MESSAGES = 12
-KILLED, ANY_LENGTH, OLDEST = 1, 2, 4  # bits of the first byte
-SIZES = {"commit_log_file_size": 2048, "consume_queue_file_size": 20 * 4, "batch_queue_file_size": 46 * 3}
+MESSAGES = 6
+KILLED, ANY_LENGTH, OLDEST, FORGOTTEN = 1, 2, 4, 8  # bits of the first byte
+SIZES = {
+    "commit_log_file_size": 600,  # three files; two of all others, the second partly filled
+    "consume_queue_file_size": 20 * 2,
+    "batch_queue_file_size": 46 * 2,
+    "index_slots": 5,
+    "index_items": 8,
+}
 KINDS = {"light_queues": True, "multi_dispatch": True, **SIZES}
+CONFIG = small(**KINDS)
 TOPICS = b'{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'
 
 Files = dict[str, bytes]
@@ -69,44 +77,44 @@ def index_file(data: bytes) -> None:
 
 
 def checkpoint_file(data: bytes) -> None:
-    disk = new_disk()
+    disk = MemoryDisk(HandClock())
     disk.write("/checkpoint", data[1:])
     found = checkpoint.load(disk, "/checkpoint")
     disk.write("/checkpoint", checkpoint.pack(found))
     assert checkpoint.load(disk, "/checkpoint") == found
     store = _opened(data, "checkpoint")
-    for queue_id in range(QUEUES):
-        found = [record for body in _bodies(store, queue_id) for record in decode_all(body)]
-        assert [int(record.body[:6]) for record in found] == list(range(queue_id, MESSAGES, QUEUES))
-    _check_use(store)
+    for queue_id, bodies in enumerate(_check_use(store)):
+        records = [record for body in bodies for record in decode_all(body)]
+        assert [int(record.body) for record in records] == list(range(queue_id, MESSAGES, QUEUES))
 
 
 def _opened(data: bytes, folder: str) -> Store:
     how = data[0] if data else 0
     disk = _disk_with(_pick(folder, how), data[1:], how)
-    tools.run(tools.verify(ROOT, disk, index_shape=(small().index_slots, small().index_items)))
+    tools.run(tools.verify(ROOT, disk, index_shape=(CONFIG.index_slots, CONFIG.index_items)))
     for record in tools.dump(ROOT, disk=disk):
         assert record.size > 0
-    return Store.open(small(**KINDS), disk, HandClock(), Workers())
+    return Store.open(CONFIG, disk, HandClock(), Workers())
 
 
-def _read_all(store: Store) -> None:
-    for queue_id in range(QUEUES):
-        for _ in _bodies(store, queue_id):
-            continue
+def _read_all(store: Store) -> list[list[bytes]]:
+    """What each queue of T held."""
+    read = [list(_bodies(store, queue_id)) for queue_id in range(QUEUES)]
     for number in range(0, MESSAGES, 5):
         for data in store.query("T", f"T-{number}", *EVER, 32).records:
             assert [record.unique_key for record in decode_all(data)] == [f"T-{number}"]
     store.append([draft(store.queue("T", 0), b"after", key="after")])
+    return read
 
 
-def _check_use(store: Store) -> None:
+def _check_use(store: Store) -> list[list[bytes]]:
     """Whatever is damaged, the next message is stored, read and found."""
-    _read_all(store)
+    read = _read_all(store)
     queue = store.queue("T", 0)
     found = store.get(queue, queue.max_offset - 1, 1)
     assert [record.body for record in decode_all(found.body)] == [b"after"]
     assert store.query("T", "after", *EVER, 32).records
+    return read
 
 
 def _bodies(store: Store, queue_id: int, topic: str = "T") -> Iterator[bytes]:
@@ -147,10 +155,10 @@ def _good() -> Files:
     disk.make_dirs(f"{ROOT}/config")
     disk.write(f"{ROOT}/config/topics.json", TOPICS)
     store = open_store(disk, **KINDS)
-    for number in range(0, MESSAGES, 3):
-        _put_batch(store, number)
-        _put_light(store, number)
-    fill(store, MESSAGES, queues=QUEUES)
+    for number in range(MESSAGES):
+        if number % QUEUES == 0:
+            _put_batch(store, number)
+        _put(store, number)
     run_virtual(store.close())
     return {path.removeprefix(f"{ROOT}/"): disk.read(path) for path in _paths(disk, ROOT)}
 
@@ -163,9 +171,11 @@ def _put_batch(store: Store, number: int) -> None:
     store.append([found])
 
 
-def _put_light(store: Store, number: int) -> None:
-    found = draft(store.queue("P", 0), b"light", key=f"P-{number}")
-    found.properties += b"INNER_MULTI_DISPATCH\x01%LMQ%all\x02"
+def _put(store: Store, number: int) -> None:
+    """The messages of T/0 are those of the light queue too."""
+    found = draft(store.queue("T", number % QUEUES), b"%06d" % number, key=f"T-{number}")
+    if number % QUEUES == 0:
+        found.properties += b"INNER_MULTI_DISPATCH\x01%LMQ%all\x02"
     store.append([found])
 
 
@@ -187,21 +197,31 @@ def _pick(folder: str, how: int) -> str:
     return min(names) if how & OLDEST else max(names)
 
 
-def _disk_with(name: str, contents: bytes, how: int) -> SimulatedDisk:
-    disk = new_disk()
+@functools.cache
+def _good_disk() -> MemoryDisk:
+    disk = MemoryDisk(HandClock())
+    for name, data in _good().items():
+        disk.write(f"{ROOT}/{name}", data)
+    return disk
+
+
+def _disk_with(name: str, contents: bytes, how: int) -> MemoryDisk:
+    """A copy of the good one, which shares with it what nobody changes."""
+    disk = _good_disk().copy()
     size = len(_good()[name])
     if not how & ANY_LENGTH:
         contents = contents[:size].ljust(size, b"\0")
-    for other, data in _good().items():
-        disk.write(f"{ROOT}/{other}", contents if other == name else data, sync=False)
+    if how & FORGOTTEN:
+        disk.remove(f"{ROOT}/checkpoint")
+    disk.write(f"{ROOT}/{name}", contents)
     if how & KILLED:
-        disk.write(f"{ROOT}/abort", b"", sync=False)
+        disk.write(f"{ROOT}/abort", b"")
     return disk
 
 
 def _seeds(folder: str) -> Callable[[], Iterator[bytes]]:
     def seeds() -> Iterator[bytes]:
-        for how in range((KILLED | ANY_LENGTH | OLDEST) + 1):
+        for how in range((KILLED | ANY_LENGTH | OLDEST | FORGOTTEN) + 1):
             yield bytes([how]) + _good()[_pick(folder, how)].rstrip(b"\0")
         yield bytes([ANY_LENGTH]) + _good()[_newest(folder)]
 
@@ -251,8 +271,8 @@ WORDS = (
 
 
 def _damaged(run: Callable[[bytes], None], folder: str) -> Target:
-    """A store is opened for each input: 500 a second."""
-    return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=50)
+    """A store is opened for each input: about a thousand a second."""
+    return Target(run, _seeds(folder), (UnusableStore,), NUMBERS + MAGICS, taste=150)
 
 
 TARGETS = {

@@ -2,19 +2,22 @@
 
 import struct
 
+import pytest
 from tests.fuzz.targets import store as files
-from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, new_disk, open_store, small
+from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, new_disk, open_store
 
 from turbopump.store import tools
 from turbopump.store.store import Store
+from turbopump.store.times import STORE_TIMESTAMP_AT
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
 
 QUEUE_OFFSET_AT = 20
+SHAPE = (files.CONFIG.index_slots, files.CONFIG.index_items)
 
 
 def opened(name: str, data: bytes, mode: int) -> Store:
-    return Store.open(small(**files.KINDS), files._disk_with(name, data, mode), HandClock(), Workers())
+    return Store.open(files.CONFIG, files._disk_with(name, data, mode), HandClock(), Workers())
 
 
 def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> None:
@@ -22,7 +25,7 @@ def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> No
     data = bytearray(files._good()[name])
     second = struct.unpack_from(">i", data, 0)[0]
     data[second + QUEUE_OFFSET_AT] ^= 0x01  # adds 2^56
-    store = opened(name, bytes(data), files.KILLED)
+    store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
     assert max(store.queue("T", queue_id).max_offset for queue_id in range(files.QUEUES)) < 1000
 
 
@@ -35,18 +38,48 @@ def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() ->
     assert len(store.query("T", "after", *EVER, 32).records) == 1
 
 
+@pytest.mark.parametrize("time_ms", [-5, 1 << 60])
+def test_keys_are_found_although_a_file_of_the_index_begins_with_a_record_of_an_impossible_time(
+    time_ms: int,
+) -> None:
+    name = files._newest("commitlog/")
+    data = bytearray(files._good()[name])
+    second = struct.unpack_from(">i", data, 0)[0]
+    struct.pack_into(">q", data, second + STORE_TIMESTAMP_AT, time_ms)
+    store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
+    now_ms = HandClock().now_ms()
+    for key in ("T-4", "T-5"):
+        assert len(store.query("T", key, now_ms - 1000, now_ms + 1000, 32).records) == 1
+
+
 def test_verify_reads_a_queue_file_that_is_cut_inside_an_entry() -> None:
     name = files._newest("consumequeue/T/0/")
-    disk = files._disk_with(name, files._good()[name][:7], files.ANY_LENGTH)
-    report = tools.run(tools.verify(files.ROOT, disk, index_shape=(16, 64)))
+    disk = files._disk_with(name, files._good()[name][:5], files.ANY_LENGTH)
+    report = tools.run(tools.verify(files.ROOT, disk, index_shape=SHAPE))
     assert "missing entry" in [finding.kind for finding in report.problems]
+
+
+@pytest.mark.parametrize("folder", ["consumequeue/T/0/", "batchconsumequeue/B/0/", "commitlog/", "index/"])
+def test_verify_reads_a_store_with_an_empty_file(folder: str) -> None:
+    disk = files._disk_with(files._newest(folder), b"", files.ANY_LENGTH)
+    assert tools.run(tools.verify(files.ROOT, disk, index_shape=SHAPE)).problems
+
+
+@pytest.mark.parametrize("topic", [b"\0", b"/", b"."])
+def test_verify_passes_over_a_record_whose_topic_can_be_no_directory(topic: bytes) -> None:
+    name = files._pick("commitlog/", files.OLDEST)
+    data = files._good()[name].replace(b"\x01T\0", b"\x01" + topic + b"\0", 1)
+    disk = files._disk_with(name, data, 0)
+    report = tools.run(tools.verify(files.ROOT, disk, index_shape=SHAPE))
+    assert report.counts["impossible queue"] == 1
+    assert report.records == 9
 
 
 def test_verify_ends_although_the_first_record_of_a_queue_has_an_impossible_offset() -> None:
     name = files._pick("commitlog/", files.OLDEST)
     data = bytearray(files._good()[name])
     data[QUEUE_OFFSET_AT] ^= 0x01
-    report = tools.run(tools.verify(files.ROOT, files._disk_with(name, bytes(data), 0), index_shape=(16, 64)))
+    report = tools.run(tools.verify(files.ROOT, files._disk_with(name, bytes(data), 0), index_shape=SHAPE))
     assert report.problems
 
 

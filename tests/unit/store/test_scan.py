@@ -10,6 +10,7 @@ from turbopump.store.dispatch import KEYS, TAGS, UNIQUE_KEY, Found, find
 from turbopump.store.scan import BLANK, NO_RECORD, scan, unusual
 
 START = 1 << 33
+CRC_AT = 8
 
 
 def some_log(chance: random.Random) -> bytearray:
@@ -52,6 +53,15 @@ def test_both_ways_come_to_the_same_verdict_whatever_the_bytes(seed, changes, ch
     position, ended_by = scan(log, START, 0, len(log), check_crc, found.append)
     readable = [(one[0].decode("utf-8", "replace").encode(), *one[1:]) for one in found]
     assert (readable, position, ended_by) == slowly(log, check_crc)
+
+
+def test_an_empty_body_has_no_checksum_that_could_be_wrong():
+    one = Record("T", 0, 0, 0, START, 0, 1, HOST, 2, HOST, body=b"", properties=b"TAGS\x01a\x02")
+    log = bytearray(encode(one))
+    log[CRC_AT : CRC_AT + 4] = b"\1\2\3\4"
+    found: list[Found] = []
+    assert scan(log, START, 0, len(log), True, found.append)[0] == len(log)
+    assert found == slowly(log, True)[0]
 
 
 def test_a_blank_ends_a_file_and_zeros_or_a_short_rest_are_no_record():

@@ -73,6 +73,7 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
         "timer wheel",
         lambda store: (store / "timerwheel").write_bytes(bytes(100)) and None,
     ),
+    "a wheel that is empty": ("timer wheel", lambda store: (store / "timerwheel").write_bytes(b"") and None),
     "a wheel whose slot names another unit": (
         "timer wheel",
         lambda store: change(store / "timerwheel", wheel_slot(store) * SLOT.size + 16, struct.pack(">q", 52)),

@@ -63,6 +63,44 @@ def test_a_copy_is_what_a_killed_process_leaves(disk: MemoryDisk) -> None:
     left.lock("/lock")
 
 
+def test_a_copy_of_files_that_nobody_opened_is_changed_alone(disk: MemoryDisk) -> None:
+    disk.write("/queue/0", b"abcd")
+    one, two = disk.copy(), disk.copy()
+    one.open_plain("/queue/0").write_at(1, b"x")
+    two.open_mapped("/queue/0").buffer[2:3] = b"y"
+    assert [each.read("/queue/0") for each in (disk, one, two)] == [b"abcd", b"axcd", b"abyd"]
+
+
+def test_an_empty_file_cannot_be_mapped(disk: MemoryDisk) -> None:
+    disk.write("/log/0", b"")
+    with pytest.raises(ValueError, match="empty"):
+        disk.open_mapped("/log/0", writable=False)
+
+
+def test_what_is_mapped_is_seen_by_who_reads_the_file(disk: MemoryDisk) -> None:
+    disk.open_plain("/log/0", create=True, size=4)
+    disk.open_mapped("/log/0").buffer[0:2] = b"ab"
+    assert disk.open_plain("/log/0").read_at(0, 4) == b"ab\0\0"
+
+
+def test_names_that_no_system_takes_are_not_taken(disk: MemoryDisk) -> None:
+    with pytest.raises(ValueError, match="null"):
+        disk.entries("/queue/\0")
+    with pytest.raises(OSError, match="too long"):
+        disk.write("/queue/" + "n" * 256, b"")
+
+
+def test_entries_follow_what_is_made_renamed_and_removed(disk: MemoryDisk) -> None:
+    disk.write("/a/b/one", b"1")
+    disk.make_dirs("/a/c/d/")
+    disk.rename("/a/b/one", "/a/c/two")
+    assert [entry.name for entry in disk.entries("/a")] == ["b", "c"]
+    assert disk.entries("/a/b") == []
+    assert [(entry.name, entry.is_dir) for entry in disk.entries("/a/c/")] == [("d", True), ("two", False)]
+    disk.remove_tree("/a/c")
+    assert [entry.name for entry in disk.entries("/a")] == ["b"]
+
+
 def test_a_lock_is_held_once(disk: MemoryDisk) -> None:
     lock = disk.lock("/lock")
     with pytest.raises(AlreadyLocked):
