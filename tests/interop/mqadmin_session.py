@@ -66,8 +66,10 @@ class Session:
         except (RuntimeError, OSError) as broken:
             self._steps["broken off"] = self.clean.line(str(broken).splitlines()[0])
 
-    def __call__(self, line: str, shape: Shape | None = None, until: str = "") -> str:
-        """One command; its raw text, for what must be read from it."""
+    def __call__(
+        self, line: str, shape: Shape | None = None, until: str = "", failure: Shape | None = None
+    ) -> str:
+        """One command; its raw text, for what must be read from it. `failure`: the shape of an exception."""
         words = shlex.split(line.format(**self.facts))
         begun = time.monotonic()
         done = self.tool.mqadmin(*words, "-n", self.cluster.namesrv, until=until)
@@ -76,8 +78,9 @@ class Session:
         if done.endless:  # being interrupted is an exception in Java
             lines = lines[: next((at for at, line in enumerate(lines) if "xception" in line), None)]
         facts: Facts = lines
-        if shape is not None and not any("<exception>" in line for line in lines):
-            facts = shape(lines)
+        chosen = failure if any("<exception>" in line for line in lines) else shape
+        if chosen is not None:
+            facts = chosen(lines)
         if bodies := printed.body_files(done.text):
             facts = [*lines, *(f"body: {body}" for body in bodies)]
         if done.status != 0 or done.endless:

@@ -139,7 +139,7 @@ def messages(at: Session) -> None:
     at("queryMsgByOffset -t plain -b broker-a -i 1 -o 99")
     at("queryMsgByOffset -t plain -b broker-a -i 9 -o 0")
     at("queryMsgByOffset -t plain -b nobroker -i 1 -o 0")
-    at("queryMsgByOffset -t nowhere -b broker-a -i 0 -o 0", shapes.unknown_place)
+    at("queryMsgByOffset -t nowhere -b broker-a -i 0 -o 0", failure=shapes.unknown_place)
     at.newer("queryMsgByOffset -t plain -b broker-a -i 1 -o 0 -f UTF-8")
     reading(at)
 
