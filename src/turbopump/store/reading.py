@@ -208,7 +208,7 @@ class Reader:
         found = []
         for physical, size in records:
             at = physical % log.file_size
-            is_old = log.min_offset <= physical < in_memory_from and at + size <= log.file_size
+            is_old = log.min_offset <= physical < in_memory_from and 0 < size <= log.file_size - at
             if is_old and not log.files.mapped(physical - at).is_cached(at, size):
                 found.append((log.files.path(physical - at), at, size))
         return found
@@ -256,7 +256,7 @@ class Reader:
                     tags_code = queue.tags_code(tags_code)
                 if accepts is not None and tags_code is not None and not accepts(tags_code):
                     continue
-            if not base <= physical or physical + size > top:
+            if not base <= physical < physical + size <= top:
                 if begin >= 0:
                     chunks.append(buffer[begin - base : end - base])
                     begin = end = -1
@@ -264,9 +264,11 @@ class Reader:
                     continue
                 base = physical - physical % file_size
                 top = min(base + file_size, log_end)
-                if physical < log_min or physical + size > top:
+                if physical < log_min or size <= 0 or physical + size > top:
                     base = top = -1
-                    if size != BLANK_SIZE:
+                    if size <= 0:  # damage, and no reason to pass over others
+                        status = GetStatus.MESSAGE_WAS_REMOVING
+                    elif size != BLANK_SIZE:
                         status = GetStatus.MESSAGE_WAS_REMOVING
                         skip_below = physical - physical % file_size + file_size
                     continue

@@ -6,7 +6,9 @@ import pytest
 from tests.fuzz.targets import store as files
 from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, new_disk, open_store
 
+from turbopump.protocol.record import decode_all
 from turbopump.store import tools
+from turbopump.store.consume_queue import ENTRY
 from turbopump.store.store import Store
 from turbopump.store.times import STORE_TIMESTAMP_AT
 from turbopump.testing.disk import SimulatedDisk
@@ -81,6 +83,19 @@ def test_verify_ends_although_the_first_record_of_a_queue_has_an_impossible_offs
     data[QUEUE_OFFSET_AT] ^= 0x01
     report = tools.run(tools.verify(files.ROOT, files._disk_with(name, bytes(data), 0), index_shape=SHAPE))
     assert report.problems
+
+
+@pytest.mark.parametrize("physical", [180, 0xFFFFFF])
+@pytest.mark.parametrize("size", [-5, -(1 << 24), 0])
+def test_an_entry_whose_message_has_no_size_is_passed_over(physical: int, size: int) -> None:
+    name = files._pick("consumequeue/T/0/", files.OLDEST)
+    data = bytearray(files._good()[name])
+    ENTRY.pack_into(data, 0, physical, size, 0)
+    store = opened(name, bytes(data), 0)
+    found = store.get(store.queue("T", 0), 0, 8)
+    assert (found.count, found.next_offset) == (1, 2)
+    assert [record.body for record in decode_all(found.body)] == [b"000002"]
+    assert store.missing([(physical, size)]) == []
 
 
 def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_later_offset() -> None:
