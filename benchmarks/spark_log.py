@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import pyarrow.parquet as pq
 from tests.unit.store.lab import Workers, draft
 
 from turbopump import read_log
-from turbopump.pipelines.ground import QUICK
+from turbopump.pipelines.jobs.session import session
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.store import Store, StoreConfig
@@ -53,7 +52,7 @@ def main() -> None:
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="spark-log-", dir=options.dir))
     try:
-        spark = session(options.cores)
+        spark = session("spark_log", f"local[{options.cores}]", {"spark.driver.memory": "2g"})
         for size, rows in CASES.items():
             compare(spark, home, size, int(rows * options.share), options.rounds)
         spark.stop()
@@ -127,20 +126,6 @@ def cpu_of(jvm: int) -> tuple[float, float]:
         below, grew = below | more, bool(more)
     workers = sum(found[pid][1] + found[pid][2] for pid in below - {jvm} if pid in found) + found[jvm][2]
     return found[jvm][1] / TICKS, workers / TICKS
-
-
-def session(cores: int) -> Any:
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", "2g")
-    for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(name, "false")
-    for name, value in QUICK.items():
-        builder = builder.config(name, value)
-    found = builder.getOrCreate()
-    found.sparkContext.setLogLevel("ERROR")
-    return found
 
 
 def write_store(root: Path, size: int, rows: int) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.client.admin import Admin
-from turbopump.pipelines.ground import QUICK
+from turbopump.pipelines.jobs.session import session
 from turbopump.protocol.bodies import TopicConfig
 
 from . import generator, kafka, report, servers
@@ -39,7 +39,7 @@ def main() -> None:
     options = arguments().parse_args()
     kafka.in_our_environment()
     generator.build()
-    spark = session()
+    spark = session("spark_sink", f"local[{CORES}]", kafka.settings())
     rows = [row for size in options.sizes for row in of_size(spark, size, options)]
     keep("spark_sink", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
 
@@ -99,19 +99,6 @@ async def create(server: Running) -> None:
     async with Admin(server.place.namesrv) as admin:
         topic = TopicConfig(topicName=TOPIC, readQueueNums=QUEUES, writeQueueNums=QUEUES)
         await admin.topics.create(server.address, topic)
-
-
-def session() -> Any:
-    from pyspark.sql import SparkSession
-
-    from turbopump import pipelines
-
-    builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
-    for name, value in {**QUICK, **kafka.settings()}.items():
-        builder = builder.config(name, value)
-    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    pipelines.register(spark)
-    return spark
 
 
 def measured(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import shutil
 import statistics
 import tempfile
@@ -28,7 +27,7 @@ from typing import Any, NamedTuple
 from turbopump import Message, Producer
 from turbopump.client.admin import Admin
 from turbopump.client.message import MessageQueue
-from turbopump.pipelines.ground import QUICK
+from turbopump.pipelines.jobs.session import session
 from turbopump.protocol.bodies import TopicConfig
 
 from . import kafka, report
@@ -43,6 +42,11 @@ WARM_UPS = 3  # rounds for the compilers, not counted
 FEW, TRIGGERS = 100, 30
 WAIT_S = 300
 OURS, KAFKA = "rocketmq", "kafka"
+SETTINGS = {
+    "spark.driver.memory": "2g",
+    "spark.log.level": "FATAL",
+    "spark.sql.streaming.noDataProgressEventInterval": "0",
+}
 
 
 class Cost(NamedTuple):
@@ -79,7 +83,7 @@ def main() -> None:
     load = f"load {machine['load_average_at_start']:.1f} at the start"
     told = [f"`local[{options.cores}]`, PySpark {kafka.SPARK}, brokers on the same 2 cores, {load}."]
     try:
-        spark = session(options.cores)
+        spark = session("spark_source", f"local[{options.cores}]", {**SETTINGS, **kafka.settings()})
         for size in options.size or CASES:
             rows = int(CASES[size] * options.share)
             fill(ours, theirs, size, rows)
@@ -87,7 +91,11 @@ def main() -> None:
             if not options.no_triggers:
                 told.append(triggers(spark, ways(ours, theirs, f"T{size}"), size, home))
         spark.stop()
-        keep(f"spark_source_{options.cores}", {"machine": machine, "told": told}, "\n".join(told) + "\n")
+        text = "\n".join(told) + "\n"
+        if options.size or options.share != 1.0:  # a look
+            print(text)
+        else:
+            keep(f"spark_source_{options.cores}", {"machine": machine, "told": told}, text)
     finally:
         ours.process.kill()
         theirs.process.kill()
@@ -266,29 +274,6 @@ def cpu(pid: int) -> float:
 
 
 # --- what is measured on ---------------------------------------------------------------------------------
-
-
-def session(cores: int) -> Any:
-    from pyspark.sql import SparkSession
-
-    from turbopump import pipelines
-
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    told = {
-        "spark.driver.memory": "2g",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "FATAL",
-        "spark.sql.streaming.noDataProgressEventInterval": "0",
-        **QUICK,
-        **kafka.settings(),
-    }
-    builder = SparkSession.builder.master(f"local[{cores}]")
-    for key, value in told.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    pipelines.register(spark)
-    return spark
 
 
 def fill(ours: systems.System, theirs: systems.System, size: int, rows: int) -> None:

@@ -1,7 +1,6 @@
 """The delay levels of `messageDelayLevel`: a list such as "1s 5s 10s 1m 2h 1d", numbered from 1."""
 
 from bisect import bisect_right
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -21,7 +20,7 @@ others it is the time of storing and the delay of the level.
 class DelayLevels:
     def __init__(self, text: str) -> None:
         """Raises ValueError when the text is malformed; a double space is, as in Apache."""
-        self._levels = _all_milliseconds(text)
+        self._levels = [_milliseconds(part) for part in text.split(" ")]
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -31,11 +30,6 @@ class DelayLevels:
         if level < 1:
             return UNKNOWN_MS
         return self._levels[min(level, len(self._levels)) - 1]
-
-
-@lru_cache(maxsize=16)
-def _all_milliseconds(text: str) -> tuple[int, ...]:
-    return tuple(_milliseconds(part) for part in text.split(" "))
 
 
 def _milliseconds(part: str) -> int:

@@ -266,11 +266,10 @@ class Reader:
                 top = min(base + file_size, log_end)
                 if physical < log_min or size <= 0 or physical + size > top:
                     base = top = -1
-                    if size <= 0:  # damage, and no reason to pass over others
+                    if size != BLANK_SIZE:
                         status = GetStatus.MESSAGE_WAS_REMOVING
-                    elif size != BLANK_SIZE:
-                        status = GetStatus.MESSAGE_WAS_REMOVING
-                        skip_below = physical - physical % file_size + file_size
+                        if size > 0:  # else it is damage, and no reason to pass over others
+                            skip_below = physical - physical % file_size + file_size
                     continue
                 buffer = log.files.mapped(base).buffer
             if matches is not None and not matches(properties_of(buffer, physical - base)):
