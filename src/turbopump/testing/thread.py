@@ -68,6 +68,8 @@ class LoopThread:
         try:
             self.loop.run_forever()
         except Stuck as error:
+            for task in asyncio.all_tasks(self.loop):  # nobody can end them now, and the error says why
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
             self.loop.close()  # first: whoever learns of it finds the loop closed
             for future in list(self._under_way):
                 future.set_exception(error)

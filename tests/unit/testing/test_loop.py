@@ -1,6 +1,7 @@
 """Virtual time that a thread asks for, and threads that hold it."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -129,8 +130,11 @@ def test_a_submitted_call_lets_time_pass_until_it_is_done(thread: LoopThread) ->
     assert thread.loop.time() == 5
 
 
-def test_a_call_for_what_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch, thread: LoopThread) -> None:
+def test_a_call_for_what_never_comes_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(loops, "STUCK_S", 0.01)
+    thread = LoopThread(lambda: VirtualLoop(by_itself=False))
 
     async def forever() -> None:
         await asyncio.Event().wait()
@@ -138,3 +142,6 @@ def test_a_call_for_what_never_comes_is_an_error(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(loops.Stuck):
         thread.call(forever())
     assert thread.loop.is_closed()
+    del thread
+    gc.collect()
+    assert not caplog.records  # of a task that was destroyed: the error has told it
