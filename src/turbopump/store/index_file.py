@@ -59,7 +59,7 @@ class IndexFile:
         self.end_timestamp: int = header[1]
         self.begin_offset: int = header[2]
         self.end_offset: int = header[3]
-        self.used: int = header[4]
+        self.used = max(0, min(header[4], self.slot_count))  # of a damaged header: a number that can grow
         count: int = header[5]
         self.count = self._published_count = max(1, min(count, self.item_count) if self.is_ours else count)
         self.published = (self.end_timestamp, self.end_offset)

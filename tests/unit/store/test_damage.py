@@ -40,6 +40,18 @@ def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() ->
     assert len(store.query("T", "after", *EVER, 32).records) == 1
 
 
+@pytest.mark.parametrize("used", [-(1 << 31), (1 << 31) - 1])
+def test_new_keys_are_found_although_the_index_counts_its_slots_wrongly(used: int) -> None:
+    name = files._newest("index/")
+    data = bytearray(files._good()[name])
+    struct.pack_into(">i", data, 32, used)
+    store = opened(name, bytes(data), 0)
+    for key in ("after", "later", "last"):  # one of them takes a slot that was free
+        store.append([draft(store.queue("T", 0), b"after", key=key)])
+        assert len(store.query("T", key, *EVER, 32).records) == 1
+    run_virtual(store.close())
+
+
 @pytest.mark.parametrize("time_ms", [-5, 1 << 60])
 def test_keys_are_found_although_a_file_of_the_index_begins_with_a_record_of_an_impossible_time(
     time_ms: int,
