@@ -191,6 +191,9 @@ class Flusher:
             begin = self._clock.monotonic()
             self._sync_blocking()
             self._weigh(self._clock.monotonic() - begin)
+        except BaseException:  # unforeseen: what they wait for will not come
+            self._fail_waiters(Durability.FAILED)
+            raise
         finally:
             self._under_way = False
         self._answer_synced()

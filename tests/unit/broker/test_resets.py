@@ -334,6 +334,7 @@ class Cut:
             await desk.send("T", f"m{number}".encode())
         await commit(desk, 10)
         disk = await lose_the_end(desk.disk)
+        await self.before.__aexit__(None, None, None)  # without its power: it only ends
         self.after = running(disk=disk)
         desk = await self.after.__aenter__()
         await desk.ask(RequestCode.HEART_BEAT, body=beat("me"))

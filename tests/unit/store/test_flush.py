@@ -7,7 +7,7 @@ from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers,
 
 from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
 from turbopump.runtime.disk import MappedFile
-from turbopump.store import upkeep
+from turbopump.store import flush, upkeep
 from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
@@ -67,6 +67,22 @@ def test_all_waiters_of_one_pass_share_one_sync(inline):
         assert bench.outcomes == [Durability.DISK]
         assert await bench.told(21) == [Durability.DISK] * 21
         assert bench.syncs == 1
+        await bench.store.close()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_a_fault_of_ours_in_a_sync_leaves_nobody_waiting(inline, monkeypatch):
+    async def main() -> None:
+        bench = Bench(inline)
+        await bench.store.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(flush, "_sync_files", lambda *_: 1 / 0)
+            bench.send(3)
+            assert await asyncio.wait_for(bench.told(3), 60) == [Durability.FAILED] * 3
+        bench.send()
+        assert (await bench.told(4))[3:] == [Durability.DISK]
         await bench.store.close()
 
     run_virtual(main())
