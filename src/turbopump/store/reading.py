@@ -116,14 +116,15 @@ class Reader:
         units = queue.units(offset, count)
         if not units:
             return GetResult(GetStatus.OFFSET_FOUND_NULL, queue.next_file_offset(offset), low, high)
+        hot, cold = _narrowed(hot, max_bytes, max_count), _narrowed(cold, max_bytes, max_count)
         if LOG_OFFSET.unpack_from(units)[0] < self.in_memory_from:
             if matches:
                 units, max_seen, max_total = _first(units, MATCHED_BYTES), SCAN_UNITS, MATCHED_BYTES
             else:
-                max_seen, max_total = min(hot[1], max_count), hot[0]
+                last = LOG_OFFSET.unpack_from(units, len(units) - UNIT)[0]
+                max_total, max_seen = hot if self.is_hot(last) else cold
             if not may_wait:
                 self._look_for_records(units, max_seen, max_total, accepts)
-        hot, cold = _narrowed(hot, max_bytes, max_count), _narrowed(cold, max_bytes, max_count)
         return self._scan(queue, units, offset, hot, cold, accepts, matches, bits, (low, high))
 
     def _limits(self, bulk_bytes: int) -> tuple[Limit, Limit]:
@@ -189,7 +190,7 @@ class Reader:
         wanted: list[tuple[int, int]] = []
         total = 0
         for physical, size, tags_code in ENTRY.iter_unpack(units):
-            is_full = len(wanted) >= max_count or total > max_total
+            is_full = len(wanted) >= max(max_count, 1) or total > max_total
             if physical >= in_memory_from or is_full:
                 break
             if accepts is None or tags_code <= HIGHEST_ADDRESS or accepts(tags_code):

@@ -91,6 +91,16 @@ def test_messages_on_disk_come_in_smaller_helpings():
     assert store.get(store.queue("T", 0), 0, 32).count == 1
 
 
+@pytest.mark.parametrize(("asked", "looked_for"), [(32, 8), (3, 3), (0, 1)])
+def test_of_messages_on_disk_only_those_are_looked_for_that_will_be_handed_out(
+    asked, looked_for, monkeypatch
+):
+    store = many(100, access_in_memory_ratio=0)
+    asked_for = []
+    monkeypatch.setattr(store._reader, "missing", lambda records: asked_for.extend(records))
+    assert store.get(store.queue("T", 0), 0, asked, may_wait=False).count == len(asked_for) == looked_for
+
+
 def test_a_filter_sees_eight_hundred_entries_at_most():
     store = many(2000, tag="blue", consume_queue_file_size=60_000)
     queue = store.queue("T", 0)
