@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from . import servers
+from . import memory, servers
 from .generator import Sample
 from .servers import BASELINE, OURS, Running
 
@@ -72,10 +72,10 @@ class Plan:
 
     @property
     def disk_gb(self) -> float:
-        """A generous guess: 200 MB/s of log into each server while sends run."""
-        sends = sum(cell.mode == "send" for cell in CELLS)
-        seconds = 30 + sends * self.rounds * (self.duration_s + self.warm_up_s)
-        return 2 + len(self.kinds) * 0.2 * seconds
+        """A generous guess: a log grows by 200 MB/s while messages of 1 KiB are sent, else by half."""
+        per_second = sum(0.2 if cell.size == KIB else 0.1 for cell in CELLS if cell.mode == "send")
+        measured = self.rounds * (self.duration_s + self.warm_up_s) * per_second
+        return 2 + len(self.kinds) * (6 + measured)
 
 
 Samples = dict[str, dict[str, list[Sample]]]  # cell -> kind -> one per round
@@ -83,7 +83,9 @@ Samples = dict[str, dict[str, list[Sample]]]  # cell -> kind -> one per round
 
 def compare(plan: Plan, home: Path) -> dict[str, Any]:
     check_disk(home, plan.disk_gb)
-    with all_running(plan, home) as (running, startup):
+    servers.compile_ours()
+    with memory.used(home) as cached, all_running(plan, home) as (running, startup):
+        say(f"{cached / 1e9:.0f} GB of memory were used before")
         idle = {kind: server.memory_mib() for kind, server in running.items()}
         for server in running.values():
             warm_up(server)
@@ -128,7 +130,7 @@ def all_running(plan: Plan, home: Path) -> Iterator[tuple[dict[str, Running], di
 
 def warm_up(server: Running) -> None:
     """The JVM compiles what it sees often: each shape of load is repeated until its cost stops falling."""
-    server.load("send", count=PULL_MESSAGES, in_flight=64, topic=PULL_TOPIC)
+    new_backlog(server, PULL_TOPIC)
     for cell in CELLS:
         if cell.size == KIB and not cell.keys and cell.in_flight * cell.connections > 1:
             costs = list(falling_costs(server, cell))
@@ -152,13 +154,24 @@ def measure(plan: Plan, running: dict[str, Running]) -> Samples:
     for turn in range(plan.rounds):
         for cell in CELLS:
             for kind, server in running.items():
+                options = cell.options()
+                if cell.mode == "pull":
+                    options["topic"] = new_backlog(server, f"{PULL_TOPIC}{turn}_")
                 wait_for_quiet(plan.patience_s)
-                sample = server.load(cell.mode, **cell.options(), **window)
+                sample = server.load(cell.mode, **options, **window)
                 samples[cell.name][kind].append(sample)
                 noise = f"load {sample.load_average:.1f}  evictions {sample.evictions:.0f}"
                 cost = f"{sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us  errors {sample.errors}"
                 say(f"round {turn + 1}  {cell.name:22} {kind:6} {cost}  {noise}")
     return samples
+
+
+def new_backlog(server: Running, topic: str) -> str:
+    """For consumers to catch up with. All brokers hand out fewer messages a pull when they lie far behind the
+    end of the log, and whoever stores more messages a second gets there first.
+    """
+    server.load("send", count=PULL_MESSAGES, in_flight=64, topic=topic)
+    return topic
 
 
 def wait_for_quiet(patience_s: float) -> None:

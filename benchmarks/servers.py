@@ -6,6 +6,7 @@ one compiler, a small heap. A comparison owes the peer both compilers, the defau
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from tests.interop import artifacts, peers, processes
 
+import turbopump
 from turbopump.broker import settings
 
 from . import generator
@@ -114,6 +116,11 @@ def _start_processes(running: Running, prefix: tuple[str, ...]) -> None:
     for name, command in _apache_commands(running.kind, place).items():
         running.processes[name] = _process(place, name, command)
         running.processes[name].wait_ready()
+
+
+def compile_ours() -> None:
+    """As pip does when it installs."""
+    compileall.compile_dir(str(Path(turbopump.__file__).parent), quiet=1)
 
 
 def our_program() -> tuple[str, ...]:
