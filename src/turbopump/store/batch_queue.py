@@ -11,7 +11,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from turbopump.store.consume_queue import ENTRY, ConsumeQueue, Entry, Home
+from turbopump.store.consume_queue import ENTRY, FARTHEST, ConsumeQueue, Entry, Home
 
 BATCH = struct.Struct(">qiqqqhii")
 BATCH_UNIT = BATCH.size
@@ -99,7 +99,7 @@ class BatchQueue(ConsumeQueue):
 
     def _set_end(self) -> None:
         last = self._entry(self._end - 1)
-        self._max = last[FIRST_OFFSET] + last[MESSAGES] if last else 0
+        self._max = min(last[FIRST_OFFSET] + last[MESSAGES], FARTHEST) if last else 0  # more is damage
         super()._set_end()
 
     def _number(self, offset: int) -> int:

@@ -8,13 +8,15 @@ from tests.unit.store.lab import EVER, ROOT, HandClock, Workers, draft, fill, ne
 
 from turbopump.protocol.record import decode_all
 from turbopump.store import tools
+from turbopump.store.batch_queue import BATCH
 from turbopump.store.consume_queue import ENTRY
-from turbopump.store.store import Store
+from turbopump.store.store import Boundary, Store
 from turbopump.store.times import STORE_TIMESTAMP_AT
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
 
 QUEUE_OFFSET_AT = 20
+SIZE_AT, FIRST_OFFSET_AT = 8, 28  # in an entry of a batch queue
 SHAPE = (files.CONFIG.index_slots, files.CONFIG.index_items)
 
 
@@ -152,3 +154,17 @@ def _renumber(disk: SimulatedDisk, number: int, queue_offset: int) -> None:
         disk.remove(f"{ROOT}/consumequeue/T/0/{entry.name}")
     disk.remove(f"{ROOT}/checkpoint")
     disk.write(f"{ROOT}/abort", b"")
+
+
+@pytest.mark.parametrize("mode", [0, files.KILLED])
+def test_a_batch_that_claims_the_largest_offset_does_not_break_a_search_by_time(mode: int) -> None:
+    name = files._newest("batchconsumequeue/B/0/")
+    data = bytearray(files._good()[name])
+    assert not any(data[BATCH.size :]), "the newest file has one entry"
+    struct.pack_into(">i", data, SIZE_AT, (1 << 31) - 1)  # as of a blank entry, which nothing contradicts
+    struct.pack_into(">q", data, FIRST_OFFSET_AT, (1 << 63) - 1)
+    store = opened(name, bytes(data), mode)
+    queue = store.queue("B", 0)
+    for boundary in Boundary:
+        assert 0 <= store.offset_by_time(queue, HandClock().now_ms(), boundary) <= queue.max_offset
+    store.append([draft(queue, b"after")])
