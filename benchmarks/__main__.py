@@ -25,7 +25,11 @@ def main() -> None:
     else:
         about = report.machine()
         result = {"machine": about, **compare.compare(plan_of(options), home)}
-        keep("latest", result, report.markdown(result))
+        text = report.markdown(result)
+        if options.quick or options.only:  # a look
+            print(f"\n{text}")
+        else:
+            keep("latest", result, text)
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -47,7 +51,7 @@ def arguments() -> argparse.ArgumentParser:
 def plan_of(options: argparse.Namespace) -> compare.Plan:
     kinds = tuple(options.only or servers.ALL)
     if options.quick:
-        return compare.Plan(kinds, rounds=1, duration_s=1.5, warm_up_s=0.5, patience_s=0)
+        return compare.Plan(kinds, rounds=1, duration_s=1.5, warm_up_s=0.5, patience_s=0, used_memory=False)
     return compare.Plan(kinds, options.rounds, options.seconds, warm_up_s=1.0, patience_s=options.patience)
 
 

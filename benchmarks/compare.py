@@ -10,7 +10,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,7 @@ class Plan:
     duration_s: float
     warm_up_s: float
     patience_s: float  # how long a window may wait for a quiet machine
+    used_memory: bool = True  # see `memory.py`; filling it takes up to a minute
 
     @property
     def disk_gb(self) -> float:
@@ -85,8 +86,8 @@ Samples = dict[str, dict[str, list[Sample]]]  # cell -> kind -> one per round
 def compare(plan: Plan, home: Path) -> dict[str, Any]:
     check_disk(home, plan.disk_gb)
     servers.compile_ours()
-    with memory.used(home) as cached, all_running(plan, home) as (running, startup):
-        say(f"{cached / 1e9:.0f} GB of memory were used before")
+    filled = memory.used(home) if plan.used_memory else nullcontext()
+    with filled, all_running(plan, home) as (running, startup):
         idle = {kind: server.memory_mib() for kind, server in running.items()}
         for server in running.values():
             warm_up(server)

@@ -16,11 +16,10 @@ CHUNK = 1 << 20
 
 
 @contextmanager
-def used(home: Path) -> Iterator[int]:
-    """Fills the page cache with a file that has only a length, which makes way for whatever is written next;
-    its bytes.
-    """
+def used(home: Path) -> Iterator[None]:
+    """Fills the page cache with a file that has only a length, which makes way for what is written next."""
     size = max(0, available() - LEFT_FREE)
+    print(f"filling {size / 1e9:.0f} GB of memory with cached pages", flush=True)
     home.mkdir(parents=True, exist_ok=True)
     path = home / "cache"
     try:
@@ -30,7 +29,7 @@ def used(home: Path) -> Iterator[int]:
             chunk = bytearray(CHUNK)
             while file.readinto(chunk):
                 continue
-        yield size
+        yield
     finally:
         path.unlink(missing_ok=True)
 

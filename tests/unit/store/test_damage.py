@@ -142,20 +142,6 @@ def test_a_queue_that_is_made_anew_begins_where_its_first_record_says() -> None:
     assert (queue.min_offset, queue.max_offset) == (3_000_000_000, 3_000_000_001)
 
 
-def _renumber(disk: SimulatedDisk, number: int, queue_offset: int) -> None:
-    """Gives a record of the log another place in its queue, and takes queue and checkpoint away."""
-    path = f"{ROOT}/commitlog/00000000000000000000"
-    data, at = bytearray(disk.read(path)), 0
-    for _ in range(number):
-        at += struct.unpack_from(">i", data, at)[0]
-    struct.pack_into(">q", data, at + QUEUE_OFFSET_AT, queue_offset)
-    disk.write(path, bytes(data))
-    for entry in disk.entries(f"{ROOT}/consumequeue/T/0"):
-        disk.remove(f"{ROOT}/consumequeue/T/0/{entry.name}")
-    disk.remove(f"{ROOT}/checkpoint")
-    disk.write(f"{ROOT}/abort", b"")
-
-
 @pytest.mark.parametrize("mode", [0, files.KILLED])
 def test_a_batch_that_claims_the_largest_offset_does_not_break_a_search_by_time(mode: int) -> None:
     name = files._newest("batchconsumequeue/B/0/")
@@ -168,3 +154,17 @@ def test_a_batch_that_claims_the_largest_offset_does_not_break_a_search_by_time(
     for boundary in Boundary:
         assert 0 <= store.offset_by_time(queue, HandClock().now_ms(), boundary) <= queue.max_offset
     store.append([draft(queue, b"after")])
+
+
+def _renumber(disk: SimulatedDisk, number: int, queue_offset: int) -> None:
+    """Gives a record of the log another place in its queue, and takes queue and checkpoint away."""
+    path = f"{ROOT}/commitlog/00000000000000000000"
+    data, at = bytearray(disk.read(path)), 0
+    for _ in range(number):
+        at += struct.unpack_from(">i", data, at)[0]
+    struct.pack_into(">q", data, at + QUEUE_OFFSET_AT, queue_offset)
+    disk.write(path, bytes(data))
+    for entry in disk.entries(f"{ROOT}/consumequeue/T/0"):
+        disk.remove(f"{ROOT}/consumequeue/T/0/{entry.name}")
+    disk.remove(f"{ROOT}/checkpoint")
+    disk.write(f"{ROOT}/abort", b"")
