@@ -30,6 +30,7 @@ HANG_S = 30
 MAX_MEMORY = 3 << 30
 KEPT_BYTES = 1200
 KEPT_EACH = 24
+SHOWN_LINES = 60
 
 
 def main() -> int:
@@ -41,17 +42,19 @@ def main() -> int:
         return _side_by_side(names, options)
     guided = options.runs is None and not options.plain and importlib.util.find_spec("atheris") is not None
     print(f"{len(names)} targets, {'atheris' if guided else f'mutations, seed {options.seed}'}", flush=True)
-    failed = 0
+    failures: list[str] = []
     if not guided:
         _bound_the_process()
         gc.freeze()  # what is loaded stays: it need not be looked through again and again
     for name in names:
         if guided:
-            failed += _guided(name, table[name], options.seconds, options.seed)
+            failures += _guided(name, table[name], options.seconds, options.seed)
         else:
-            failed += _plain(name, table[name], options)
-    print(f"{failed} failures" if failed else "no failures")
-    return 1 if failed else 0
+            failures += _plain(name, table[name], options)
+    for failure in failures:
+        print(f"\nFAILED {failure}")
+    print(f"{len(failures)} failures" if failures else "no failures")
+    return 1 if failures else 0
 
 
 def _options(names: list[str]) -> argparse.Namespace:
@@ -90,7 +93,7 @@ def _side_by_side(names: list[str], options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _plain(name: str, target: Target, options: argparse.Namespace) -> int:
+def _plain(name: str, target: Target, options: argparse.Namespace) -> list[str]:
     until = time.monotonic() + options.seconds
 
     def goes_on(inputs: int) -> bool:
@@ -103,14 +106,15 @@ def _plain(name: str, target: Target, options: argparse.Namespace) -> int:
     print(
         f"{name:16} {report.inputs:9} inputs {rate:8.0f}/s {len(report.endings):4} ways of ending", flush=True
     )
-    for failure in report.failures:
-        print(f"  FAILED {failure.reason}\n  {_save(name, 'crash', failure.data)}: {failure.data[:120]!r}")
     if options.keep:
         _keep(name, report)
-    return len(report.failures)
+    return [
+        f"{name}: {failure.reason}\n{_shown(_save(name, 'crash', failure.data))}"
+        for failure in report.failures
+    ]
 
 
-def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
+def _guided(name: str, target: Target, seconds: float, seed: int) -> list[str]:
     folder = CORPUS / name
     folder.mkdir(parents=True, exist_ok=True)
     before = set(folder.glob("*-*"))
@@ -134,18 +138,18 @@ def _guided(name: str, target: Target, seconds: float, seed: int) -> int:
         # the same search from the same seed; libFuzzer ends without cleaning up
         world = {**os.environ, "PYTHONHASHSEED": "0", "TMPDIR": scratch}
         finished = subprocess.run(command, capture_output=True, text=True, check=False, env=world)
-    lines = [line for line in finished.stderr.splitlines() if not line.startswith("INFO")]
+    lines = finished.stderr.splitlines()
     stats = dict(line[6:].split(":") for line in lines if line.startswith("stat::"))
     inputs, rate = (
         stats.get(key, "?").strip() for key in ("number_of_executed_units", "average_exec_per_sec")
     )
     print(f"{name:16} {inputs:>9} inputs {rate:>8}/s, status {finished.returncode}", flush=True)
     if not finished.returncode:
-        return 0
-    print("\n".join(lines[-40:]))
-    for path in set(folder.glob("*-*")) - before:
-        print(f"{path}: {base64.b64encode(path.read_bytes()[:KEPT_BYTES]).decode()}")
-    return 1
+        return []
+    told = finished.stdout.splitlines()  # atheris: the exception
+    told += [line for line in lines if not line.startswith(("INFO", "#", "stat::"))]
+    told += [_shown(path) for path in set(folder.glob("*-*")) - before]
+    return [f"{name}, status {finished.returncode}\n" + "\n".join(told[-SHOWN_LINES:])]
 
 
 def _bound_the_process() -> None:
@@ -156,6 +160,11 @@ def _bound_the_process() -> None:
 
     signal.signal(signal.SIGALRM, ring)
     resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.RLIM_INFINITY))
+
+
+def _shown(path: Path) -> str:
+    """An input that failed, so that whoever has no more than the log has it too."""
+    return f"{path}: {base64.b64encode(path.read_bytes()[:KEPT_BYTES]).decode()}"
 
 
 def _save(name: str, kind: str, data: bytes) -> Path:

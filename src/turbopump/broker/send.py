@@ -237,7 +237,7 @@ class Sending:
         topic = self._target(header, peer)
         if header.batch:
             return self._prepare_batch(header, body, topic, request)
-        queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
+        queue_id = self._queue_id(header, topic)
         pairs = properties.parse(header.properties or "")
         if header.topic.startswith(RETRY_PREFIX) and self._is_dead(header, request.command.version):
             topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
@@ -252,7 +252,7 @@ class Sending:
         self._check_size(body)
         level = delay_level(pairs)
         if (priority := _priority(pairs, level)) is not None:
-            queue_id = target = min(priority, topic.write_queues - 1)
+            queue_id = target = max(0, min(priority, topic.write_queues - 1))
         count = self._inner_messages(header, topic, body, pairs)
         self._check_lights(pairs)
         unique_key = pairs.get(properties.UNIQUE_KEY)
@@ -311,6 +311,14 @@ class Sending:
             raise Refused(ResponseCode.INVALID_PARAMETER, remark)
         return topic
 
+    def _queue_id(self, header: SendMessageRequest, topic: Topic) -> int:
+        """The queue that is asked for; any one for a negative number."""
+        if header.queueId >= 0:
+            return header.queueId
+        if topic.write_queues <= 0:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic[{topic.name}] has no queue to write to")
+        return self._chance.randrange(topic.write_queues)
+
     def _is_dead(self, header: SendMessageRequest, version: int) -> bool:
         """Whether the group has had enough of a message that is on its way round again. A group that
         consumes in order sends only what it gives up.
@@ -344,7 +352,7 @@ class Sending:
         if not 0 < len(messages) <= MAX_BATCH:
             remark = f"the batch holds {len(messages)} messages, not 1 to {MAX_BATCH}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
-        queue_id = header.queueId if header.queueId >= 0 else self._chance.randrange(topic.write_queues)
+        queue_id = self._queue_id(header, topic)
         queue = self._store.queue(topic.name, queue_id)
         if queue.is_batch and (unique_key := pairs.get(properties.UNIQUE_KEY)):
             return self._inner_batch(header, body, messages, pairs, queue, topic, request, unique_key)

@@ -229,7 +229,7 @@ class SendMany:
             count = max(topic.read_queues, topic.write_queues)
             try:
                 queues = [self._store.queue(name, queue_id) for queue_id in range(count)]
-            except OSError:  # the general path says what is wrong
+            except (OSError, Refused):  # the general path says what is wrong
                 return []
         self._targets[name] = queues
         return queues

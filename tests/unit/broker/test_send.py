@@ -72,6 +72,21 @@ def test_an_unknown_topic_is_created_by_the_rules_of_its_default_topic() -> None
     with_broker(scenario)
 
 
+def test_a_topic_without_a_queue_to_write_to_refuses_whoever_takes_any() -> None:
+    async def scenario(desk: Desk) -> None:
+        for code, body in ((310, b"body"), (320, batch.join([(0, b"body", b"")]))):
+            answer = await desk.ask(code, letters("Narrow", -1, d=0, m=str(code == 320).lower()), body)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == "the topic[Narrow] has no queue to write to"
+        topic = {"topic": "ReadOnly", "defaultTopic": "TBW102", "readQueueNums": 4, "writeQueueNums": 0}
+        more = {"perm": 6, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"}
+        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic | more)).code == 0
+        answer = await desk.send("ReadOnly", queue_id=2, pairs={"_SYS_MSG_PRIORITY_": "3"})
+        assert (answer.code, (answer.ext or {})["queueId"]) == (ResponseCode.SUCCESS, "0")
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize(
     ("topic", "code", "remark"),
     [

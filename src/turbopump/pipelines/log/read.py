@@ -71,29 +71,37 @@ class Reader:
     # by queue
 
     def _queue(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        at = wanted.begin
+        at, order = wanted.begin, _Order()
         for first, entries in QueueFiles(self._files, wanted.name).pieces(wanted.begin, wanted.end):
             self._missing(first - at, f"{_named(wanted)}: entries from offset {at}")
             for begin in range(0, len(entries), self._rows.batch_rows):
                 block = entries[begin : begin + self._rows.batch_rows]
-                yield from self._block(wanted, first + begin, block)
+                yield from self._block(wanted, first + begin, block, order)
             at = first + len(entries)
         self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
 
-    def _block(self, wanted: QueueRange, first: int, entries: Entries) -> Iterator[pa.RecordBatch]:
+    def _block(
+        self, wanted: QueueRange, first: int, entries: Entries, order: "_Order"
+    ) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
-        yield from self._named_by(wanted, entries[kept], first + kept, IN_QUEUES)
+        yield from self._named_by(wanted, entries[kept], first + kept, IN_QUEUES, order)
 
     def _named_by(
-        self, wanted: QueueRange, entries: Entries, offsets: Numbers, tests: "tuple[Test, ...]"
+        self,
+        wanted: QueueRange,
+        entries: Entries,
+        offsets: Numbers,
+        tests: "tuple[Test, ...]",
+        order: "_Order",
     ) -> Iterator[pa.RecordBatch]:
         """The records that entries point to. One that is not what its entry says is missing."""
         physical = entries["physical"].astype(np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
-            good = is_at_home(places, part) & _rises(places.starts) & (places.sizes == entries["size"][here])
+            good = is_at_home(places, part) & (places.sizes == entries["size"][here])
             if not wanted.name.topic.startswith(LIGHT_PREFIX):
                 good &= _is_of(wanted, places, offsets[here])
+            good = order.keeps(physical[here], good)
             self._missing(int((~good).sum()), f"{_named(wanted)}: messages behind offset {offsets[here][0]}")
             yield from self._batches(data, places.only(good), tests)
 
@@ -130,12 +138,12 @@ class Reader:
 
     def _of_batches(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
         """Entries are of records, and offsets of messages: the first and the last record may reach beyond."""
-        at, within = wanted.begin, _between(wanted.begin, wanted.end)
+        at, within, order = wanted.begin, _between(wanted.begin, wanted.end), _Order()
         for block in BatchQueue(self._files, wanted.name).blocks(wanted.begin, wanted.end):
             firsts = block["first"].astype(np.int64)
             holes = np.maximum(firsts - np.append(at, ends_of(block)[:-1]), 0).sum()
             self._missing(int(holes), f"{_named(wanted)}: entries from offset {at}")
-            yield from self._named_by(wanted, block, firsts, (within, *IN_QUEUES))
+            yield from self._named_by(wanted, block, firsts, (within, *IN_QUEUES), order)
             at = int(ends_of(block)[-1])
         self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
 
@@ -240,6 +248,22 @@ IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
 """What is asked of each record; a mask, or None for all of them."""
 
 
+class _Order:
+    """A queue's messages lie in the log in its order: what lies before one that was read is read no more, and
+    so nothing twice.
+    """
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def keeps(self, physical: Numbers, good: Mask) -> Mask:
+        """Which of the good ones lie behind all the good ones before them."""
+        latest = np.maximum.accumulate(np.append(self._last, np.where(good, physical, -1)))
+        self._last = int(latest[-1])
+        mask: Mask = good & (physical > latest[:-1])
+        return mask
+
+
 def _between(begin: int, end: int) -> Test:
     def of_offsets(reader: Reader, data: Data, places: Places) -> Mask:
         offsets = places.number("queue_offset")
@@ -275,13 +299,6 @@ def _is_of(wanted: QueueRange, places: Places, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
     mask: Mask = places.number("queue_offset") == offsets
     mask &= places.number("queue_id") == wanted.name.queue_id
-    return mask
-
-
-def _rises(starts: Numbers) -> Mask:
-    """A queue's messages lie in its order; what does not is left over."""
-    mask: Mask = np.ones(len(starts), np.bool_)
-    mask[1:] = starts[1:] > np.maximum.accumulate(starts)[:-1]
     return mask
 
 

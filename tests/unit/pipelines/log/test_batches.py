@@ -150,3 +150,12 @@ def test_a_damaged_entry_never_adds_a_row_and_never_costs_one_unsaid(root, stric
             is_read = at % UNIT in range(FIRST_OFFSET_AT, COMPACTED_AT)
             assert not (strict and is_read) or found in (whole, whole[: last["queueOffset"]]), (path, at)
         path.write_bytes(good)
+
+
+def test_an_entry_that_names_the_record_of_another_file_of_the_queue_gives_no_row_twice(root):
+    first, *_, last = sorted((root / "batchconsumequeue" / "B" / "0").iterdir())
+    changed(str(first), UNIT, last.read_bytes()[:UNIT])
+    with pytest.raises(RecordsLost, match="B/0"):
+        rows(root, "B", scan="queue")
+    offsets = [row["queueOffset"] for row in rows(root, "B", scan="queue", fail_on_data_loss=False)]
+    assert len(set(offsets)) == len(offsets) > 0
