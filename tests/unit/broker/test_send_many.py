@@ -72,6 +72,14 @@ def test_a_header_that_cannot_be_read_does_not_take_its_neighbours_along() -> No
         assert b"kept" in bench.log()
 
 
+def test_a_topic_whose_queues_cannot_be_had_is_refused_in_words() -> None:
+    bench = Bench(twins())
+    name = "%DLQ%" + "g" * 124  # a group may have that name, but no queue a topic of it
+    bench.topics.for_group(name, 1)
+    bench.receive(pack(*frame(310, letters(name), b"body", 1)))
+    assert b"the topic's name has 129 bytes" in bench.connection.written
+
+
 def test_a_plain_send_takes_the_short_path() -> None:
     bench = Bench()
     bench.many._router = None  # type: ignore[assignment]
