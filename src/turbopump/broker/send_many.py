@@ -44,13 +44,14 @@ RESPONSE = 1
 NOTHING = (0, b"")
 MAX_SHAPES = 8192
 MAX_SHAPE_LENGTH = 512  # a longer one is read each time: what is remembered has a bound of a few MiB
+NAME_END = "\x01"
 PAIR_END = "\x02"
 UNIQUE_KEY = "UNIQ_KEY\x01"
 KEYS = "KEYS\x01"
 
-Shape = tuple[int, bool, bool]
-"""What a property string says beside unique key and keys: tag code, are there keys, does the sender wait."""
-UNKNOWN: Shape = (0, False, False)
+Shape = tuple[int, bool]
+"""What a property string says beside unique key and keys: tag code, does the sender wait."""
+UNKNOWN: Shape = (0, False)
 
 Asked = tuple[int, int, bytes, bool, bool]
 """Whom to answer: opaque, queue id, unique key, one-way, waits for the flush."""
@@ -159,6 +160,8 @@ class SendMany:
             return None
         try:
             head = decoder.decode(header)
+            if not header.isascii():
+                header.decode()  # the decoder looks into what it reads alone
         except (ValueError, RecursionError):
             return None
         fields = head.extFields
@@ -192,15 +195,15 @@ class SendMany:
             end = rest.find(PAIR_END, at)
             keys = rest[at:end]
             rest = rest[:at] + rest[end:]
+            if not keys or NAME_END in keys:
+                return None
         shape = self._shapes.get(rest, UNKNOWN)
         if shape is UNKNOWN:
             shape = self._learn(rest, text, unique_key, keys)
         stored = text.encode()
         if shape is None or len(stored) > self._max_properties:
             return None
-        tags_code, has_keys, waits = shape
-        if has_keys and not keys:
-            return None
+        tags_code, waits = shape
         draft = Draft(
             queues[queue_id],
             body,
@@ -241,7 +244,7 @@ class SendMany:
         found = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.KEYS, "")
         if found == (unique_key, keys) and stays_as_sent(text, pairs):
             tag = pairs.get(properties.TAGS)
-            shape = (java_hash(tag) if tag else 0, bool(keys), pairs.get(properties.WAIT) != "false")
+            shape = java_hash(tag) if tag else 0, pairs.get(properties.WAIT) != "false"
         if len(self._shapes) >= MAX_SHAPES:
             self._shapes.clear()
         if len(rest) <= MAX_SHAPE_LENGTH:

@@ -168,7 +168,8 @@ static bool take_other_value(Reader *reader)
 /* Everything behind the code. */
 static bool take_command(Reader *reader, SendHeader *send, bool letters)
 {
-    enum { EXT_FIELDS = 1, COMMAND_FLAG = 2, OPAQUE = 4 };
+    enum { EXT_FIELDS = 1, COMMAND_FLAG = 2, OPAQUE = 4, VERSION = 8 };
+    int32_t version;
     unsigned seen = 0;
     do {
         Span name;
@@ -182,6 +183,8 @@ static bool take_command(Reader *reader, SendHeader *send, bool letters)
             part = COMMAND_FLAG, known = parse_i32(take_digits(reader), &send->command_flag);
         else if (is(name, "opaque"))
             part = OPAQUE, known = parse_i32(take_digits(reader), &send->opaque);
+        else if (is(name, "version"))
+            part = VERSION, known = parse_i32(take_digits(reader), &version);
         else
             known = !is(name, "code") && take_other_value(reader);
         if (!known || seen & part)

@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.desk import letters
@@ -70,6 +71,35 @@ def test_a_header_that_cannot_be_read_does_not_take_its_neighbours_along() -> No
             bench.many.serve(bench.connection, [good, bad])
         assert bench.connection.written.count(b'"code":0') == 1
         assert b"kept" in bench.log()
+
+
+@pytest.mark.parametrize("pairs", ["", "WAIT\x01falKEYS\x01true\x02"])  # the second: plain for the twin alone
+@pytest.mark.parametrize(
+    ("name", "value"), [(b'"PG"', b'"\xff\xfe"'), (b'"version":479', b'"version":2147483648')]
+)
+def test_what_no_way_needs_of_a_header_is_read_by_all_of_them(pairs: str, name: bytes, value: bytes) -> None:
+    good = frame(310, letters("T", i=f"UNIQ_KEY\x01A\x02{pairs}"), b"x", 1)
+    bad = JSON, good[1].replace(name, value), b"x"
+    assert bad[1] != good[1]
+    for bench in (Bench(), Bench(twins())):
+        bench.receive(pack(*good) + pack(*bad) + pack(*good))
+        assert bench.connection.written.count(b'"code":0') == 1
+
+
+@pytest.mark.parametrize(
+    "odd", ["KEYS\x01\x02UNIQ_KEY\x01A\x02", "KEYS\x01UNIQ_KEY\x01A\x02UNIQ_KEY\x01\x02"]
+)
+def test_what_was_learned_from_one_message_is_true_of_the_next(odd: str) -> None:
+    """Properties that look alike without the values of both keys."""
+    plain = frame(310, letters("T", i="KEYS\x01k\x02UNIQ_KEY\x01A\x02"), b"x", 1)
+    strange = frame(310, letters("T", i=odd), b"x", 2)
+    for events in ([plain, strange], [strange, plain]):
+        general, many = Bench(), Bench()
+        general.router.serve(general.connection, list(events))
+        many.many.serve(many.connection, list(events))
+        assert many.outcome() == general.outcome()
+    many.many._router = None  # type: ignore[assignment]
+    many.many.serve(many.connection, [plain])  # still the short path
 
 
 def test_a_topic_whose_queues_cannot_be_had_is_refused_in_words() -> None:

@@ -205,6 +205,7 @@ class SendFrame(msgspec.Struct, gc=False):
     code: I32 = 0
     flag: I32 = 0
     opaque: I32 = 0
+    version: I32 = 0
 
 
 class LongSendFrame(msgspec.Struct, gc=False):
@@ -214,6 +215,7 @@ class LongSendFrame(msgspec.Struct, gc=False):
     code: I32 = 0
     flag: I32 = 0
     opaque: I32 = 0
+    version: I32 = 0
 
 
 SEND_V2_DECODER = msgspec.json.Decoder(SendFrame, strict=False)
