@@ -42,20 +42,15 @@ class _Numbered(QueueFiles):
     def first_number(self, is_before: Any) -> int:
         return self._first(self.begin, self.end, is_before)
 
-    def offset_of(self, entry: Any) -> int:
-        """Of its first message, as the record itself has it: an entry may be damaged. 0 where it points out
-        of the log, so that who begins there finds that something is missing.
-        """
+    def is_whole(self, entry: Any) -> bool:
+        """Whether it points to a record, and says of it what the record says itself."""
+        if not super().is_whole(entry) or int(entry["messages"]) <= 0:
+            return False
         part = self._store.part_at(int(entry["physical"]))
-        at = -1 if part is None else int(entry["physical"]) - part.start + QUEUE_OFFSET_AT
-        if part is None or at + OFFSET.size > part.size:
-            return 0
-        found: int = OFFSET.unpack_from(self._store.bytes_of(part), at)[0]
-        return found
-
-    def _is_whole(self, entry: Any) -> bool:
-        is_one = super()._is_whole(entry) and int(entry["messages"]) > 0
-        return is_one and self.offset_of(entry) == int(entry["first"])
+        if part is None:
+            return False
+        at = int(entry["physical"]) - part.start + QUEUE_OFFSET_AT
+        return bool(OFFSET.unpack_from(self._store.bytes_of(part), at)[0] == entry["first"])
 
 
 class BatchQueue:
@@ -93,8 +88,14 @@ class BatchQueue:
         return self._offset_at(self._entries.first_since(time_ms))
 
     def _offset_at(self, number: int) -> int:
-        found = self._entries.entry(number) if number < self._entries.end else None
-        return self.end if found is None else self._entries.offset_of(found)
+        """Of the first message from this entry on. Where the entry is damaged, one before the next, so that
+        who begins there finds that something is missing.
+        """
+        for at in range(number, self._entries.end):
+            found = self._entries.entry(at)
+            if self._entries.is_whole(found):
+                return max(int(found["first"]) - (at > number), 0)
+        return self.end
 
     @property
     def _is_filled(self) -> bool:

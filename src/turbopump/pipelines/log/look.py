@@ -25,6 +25,8 @@ from turbopump.pipelines.log.plan import (
 from turbopump.pipelines.options import BadOption
 from turbopump.store.walk import LogPart
 
+LEAST_SIZE = 20  # of a message in the log, also of one in a batch: damage may claim any number of them
+
 
 def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
     if files.topics:
@@ -55,7 +57,7 @@ def _by_log(files: StoreFiles, query: Query, begin: int = 0, stop: int | None = 
     end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
     end = end if stop is None else min(end, stop)
     rows = sum(queue.end - queue.begin for queue in queues)
-    per_byte = rows / max(end - files.log_begin, 1)
+    per_byte = min(rows / max(end - files.log_begin, 1), 1 / LEAST_SIZE)
     for number, part in enumerate(files.parts):
         if part.end <= begin or part.start >= end or not _is_in_time(files, number, query):
             continue

@@ -53,7 +53,7 @@ class QueueFiles:
         """
         log_end = self._store.parts[-1].end if self._store.parts else 0
         end = self._first(self._base, self._written, lambda entry: int(entry["physical"]) < log_end)
-        while end > self._base and not self._is_whole(self.entry(end - 1)):
+        while end > self._base and not self.is_whole(self.entry(end - 1)):
             end -= 1
         return end
 
@@ -90,6 +90,15 @@ class QueueFiles:
 
         return self._first(self.begin, self.end, is_before)
 
+    def is_whole(self, entry: Any) -> bool:
+        """Whether it points to a record that is all there."""
+        physical = -1 if entry is None else int(entry["physical"])
+        part = self._store.part_at(physical)
+        if part is None:
+            return False
+        position = physical - part.start
+        return measure_at(self._store.bytes_of(part), part.start, position, part.size, check_crc=True) > 0
+
     # how it is found
 
     @property
@@ -122,14 +131,6 @@ class QueueFiles:
 
     def _is_gone(self, entry: Any) -> bool:
         return int(entry["physical"]) < self._store.log_begin or int(entry["size"]) == BLANK_SIZE
-
-    def _is_whole(self, entry: Any) -> bool:
-        physical = -1 if entry is None else int(entry["physical"])
-        part = self._store.part_at(physical)
-        if part is None:
-            return False
-        position = physical - part.start
-        return measure_at(self._store.bytes_of(part), part.start, position, part.size, check_crc=True) > 0
 
     def _mapped(self, path: str) -> Entries:
         if path not in self._maps:

@@ -159,3 +159,17 @@ def test_an_entry_that_names_the_record_of_another_file_of_the_queue_gives_no_ro
         rows(root, "B", scan="queue")
     offsets = [row["queueOffset"] for row in rows(root, "B", scan="queue", fail_on_data_loss=False)]
     assert len(set(offsets)) == len(offsets) > 0
+
+
+def test_an_entry_that_points_into_a_record_makes_no_plan_without_end(root):
+    """What lies there is no offset, and the number of messages before the next one is none."""
+    first = min((root / "batchconsumequeue" / "B" / "0").iterdir())
+    whole = rows(root, "B", scan="queue")
+    for at in range(1, 60):
+        changed(str(first), 0, at.to_bytes(8, "big"))
+        for scan in ("queue", "log"):
+            query = Query(("B",), scan=scan, rows_per_partition=1)
+            assert len(partitions_of(StoreFiles(str(root)), query)) <= len(whole), (at, scan)
+        with pytest.raises(RecordsLost, match="B/0: entries from offset 0"):
+            rows(root, "B", scan="queue")
+        assert rows(root, "B", scan="queue", fail_on_data_loss=False) == whole[1:]
