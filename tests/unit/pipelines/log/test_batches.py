@@ -170,6 +170,6 @@ def test_an_entry_that_points_into_a_record_makes_no_plan_without_end(root):
         for scan in ("queue", "log"):
             query = Query(("B",), scan=scan, rows_per_partition=1)
             assert len(partitions_of(StoreFiles(str(root)), query)) <= len(whole), (at, scan)
-        with pytest.raises(RecordsLost, match="B/0: entries from offset 0"):
+        with pytest.raises(RecordsLost, match="B/0: messages behind offset 0"):
             rows(root, "B", scan="queue")
         assert rows(root, "B", scan="queue", fail_on_data_loss=False) == whole[1:]
