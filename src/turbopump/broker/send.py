@@ -285,6 +285,10 @@ class Sending:
         handle = timed.handle if timed is not None else None
         return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
 
+    def accepts(self) -> bool:
+        """Whether the time has come from which on messages are taken."""
+        return self._clock.now_ms() >= self._rules.accepts_from_ms
+
     def target(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
         """The topic, if messages may be sent to this queue of it; it is not created."""
         header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
@@ -293,7 +297,7 @@ class Sending:
     def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
         """The topic to write to, by Apache's checks in their order."""
         rules = self._rules
-        if self._clock.now_ms() < rules.accepts_from_ms:
+        if not self.accepts():
             remark = f"broker unable to service, until {rules.accepts_from_ms}"
             raise Refused(ResponseCode.SYSTEM_ERROR, remark)
         check_topic(header.topic)

@@ -78,6 +78,7 @@ class SendMany:
         self._topics = topics
         self._added = sending.added
         self._append = sending.append
+        self._accepts = sending.accepts
         self._took = sending.traffic.took
         self._monotonic = sending.monotonic
         self._receipts = receipts
@@ -222,8 +223,8 @@ class SendMany:
     def _target(self, name: str) -> list[ConsumeQueue]:
         """The queues of a topic that takes plain sends; none when the general path has to decide."""
         topic = self._topics.find(name)
-        if topic is None or self._topics.is_light(name):
-            return []  # not remembered: it may be created by the next request
+        if topic is None or self._topics.is_light(name) or not self._accepts():
+            return []  # not remembered: it may be created by the next request, and the time come
         queues: list[ConsumeQueue] = []
         special = (
             name in NOT_FOR_SENDERS or name.startswith(RETRY_PREFIX) or topic.filter_type != "SINGLE_TAG"

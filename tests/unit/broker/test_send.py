@@ -11,6 +11,7 @@ from turbopump.broker.config import Identity
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.ids import parse_offset_id
+from turbopump.testing.loop import START_MS
 
 UNIQUE = "7F000001000100000000000000000001"
 
@@ -85,6 +86,19 @@ def test_a_topic_without_a_queue_to_write_to_refuses_whoever_takes_any() -> None
         assert (answer.code, (answer.ext or {})["queueId"]) == (ResponseCode.SUCCESS, "0")
 
     with_broker(scenario)
+
+
+def test_before_its_time_a_broker_takes_nothing() -> None:
+    """startAcceptSendRequestTimeStamp"""
+    until = START_MS + 5_000
+
+    async def scenario(desk: Desk) -> None:
+        answer = await desk.send("BenchmarkTest")  # which is there from the first
+        assert (answer.code, answer.remark) == (1, f"broker unable to service, until {until}")
+        await desk.disk.clock.sleep(5)
+        assert (await desk.send("BenchmarkTest")).code == ResponseCode.SUCCESS
+
+    with_broker(scenario, config=replace(CONFIG, sending=replace(CONFIG.sending, accept_from_ms=until)))
 
 
 @pytest.mark.parametrize(
