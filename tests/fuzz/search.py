@@ -13,6 +13,7 @@ from tests.fuzz.mutation import mutate
 from tests.fuzz.targets import Target, kept
 
 SLOW_S = 2.0
+HANG_S = 30  # of the processor's time: others may be at work
 MAX_POOL = 2000
 SHRINK_TRIES = 400
 MAX_FAILURES = 5
