@@ -6,10 +6,12 @@ it lies. The usual record, with short topic and IPv4 hosts, takes a short way; a
 to the same verdicts.
 """
 
+import contextlib
 import struct
 from collections.abc import Callable
 
 from turbopump.protocol.checksum import crc32
+from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import BLANK as BLANK_MAGIC
 from turbopump.protocol.record import (
     HEAD_V4,
@@ -31,7 +33,7 @@ from turbopump.store.dispatch import Found
 HEAD_SIZE = HEAD_V4.size
 OFFSET = struct.Struct(">q")
 ORIGIN_BACK = 12  # from the end of the head: the prepared transaction offset, then the body's length
-_WALKED = struct.Struct(">ii28xi")  # size, magic, sys flag
+_WALKED = struct.Struct(">ii20xqi")  # size, magic, log offset, sys flag
 
 NO_RECORD = -1
 BLANK = 0
@@ -102,15 +104,18 @@ def carrying(log: CommitLog, mark: bytes, at: int, count: int) -> tuple[list[Rec
     def look(buffer: Buffer, position: int, size: int, sys_flag: int) -> None:
         assert not isinstance(buffer, memoryview), "files are mapped, not viewed"
         if buffer.find(mark, position, position + size) >= 0:
-            record = decode(buffer, position)
-            if mark in record.properties:
-                found.append(record)
+            with contextlib.suppress(BrokenRecord):
+                record = decode(buffer, position)
+                if mark in record.properties:
+                    found.append(record)
 
     return found, _each(log, at, count, look)
 
 
 def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int, int], None]) -> int:
-    """Shows the next `count` records; where to go on."""
+    """Shows the next `count` records; where to go on. Who asks may have read in a damaged file where a record
+    begins: where none does, it is the next one that is shown.
+    """
     at = max(at, log.min_offset)
     while count > 0 and at < log.committed:
         position = at % log.file_size
@@ -118,14 +123,28 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
         buffer = log.files.mapped(base).buffer
         limit = min(log.file_size, log.committed - base)
         while count > 0 and position + SMALLEST <= limit:
-            size, magic, sys_flag = _WALKED.unpack_from(buffer, position)
+            size, magic, physical, sys_flag = _WALKED.unpack_from(buffer, position)
             if magic == BLANK_MAGIC:
                 break
+            if physical != base + position or not SMALLEST <= size <= limit - position:
+                position = _next_begin(buffer, base, position, limit)
+                continue
             look(buffer, position, size, sys_flag)
             position += size
             count -= 1
         at = base + position if count == 0 else base + log.file_size
     return min(at, log.committed)
+
+
+def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
+    """Where the first record behind this place begins, by all those before it; `limit` when there is none."""
+    at = 0
+    while at <= position:
+        size = measure_at(buffer, start, at, limit, check_crc=False)
+        if size <= 0:
+            return limit
+        at += size
+    return at
 
 
 def is_torn(found: Found, file_size: int) -> bool:

@@ -120,6 +120,22 @@ def test_what_was_written_anew_says_its_time(more: str, due: int | None) -> None
     assert times(store, 1) == ([due] if due is not None else usual)
 
 
+def test_reading_on_from_where_no_record_begins_goes_on_with_the_next() -> None:
+    """Files of timers and delays say where to read on, and they may be damaged."""
+    store = open_store(new_disk())
+    begins = []
+    for number in range(40):
+        one = draft(store.queue("T", 0), bytes(100), tag="A", prepared_transaction_offset=-1 - number)
+        begins.append(store.append([one])[0][0])
+    assert store.max_offset > store.log.file_size
+    for at in range(-5, store.max_offset + 5):
+        after = [number for number, begin in enumerate(begins) if begin >= at]
+        assert store.references(at, 100) == ([-1 - number for number in after], store.max_offset), at
+        records, end = store.carrying(b"TAGS\x01A", at, 100)
+        assert [record.physical_offset for record in records] == [begins[number] for number in after], at
+        assert end == store.max_offset
+
+
 def test_the_log_tells_which_records_name_an_origin() -> None:
     store = open_store(new_disk())
     expected = []
