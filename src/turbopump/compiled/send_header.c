@@ -169,7 +169,7 @@ static bool take_other_value(Reader *reader)
 static bool take_command(Reader *reader, SendHeader *send, bool letters)
 {
     enum { EXT_FIELDS = 1, COMMAND_FLAG = 2, OPAQUE = 4, VERSION = 8 };
-    int32_t version;
+    int32_t version; /* not needed, but a header is refused where it is none */
     unsigned seen = 0;
     do {
         Span name;

@@ -199,7 +199,7 @@ class PlainSendV2(
 
 
 class SendFrame(msgspec.Struct, gc=False):
-    """The whole JSON header of a send with letters."""
+    """The whole JSON header of a send with letters. The version is there to be refused where it is none."""
 
     extFields: PlainSendV2
     code: I32 = 0
