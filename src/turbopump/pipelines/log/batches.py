@@ -44,10 +44,8 @@ class _Numbered(QueueFiles):
 
     def is_whole(self, entry: Any) -> bool:
         """Whether it points to a record, and says of it what the record says itself."""
-        if not super().is_whole(entry) or int(entry["messages"]) <= 0:
-            return False
-        part = self._store.part_at(int(entry["physical"]))
-        if part is None:
+        part = self._store.part_at(int(entry["physical"])) if super().is_whole(entry) else None
+        if part is None or int(entry["messages"]) <= 0:
             return False
         at = int(entry["physical"]) - part.start + QUEUE_OFFSET_AT
         return bool(OFFSET.unpack_from(self._store.bytes_of(part), at)[0] == entry["first"])
