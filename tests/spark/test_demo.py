@@ -20,5 +20,8 @@ def test_the_demo_shows_the_whole_and_the_servers_go_on(tmp_path: Path) -> None:
         told = server.tail()
         assert "1,000 orders from topic DemoOrders to a Delta table" in told
         assert "city    orders" in told
+        spoken = told.partition("Ctrl-C stops it.")[2].split("\n")
+        assert [line for line in spoken if line and not line.startswith("demo: ")] == []
+        assert "log level" in (tmp_path / "data/demo/spark.log").read_text()
     finally:
         server.stop()

@@ -6,9 +6,12 @@ checkpoint: only new orders are archived.
     python -m turbopump.pipelines.demo NAME_SERVER DIRECTORY
 """
 
+import contextlib
+import os
 import random
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ ORDERS, TOTALS = "DemoOrders", "DemoTotals"
 COUNT = 1000
 CITIES = ("Berlin", "Lagos", "Lima", "Osaka", "Pune")
 STATES = ("paid", "paid", "paid", "refunded")
+STDERR = 2
 FIELDS = "id long, city string, amount double"
 
 
@@ -35,14 +39,32 @@ def main(arguments: list[str]) -> int:
     except CannotRun as error:
         say(f"The pipelines are left out. {error}")
         return 0
-    say("Spark starts (some seconds) ...")
-    spark = session("turbopump demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    log = home / "spark.log"
+    say(f"Spark starts (some seconds); its log is {log} ...")
+    home.mkdir(parents=True, exist_ok=True)
+    with errors_to(log):
+        spark = session("turbopump demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
     try:
         show(spark, name_server, home)
     finally:
         spark.stop()
     say(f"Done. The table is in {home / 'orders'}. Next: turbopump pipeline stats --from topic:{ORDERS}")
     return 0
+
+
+@contextlib.contextmanager
+def errors_to(log: Path) -> Iterator[None]:
+    """Programs that are started meanwhile write their errors there to their end: Spark's workers complain of
+    closed connections when a session stops, as if something had gone wrong.
+    """
+    kept = os.dup(STDERR)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), STDERR)
+    try:
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
 
 
 def show(spark: Any, name_server: str, home: Path) -> None:
