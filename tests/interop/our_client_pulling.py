@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from turbopump import Admin, Message, MessageQueue, PullConsumer
-from turbopump.errors import NotFound
+from turbopump import Message, MessageQueue, PullConsumer
 
-from .our_client_stage import Facts, Stage, Stories, failure, is_known, lag, must
+from .our_client_stage import Facts, Stage, Stories, by_key, failure, is_known, lag, must
 
 STORIES = Stories()
 
@@ -150,7 +149,7 @@ def administration(stage: Stage) -> Facts:
         got.wait("a", "b", "c", "d")
         group = f"{stage.name}-readers"
         config = admin.topics.config(stage.cluster.broker_addr, topic)
-        must(lambda: len(_by_key(admin, topic, "b")) == 1)
+        must(lambda: len(by_key(admin, topic, "b")) == 1)
         must(lambda: lag(admin, group, topic) == 0)
         facts: Facts = {
             "listed": topic in admin.topics.names(),
@@ -158,7 +157,7 @@ def administration(stage: Stage) -> Facts:
             "stats": sum(
                 one.maxOffset - one.minOffset for one in admin.topics.stats(topic).offsetTable.values()
             ),
-            "by key": _by_key(admin, topic, "b"),
+            "by key": [one.text for one in by_key(admin, topic, "b")],
             "by id": admin.messages.find(topic, receipts[1].message_id).text,
             "by offset id": admin.messages.at_offset_id(receipts[1].offset_message_id, topic).text,
             "member": len(admin.connections.consumers(group).connectionSet),
@@ -170,10 +169,3 @@ def administration(stage: Stage) -> Facts:
         must(lambda: not is_known(admin, topic))
         facts["deleted"] = topic not in admin.topics.names()
     return facts
-
-
-def _by_key(admin: Admin, topic: str, key: str) -> list[str]:
-    try:
-        return [one.text for one in admin.messages.by_key(topic, key)]
-    except NotFound:
-        return []

@@ -194,6 +194,14 @@ def all_of(consumer: PullConsumer, queue: MessageQueue) -> Iterator[MessageExt]:
         offset = messages[-1].offset + 1
 
 
+def by_key(admin: Admin, topic: str, key: str) -> list[MessageExt]:
+    """None, too, while the broker's index does not know them."""
+    try:
+        return list(admin.messages.by_key(topic, key))
+    except NotFound:
+        return []
+
+
 def failure(call: Callable[[], object]) -> str:
     try:
         call()

@@ -33,7 +33,8 @@ CONF = {
     "maxMessageSize": str(1 << 18),
     "mappedFileSizeTimerLog": str(1 << 16),
 }
-LATE_MS = {APACHE: 2_500, peers.OURS: 500}  # 5.5.0 counts in seconds, and this machine may be busy
+LATE_MS = 2_500  # 5.5.0 counts in seconds, and this machine may be busy
+PATIENCE_MS = 60_000
 STARTS_IN_MS = 30_000
 
 
@@ -196,21 +197,21 @@ def test_what_is_due_comes_and_what_is_recalled_does_not(both: dict[str, Script]
     answer = script.recall(handle)
     assert (answer.code, answer.ext["msgId"]) == (0, unique_key("recalled"))
     names = {f"due{number}" for number in range(5)}
-    found = wait_until(script.cluster, names, now_ms() + 12_000)
+    found = wait_until(script.cluster, names, now_ms() + PATIENCE_MS)
     time.sleep(2.5)
     arrived = {record.body.decode(): record for record in read(script.cluster)}
     assert names <= {record.body.decode() for record in found}
     assert "recalled" not in arrived
     for name in names:
         late_ms = arrived[name].store_timestamp - script.due_ms[name]
-        assert 0 <= late_ms <= LATE_MS[kind], (name, late_ms)
+        assert 0 <= late_ms <= LATE_MS, (name, late_ms)
 
 
 def test_a_message_that_came_has_the_same_properties_at_both(both: dict[str, Script]) -> None:
     found = []
     for script in both.values():
         script.wait_for("alike", 1_500)
-        records = wait_until(script.cluster, {"alike"}, now_ms() + 10_000)
+        records = wait_until(script.cluster, {"alike"}, now_ms() + PATIENCE_MS)
         (record,) = (record for record in records if record.body == b"alike")
         found.append(record)
         (waited,) = (r for r in read(script.cluster, TIMER_TOPIC, 0) if r.body == b"alike")
@@ -238,7 +239,7 @@ def test_a_java_producer_and_its_consumer_see_the_same_at_both(
 
 def wait_written(cluster: peers.Cluster, due_at_ms: int) -> None:
     """Until its file says that everything up to then is done."""
-    latest_ms = now_ms() + 30_000
+    latest_ms = now_ms() + PATIENCE_MS
     path = cluster.store_dir / "config" / "timercheck"
     while not path.exists() or timer_check.decode(path.read_bytes()).read_ms <= due_at_ms:
         assert now_ms() < latest_ms, "timercheck was not written"
@@ -265,7 +266,7 @@ def journey(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
                 script.wait_for(f"{name}{number}", delay_ms)
             for number, delay_ms in enumerate((9_000, 41_000)):
                 assert script.recall(script.wait_for(f"{name}recalled{number}", delay_ms)).code == 0
-            wait_until(cluster, {f"{name}0", f"{name}1"}, now_ms() + 10_000)
+            wait_until(cluster, {f"{name}0", f"{name}1"}, now_ms() + PATIENCE_MS)
             if kind == peers.OURS:
                 wait_written(cluster, due_ms[f"{name}1"])
             if ends:
@@ -314,5 +315,5 @@ def test_a_store_of_ours_with_a_timer_of_four_hundred_days_opens_at_apache(tmp_p
         script.wait_for("near", STARTS_IN_MS)
         time.sleep(2)
     with peers.start(APACHE, place, CONF, namesrv=peers.OURS) as apache:
-        found = wait_until(apache, {"near"}, now_ms() + STARTS_IN_MS + 10_000)
+        found = wait_until(apache, {"near"}, now_ms() + STARTS_IN_MS + PATIENCE_MS)
         assert [record.body for record in found] == [b"near"]

@@ -16,7 +16,7 @@ from . import artifacts, clients, peers
 from .conftest import StartOnce
 from .console import Console
 from .mqadmin import OurMqadmin
-from .our_client_stage import SEND_S, Old, Stage, all_of, must
+from .our_client_stage import SEND_S, Old, Stage, all_of, by_key, must
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 SERVERS = (peers.OURS, artifacts.SERVERS[-1])
@@ -79,7 +79,7 @@ def traces(stage: Stage, message_id: str, least: int) -> list[Trace]:
             return len(found) >= least
 
         must(all_there)
-        must(lambda: len(admin.messages.by_key(TRACE_TOPIC, message_id)) >= 2)
+        must(lambda: len(by_key(admin, TRACE_TOPIC, message_id)) >= 2)
     return found
 
 
