@@ -143,10 +143,7 @@ func retryToDeadLetters(p *peer, s *steps) {
 	for i := 0; i < 4; i++ {
 		s.step(fmt.Sprint("time ", i), func() (any, error) { return without(m.of("bad")[i].view, "offset"), nil })
 	}
-	s.step("dead letter", func() (any, error) {
-		long(func() bool { return len(p.storedAs(s, p.deadLetters("retry"), "bad")) > 0 })
-		return p.storedAs(s, p.deadLetters("retry"), "bad"), nil
-	})
+	s.step("dead letter", func() (any, error) { return p.deadLetter(s, "retry", "bad"), nil })
 	s.step("no more deliveries", func() (any, error) {
 		time.Sleep(quiet)
 		return len(m.of("bad")), nil
@@ -189,7 +186,7 @@ func otherWaysToFail(p *peer, s *steps) {
 			return lateness(levelSeconds[3-2*i], m.of(way)[0].at, m.of(way)[1]), nil
 		})
 	}
-	s.step("dead letter", func() (any, error) { return p.storedAs(s, p.deadLetters("ways"), ways[2]), nil })
+	s.step("dead letter", func() (any, error) { return p.deadLetter(s, "ways", ways[2]), nil })
 	m.stop()
 }
 

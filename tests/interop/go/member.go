@@ -194,19 +194,24 @@ func long(condition func() bool) bool {
 	return condition()
 }
 
-func (p *peer) send(topic string, id int, tag, key string) {
+func (p *peer) send(topic string, id int, tag, key string) *primitive.SendResult {
 	made := message(topic, id, []byte(key)).WithKeys([]string{key})
 	if tag != "" {
 		made.WithTag(tag)
 	}
-	_, err := p.bold.SendSync(background, made)
+	sent, err := p.bold.SendSync(background, made)
 	check(err)
+	return sent
 }
 
-// fill sends messages a0, a1, … over the queues in turn.
+// fill sends messages a0, a1, … over the queues in turn, and waits until these show them.
 func (p *peer) fill(topic string, queues int, name string, count int) {
+	ends := map[int]int{}
 	for i := 0; i < count; i++ {
-		p.send(topic, i%queues, "", fmt.Sprint(name, i))
+		ends[i%queues] = int(p.send(topic, i%queues, "", fmt.Sprint(name, i)).QueueOffset) + 1
+	}
+	for id, end := range ends {
+		p.settle(topic, id, end)
 	}
 }
 
@@ -265,6 +270,15 @@ func (p *peer) offset(group, topic string, queue int) string {
 		return fmt.Sprint("code ", found.Code)
 	}
 	return found.ExtFields["offset"]
+}
+
+// deadLetter has the dead letters of a group with that key, once there is one.
+func (p *peer) deadLetter(s *steps, group, key string) (found []fields) {
+	long(func() bool {
+		found = p.storedAs(s, p.deadLetters(group), key)
+		return len(found) > 0
+	})
+	return found
 }
 
 // storedAs has the messages of queue 0 with that key.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 const (
 	broker  = "broker-a"
 	mib     = 1 << 20
-	patient = 10 * time.Second
+	patient = 60 * time.Second
 )
 
 var background = context.Background()
@@ -109,6 +110,18 @@ func (p *peer) queues(topic string) []int {
 		ids = append(ids, queue.QueueId)
 	}
 	return ids
+}
+
+// settle waits until the queue shows so many messages: Apache's broker answers a send before that.
+func (p *peer) settle(topic string, id, end int) {
+	eventually(func() bool {
+		found, err := raw(p.brokerAddr, 30, nil, "topic", topic, "queueId", id)
+		if err != nil || found.Code != 0 {
+			return false
+		}
+		offset, err := strconv.Atoi(found.ExtFields["offset"])
+		return err == nil && offset >= end
+	})
 }
 
 func queue(topic string, id int) *primitive.MessageQueue {

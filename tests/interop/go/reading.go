@@ -67,7 +67,7 @@ func pull(p *peer, s *steps) {
 		_, err := p.bold.SendSync(background, message(topic, 0, text(i+1)).WithTag(fmt.Sprint("tag", i)))
 		check(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	p.settle(topic, 0, 5)
 	puller := p.newPullConsumer(topic, "*")
 	defer puller.Shutdown()
 	for _, offset := range []int64{-1, 0, 3, 4, 6, 1000} {
@@ -101,7 +101,8 @@ func wokenPull(p *peer, s *steps, puller rocketmq.PullConsumer, topic string) (a
 
 func pullTags(p *peer, s *steps) {
 	topic := p.createTopic("tags", 1, 1)
-	for i, tag := range []string{"A", "B", "", "Aa", "BB", "\u6807"} {
+	tags := []string{"A", "B", "", "Aa", "BB", "\u6807"}
+	for i, tag := range tags {
 		made := message(topic, 0, text(i+1))
 		if tag != "" {
 			made.WithTag(tag)
@@ -109,7 +110,7 @@ func pullTags(p *peer, s *steps) {
 		_, err := p.bold.SendSync(background, made)
 		check(err)
 	}
-	time.Sleep(100 * time.Millisecond)
+	p.settle(topic, 0, len(tags))
 	for _, expression := range []string{"*", "A", "A || B", "Aa", "C", "\u6807"} {
 		s.step(expression, func() (any, error) {
 			puller := p.newPullConsumer(topic, expression)

@@ -31,7 +31,7 @@ func sendSync(p *peer, s *steps) {
 	s.step("queue 1 of one", func() (any, error) {
 		return s.sent(p.bold.SendSync(background, message(topic, 1, text(1))))
 	})
-	s.stored(p, topic)
+	s.stored(p, topic, 7)
 }
 
 func sendAsync(p *peer, s *steps) {
@@ -41,7 +41,7 @@ func sendAsync(p *peer, s *steps) {
 			return s.sent(awaitAsync(p, message(topic, 0, noise(size))))
 		})
 	}
-	s.stored(p, topic)
+	s.stored(p, topic, 5)
 }
 
 func awaitAsync(p *peer, message *primitive.Message) (*primitive.SendResult, error) {
@@ -66,13 +66,17 @@ func awaitAsync(p *peer, message *primitive.Message) (*primitive.SendResult, err
 
 func sendOneway(p *peer, s *steps) {
 	topic := p.createTopic("oneway", 1, 1)
+	stored := 0
 	for _, size := range sizes {
 		s.step(fmt.Sprintf("%d bytes", size), func() (any, error) {
 			return "returned", p.bold.SendOneWay(background, message(topic, 0, noise(size)))
 		})
-		time.Sleep(100 * time.Millisecond) // a pool of threads would store them in any order
+		if 0 < size && size <= 4*mib {
+			stored++
+			p.settle(topic, 0, stored) // one at a time: a pool of threads would store them in any order
+		}
 	}
-	s.stored(p, topic)
+	s.stored(p, topic, stored)
 }
 
 func sendBySelector(p *peer, s *steps) {
@@ -119,7 +123,7 @@ func sendBatch(p *peer, s *steps) {
 	s.step("none", func() (any, error) {
 		return s.sent(p.bold.SendSync(background))
 	})
-	s.stored(p, topic)
+	s.stored(p, topic, 11)
 }
 
 func sendUnicode(p *peer, s *steps) {
@@ -131,7 +135,7 @@ func sendUnicode(p *peer, s *steps) {
 		made.WithProperty("quote", "\"\\/{}[],:'<>&")
 		return s.sent(p.bold.SendSync(background, made))
 	})
-	s.stored(p, topic)
+	s.stored(p, topic, 1)
 }
 
 func illegalTopics(p *peer, s *steps) {
@@ -165,9 +169,9 @@ func propertyBytes(p *peer, s *steps) {
 	}
 }
 
-// stored pulls queue 0 of a topic, whole.
-func (s *steps) stored(p *peer, topic string) {
-	time.Sleep(100 * time.Millisecond)
+// stored pulls queue 0 of a topic, whole, when it has that many messages.
+func (s *steps) stored(p *peer, topic string, count int) {
+	p.settle(topic, 0, count)
 	s.step("stored", func() (any, error) {
 		puller := p.newPullConsumer(topic, "*")
 		defer puller.Shutdown()

@@ -1,11 +1,14 @@
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
@@ -22,7 +25,8 @@ final class Client {
     static final String CLUSTER = "DefaultCluster";
     static final int MIB = 1 << 20;
     private static final long TIMEOUT_MS = 15_000;
-    private static final long SETTLE_MS = 10_000;
+    private static final long SETTLE_MS = 60_000;
+    private static final Pattern BEHIND = Pattern.compile("\"dispatchBehindBytes\":\"(-?\\d+)\"");
 
     final String namesrv;
     final String brokerAddr;
@@ -147,6 +151,17 @@ final class Client {
     /** Sends are answered before consume queue and index know the message: waits until the queue reaches `end`. */
     void settle(String topic, int queueId, long end) throws Exception {
         eventually(() -> consumer.maxOffset(queue(topic, queueId)) >= end);
+    }
+
+    /**
+     * Waits until the broker has dispatched all that it stored. 4.9.7 says less than nothing behind a record that it
+     * stored broken.
+     */
+    void dispatched() throws Exception {
+        eventually(() -> {
+            Matcher behind = BEHIND.matcher(new String(raw(28).getBody(), StandardCharsets.UTF_8));
+            return behind.find() && Long.parseLong(behind.group(1)) <= 0;
+        });
     }
 
     /** The same for the index: waits until the key is found. */

@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -96,12 +97,18 @@ final class Topics {
 
     private void differ(Answers.Steps steps, String what, String topic, int queues) throws Exception {
         steps.step(what + ": queues", () -> bothSides(topic));
+        List<Integer> stored = new ArrayList<>();
         for (int id = 0; id <= queues; id++) {
             MessageQueue queue = client.queue(topic, id);
-            steps.step(what + ": send to " + id, () -> views.sent(client.producer.send(new Message(topic, Bodies.text(1)), queue)));
+            steps.step(what + ": send to " + id, () -> {
+                SendResult result = client.producer.send(new Message(topic, Bodies.text(1)), queue);
+                stored.add(queue.getQueueId());
+                return views.sent(result);
+            });
         }
-        client.settle(topic, 0, 1);
-        Thread.sleep(50);
+        for (int id : stored) {
+            client.settle(topic, id, 1);
+        }
         for (int id = 0; id <= queues; id++) {
             MessageQueue queue = client.queue(topic, id);
             steps.step(what + ": pull from " + id, () -> views.pulled(client.consumer.pull(queue, "*", 0, 10)));

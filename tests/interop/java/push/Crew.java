@@ -3,6 +3,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.Callable;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -34,18 +35,22 @@ final class Crew {
         return new Message(topic, tag, key, Bodies.utf8(key));
     }
 
-    void send(String topic, int queue, String key) throws Exception {
-        send(topic, queue, null, key);
+    SendResult send(String topic, int queue, String key) throws Exception {
+        return send(topic, queue, null, key);
     }
 
-    void send(String topic, int queue, String tag, String key) throws Exception {
-        client.producer.send(message(topic, tag, key), client.queue(topic, queue));
+    SendResult send(String topic, int queue, String tag, String key) throws Exception {
+        return client.producer.send(message(topic, tag, key), client.queue(topic, queue));
     }
 
-    /** `count` messages a0, a1, … over the queues in turn. */
+    /** `count` messages a0, a1, … over the queues in turn; these show them when it returns. */
     void fill(String topic, int queues, String name, int count) throws Exception {
+        Map<Integer, Long> ends = new TreeMap<>();
         for (int i = 0; i < count; i++) {
-            send(topic, i % queues, name + i);
+            ends.put(i % queues, send(topic, i % queues, name + i).getQueueOffset() + 1);
+        }
+        for (Map.Entry<Integer, Long> end : ends.entrySet()) {
+            client.settle(topic, end.getKey(), end.getValue());
         }
     }
 
@@ -108,6 +113,12 @@ final class Crew {
         Map<String, Object> view = views.message(message);
         view.put("properties", Delivery.Properties.stable(answers.clean(message.getProperties())));
         return view;
+    }
+
+    /** The dead letters of a group with that key, once there is one. */
+    List<Map<String, Object>> deadLetter(String group, String key) throws Exception {
+        eventually(() -> !stored(deadLetters(group), 0, key).isEmpty());
+        return stored(deadLetters(group), 0, key);
     }
 
     /** All messages of a queue with that key; their place in a topic that scenarios share is left out. */

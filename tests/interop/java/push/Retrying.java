@@ -43,10 +43,7 @@ final class Retrying {
             int which = i;
             steps.step("time " + i, () -> withoutOffset(member.of("bad").get(which)));
         }
-        steps.step("dead letter", () -> {
-            Crew.eventually(() -> !crew.stored(crew.deadLetters("retry"), 0, "bad").isEmpty());
-            return crew.stored(crew.deadLetters("retry"), 0, "bad");
-        });
+        steps.step("dead letter", () -> crew.deadLetter("retry", "bad"));
         steps.step("no more deliveries", () -> {
             crew.quiet();
             return member.of("bad").size();
@@ -88,7 +85,7 @@ final class Retrying {
             steps.step(way + ", delay", () ->
                 Delaying.lateness(seconds, member.of(way).get(0).at, member.of(way).get(1)));
         }
-        steps.step("dead letter", () -> crew.stored(crew.deadLetters("ways"), 0, ways[3]));
+        steps.step("dead letter", () -> crew.deadLetter("ways", ways[3]));
         member.stop();
     }
 
