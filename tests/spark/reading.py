@@ -25,7 +25,9 @@ def messages(cluster: peers.Cluster, topic: str) -> list[MessageExt]:
 
 
 def messages_once_there(cluster: peers.Cluster, topic: str, count: int) -> list[MessageExt]:
-    """As soon as there are so many: those that are delayed come later."""
+    """As soon as there are so many: those that are delayed come later, and Apache's broker acknowledges a
+    message before its queue shows it.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while len(found := messages(cluster, topic)) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} messages: {found}"
@@ -33,8 +35,8 @@ def messages_once_there(cluster: peers.Cluster, topic: str, count: int) -> list[
     return found
 
 
-def bodies(cluster: peers.Cluster, topic: str) -> Counter[str]:
-    return Counter(message.text for message in messages(cluster, topic))
+def bodies(cluster: peers.Cluster, topic: str, least: int = 0) -> Counter[str]:
+    return Counter(message.text for message in messages_once_there(cluster, topic, least))
 
 
 async def _messages(namesrv: str, topic: str) -> list[MessageExt]:

@@ -9,7 +9,7 @@ import pytest
 from tests.interop import artifacts, peers
 from tests.interop.console import Console
 
-from turbopump import Message, Producer
+from turbopump import Message
 
 from .sending import create, numbered, send
 from .test_source_stream import Stream, pairs
@@ -38,10 +38,7 @@ def test_rows_filters_and_times(spark, apache, topic):
     middle = int(time.time() * 1000)
     time.sleep(0.05)
     send(apache, [Message(topic, b"wanted", tags="Aa", properties={"price": "50"})])  # "BB" has its hash
-    with Producer(
-        "spark-tests", name_servers=apache.namesrv, compress_msg_body_over_howmuch=1000
-    ) as producer:
-        producer.send(Message(topic, b"z" * 100_000, tags="zip"))
+    send(apache, [Message(topic, b"z" * 100_000, tags="zip")], 1, compress_msg_body_over_howmuch=1000)
     large = os.urandom(4_000_000)
     send(apache, [Message(topic, large)], 1)
 
