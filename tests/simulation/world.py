@@ -309,6 +309,8 @@ class World:
         if chance.random() < 0.1:
             pairs["note"] = "x" * chance.randint(100, 2000)
         if chance.random() < 0.1:
+            pairs["\0" * chance.randint(1, 511)] = "zeros"  # as many as may be sent
+        if chance.random() < 0.1:
             return self._any_batch(store, pairs)
         if chance.random() < 0.2:
             pairs[props.INNER_MULTI_DISPATCH] = ",".join(chance.sample(LIGHTS, k=chance.randint(1, 3)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from turbopump.broker.ledger import Ledger, check_names, entry_of
 from turbopump.broker.receipt import NAMES, Receipts
 from turbopump.broker.schedule import delay_level
-from turbopump.broker.send import NOT_PLAIN, Sending, tag_bits
+from turbopump.broker.send import NOT_PLAIN, Sending, check_zeros, tag_bits
 from turbopump.broker.stamped import GROUP, STAMP, Stamp
 from turbopump.broker.timing import Timing
 from turbopump.broker.topics import Topic
@@ -189,6 +189,7 @@ class LedgerSending:
             raise MessageIllegal(
                 f"a half message has {len(stored)} bytes of properties, more than {MOST_PROPERTIES}"
             )
+        check_zeros(stored)
         tag = pairs.get(properties.TAGS)
         return Draft(
             queue=queue,

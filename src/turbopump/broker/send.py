@@ -435,6 +435,7 @@ class Sending:
         if len(stored) > most:
             remark = f"the message has {len(stored)} bytes of properties, more than {most}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        check_zeros(stored)
         tag = pairs.get(properties.TAGS)
         return Draft(
             queue=queue,
@@ -510,6 +511,13 @@ def refuse_in_batch(pairs: dict[str, str]) -> None:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
     if properties.INNER_NUM in pairs:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
+
+
+def check_zeros(stored: bytes) -> None:
+    """After a power cut, recovery could not tell such properties from lost ones, and would end the log."""
+    if properties.looks_lost(stored):
+        remark = f"the properties have {properties.SECTOR} NULs in a row, or one at their end: use the body"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
 
 def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:

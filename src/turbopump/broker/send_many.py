@@ -42,6 +42,7 @@ PLAIN_CODES = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_MESSAGE)
 ONEWAY = 2
 RESPONSE = 1
 NOTHING = (0, b"")
+MAX_TARGETS = 1024  # queues of a topic: all are opened at its first plain send, in 15 ms of the loop
 MAX_SHAPES = 8192
 MAX_SHAPE_LENGTH = 512  # a longer one is read each time: what is remembered has a bound of a few MiB
 NAME_END = "\x01"
@@ -180,6 +181,7 @@ class SendMany:
             or not 0 <= queue_id < len(queues)
             or not 0 < len(body) <= self._max_message_size
             or text is None
+            or "\0" in text  # the general path looks whether there are too many
         ):
             return None
         if text[-1:] != PAIR_END:  # clients from 4.9.1 to 5.1.4 leave the last one out; it is stored
@@ -226,11 +228,14 @@ class SendMany:
         if topic is None or self._topics.is_light(name) or not self._accepts():
             return []  # not remembered: it may be created by the next request, and the time come
         queues: list[ConsumeQueue] = []
+        count = max(topic.read_queues, topic.write_queues)
         special = (
-            name in NOT_FOR_SENDERS or name.startswith(RETRY_PREFIX) or topic.filter_type != "SINGLE_TAG"
+            name in NOT_FOR_SENDERS
+            or name.startswith(RETRY_PREFIX)
+            or topic.filter_type != "SINGLE_TAG"
+            or count > MAX_TARGETS
         )
         if not special and (self._writable() or not topic.order):
-            count = max(topic.read_queues, topic.write_queues)
             try:
                 queues = [self._store.queue(name, queue_id) for queue_id in range(count)]
             except (OSError, Refused):  # the general path says what is wrong

@@ -79,6 +79,8 @@ bool take_pairs(Span text, Names not_plain, Pairs *pairs)
     Span names[MAX_PAIRS];
     Names seen = {names, 0};
     *pairs = (Pairs){.waits = true};
+    if (text.size > 0 && memchr(text.at, 0, text.size) != NULL) /* Python looks whether there are too many */
+        return false;
     while (text.size > 0) {
         Span name, value;
         if (seen.count == MAX_PAIRS || !take_pair(&text, &name, &value) || among(name, seen) ||

@@ -17,6 +17,11 @@ SEPARATORS: Final = NAME_END + PAIR_END
 MAX_BYTES: Final = 32767
 """Longest packed property string, in bytes: its length is a signed 16-bit field of the record."""
 
+SECTOR: Final = 512
+"""Bytes: the smallest part that a medium writes whole."""
+
+_NULS = bytes(SECTOR)
+
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 WAIT: Final = "WAIT"
@@ -130,6 +135,13 @@ def without(packed: bytes, mark: bytes) -> bytes:
         return b"\x02".join([pair for pair in packed.split(b"\x02") if not pair.startswith(mark)])
     end = packed.find(b"\x02", at)
     return packed[:at] + packed[end + 1 :] if end >= 0 else packed[:at]
+
+
+def looks_lost(packed: bytes) -> bool:
+    """Whether a part of a stored string reads like a sector that never reached the medium: nothing but zeros,
+    and no checksum covers it. Zeros between other bytes do not.
+    """
+    return _NULS in packed or packed.endswith(b"\0")
 
 
 def number(text: str) -> int | None:

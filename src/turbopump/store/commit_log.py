@@ -16,13 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turbopump.protocol.errors import BrokenRecord
-from turbopump.protocol.record import BLANK, Record, decode
+from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, Record, decode, measure
 from turbopump.runtime.disk import Buffer, Disk, MappedFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.segment import LogFiles, touch
 
 BLANK_HEAD = struct.Struct(">ii")
 BLANK_SIZE = 8
+MAGICS = tuple(struct.pack(">i", magic) for magic in (MAGIC_V1, MAGIC_V2))
+MAGIC_SIZE = MAGIC_AT = 4  # behind the record's size
 COPY_SLICE = 1 << 20
 PAGE = mmap.PAGESIZE
 TOUCH_AHEAD = 1 << 17  # 32 pages, about 0.1 ms
@@ -204,8 +206,8 @@ class CommitLog:
         """Ends the log at `offset`, durably: what was behind it can never be taken for records again.
 
         Zeros are synced over the rest of the file before anything else is written there (Apache forgets only
-        in memory, so that a second crash brings the old tail back). Later files that hold data are kept in
-        `aside` and named in the result, empty ones are removed.
+        in memory, so that a second crash brings the old tail back). Whole records in that rest, and later
+        files that hold data, are kept in `aside` and named in the result; empty files are removed.
         """
         kept = []
         while self.files.starts and self.files.starts[-1] >= max(offset, self.min_offset + 1):
@@ -218,18 +220,47 @@ class CommitLog:
                 self.files.remove(start)
         start = offset - offset % self.file_size
         if self.files.has(start):
-            self._clear(self.files.mapped(start), offset - start)
+            begin, end = offset - start, self._used(start, offset - start)
+            if self._has_record(start, begin, end):
+                kept.append(self.files.copy_aside(start, begin, end, aside))
+            self._clear(self.files.mapped(start), begin, end)
         return kept
 
     def _holds_data(self, start: int) -> bool:
         return bool(any(self.files.mapped(start).buffer[:BLANK_SIZE]))
 
-    def _clear(self, mapped: MappedFile, position: int) -> None:
+    def _used(self, start: int, position: int) -> int:
+        """Where, in a file, nothing but zeros follow; not before `position`, and to the next slice."""
+        buffer, used = self.files.mapped(start).buffer, position
         for at in range(position, self.file_size, COPY_SLICE):
             end = min(at + COPY_SLICE, self.file_size)
-            zeros = ZEROS[: end - at]
-            if mapped.buffer[at:end] != zeros:
-                mapped.buffer[at:end] = zeros
+            if buffer[at:end] != ZEROS[: end - at]:
+                used = end
+        return used
+
+    def _has_record(self, start: int, begin: int, end: int) -> bool:
+        """Whether a whole record lies between: not where recovery stopped, but behind it."""
+        buffer = self.files.mapped(start).buffer
+        for at in range(begin, end, COPY_SLICE):
+            piece = bytes(buffer[at : min(at + COPY_SLICE + MAGIC_SIZE - 1, end)])
+            for magic in MAGICS:
+                found = piece.find(magic)
+                while found >= 0:
+                    position = at + found - MAGIC_AT
+                    if position > begin and self._is_record(buffer, start, position):
+                        return True
+                    found = piece.find(magic, found + 1)
+        return False
+
+    def _is_record(self, buffer: Buffer, start: int, position: int) -> bool:
+        if measure(buffer, position, self.file_size, check_crc=True) <= 0:
+            return False
+        return self.identify(start + position) is not None
+
+    def _clear(self, mapped: MappedFile, begin: int, end: int) -> None:
+        for at in range(begin, end, COPY_SLICE):
+            stop = min(at + COPY_SLICE, end)
+            mapped.buffer[at:stop] = ZEROS[: stop - at]
         mapped.sync()  # the zeros may also be those of a recovery that was killed before its sync
 
     # old files

@@ -220,13 +220,13 @@ class Recovery:
         """Dispatches one record after the other, by the plan."""
         dispatch, queues = self._dispatcher.dispatch, self._queues
         entries_from, keys_from = plan.entries_from, plan.keys_from
-        durable, file_size = plan.entries_from if self._crashed else ANY, self._log.file_size
+        durable = plan.entries_from if self._crashed else ANY
         count = 0
 
         def put(found: Found) -> None:
             nonlocal count
             physical = found[3]
-            if physical >= durable and is_torn(found, file_size):
+            if physical >= durable and is_torn(found, self._log):
                 raise _Torn(physical)
             if not dispatch(found, physical >= entries_from, physical >= keys_from):
                 self._gap(found, plan)
@@ -266,7 +266,7 @@ class Recovery:
     def _cut(self, end: int, plan: Plan) -> None:
         if not plan.cut_log and end == plan.start and self._log.files.starts[-1] <= end:
             return
-        aside = os.path.join(self._config.root_dir, SET_ASIDE)
+        aside = os.path.join(os.path.dirname(os.path.normpath(self._config.log_dir)), SET_ASIDE)
         for path in self._log.cut(end, aside):
             log_line.error("the log ends at %d; what was behind it is kept as %s", end, path)
         for queue in self._queues.every() if not plan.cut_queues else ():

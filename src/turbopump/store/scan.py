@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from turbopump.protocol.checksum import crc32
 from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.properties import SECTOR
 from turbopump.protocol.record import BLANK as BLANK_MAGIC
 from turbopump.protocol.record import (
     HEAD_V4,
@@ -37,7 +38,6 @@ _WALKED = struct.Struct(">ii20xqi")  # size, magic, log offset, sys flag
 
 NO_RECORD = -1
 BLANK = 0
-SECTOR = 512  # the smallest part that a medium writes whole
 
 
 def scan(
@@ -147,19 +147,20 @@ def _next_begin(buffer: Buffer, start: int, position: int, limit: int) -> int:
     return at
 
 
-def is_torn(found: Found, file_size: int) -> bool:
-    """Whether a sector of the record's topic or properties is missing, which no checksum covers: a file is
-    made of zeros, so it reads as zeros. Single zero bytes may have been sent.
+def is_torn(found: Found, log: CommitLog) -> bool:
+    """Whether a sector with a part of the record's topic or properties never reached the medium. No checksum
+    covers them, but a file is made of zeros: the whole sector reads as zeros, with what lies beside them in
+    it. Other zeros may have been sent; so many that they could fill a sector are refused (`looks_lost`).
     """
     topic, _, _, physical, size, _, store_timestamp, properties = found
     if store_timestamp == 0 or 0 in topic:
         return True
     if 0 not in properties:
         return False
-    end = physical % file_size + size
+    position = physical % log.file_size
+    buffer, end = log.files.mapped(physical - position).buffer, position + size
     begin = end - len(properties)
-    sectors = range(begin - begin % SECTOR, end, SECTOR)
-    return not all(any(properties[max(at - begin, 0) : at + SECTOR - begin]) for at in sectors)
+    return not all(any(buffer[at : at + SECTOR]) for at in range(begin - begin % SECTOR, end, SECTOR))
 
 
 def unusual(buffer: Buffer, start: int, position: int, limit: int, check_crc: bool) -> Found | int:

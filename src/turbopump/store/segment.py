@@ -5,6 +5,7 @@ files follow one another without a gap. A bounded number of older ones is mapped
 have bytes to be synced stay mapped. What a file holds is not known here.
 """
 
+import errno
 import itertools
 import mmap
 import os
@@ -132,15 +133,43 @@ class LogFiles:
     def set_aside(self, start: int, directory: str) -> str:
         """Takes the last file out of the log, but keeps it under another directory."""
         assert start == self.starts[-1], "only the last file can be set aside"
+        self._disk.make_dirs(directory)
+        kept = self._free_name(start, directory)
+        try:
+            self._disk.rename(self.path(start), kept)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self.copy_aside(start, 0, self.file_size, directory)
+            self._disk.remove(self.path(start))
         self.starts.pop()
         if (mapped := self._maps.pop(start, None)) is not None:
             mapped.close()
-        self._disk.make_dirs(directory)
-        kept = os.path.join(directory, file_name(start))
-        self._disk.rename(self.path(start), kept)
         self._disk.sync_dir(directory)
         self._disk.sync_dir(self.directory)
         return kept
+
+    def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
+        """Keeps a part of a file under another directory, in a file of the same size, zeros around it."""
+        kept = self._free_name(start, directory)
+        buffer = self.mapped(start).buffer
+        file = self._disk.open_plain(kept, create=True, size=self.file_size)
+        try:
+            for at in range(begin, end, SLICE):
+                piece = bytes(buffer[at : min(at + SLICE, end)])
+                if any(piece):
+                    file.write_at(at, piece)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_dir(directory)
+        return kept
+
+    def _free_name(self, start: int, directory: str) -> str:
+        """Two accidents may have happened to one file."""
+        path = os.path.join(directory, file_name(start))
+        names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(1)))
+        return next(name for name in names if not self._disk.exists(name))
 
     def close(self) -> None:
         for mapped in self._maps.values():

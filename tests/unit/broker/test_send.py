@@ -162,6 +162,37 @@ def test_a_kind_that_is_not_served_is_refused_not_stored_as_a_plain_message(
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("code", [310, 320])
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        (b"x\1a\0b\2", ResponseCode.SUCCESS),
+        (b"x\1" + bytes(511) + b"\2", ResponseCode.SUCCESS),
+        (b"x\1" + bytes(512) + b"\2", ResponseCode.MESSAGE_ILLEGAL),
+        (b"x\1b\0", None),
+    ],
+)
+def test_properties_that_recovery_would_take_for_lost_are_refused(
+    code: int, stored: bytes, expected: ResponseCode | None
+) -> None:
+    """The ones of a message of its own are stored with a separator at their end, those of a batch are not."""
+    if expected is None:
+        expected = ResponseCode.SUCCESS if code == 310 else ResponseCode.MESSAGE_ILLEGAL
+
+    async def scenario(desk: Desk) -> None:
+        is_batch = code == 320
+        unique = properties.pack({"UNIQ_KEY": UNIQUE})
+        fields = letters("T", m=str(is_batch).lower())
+        fields["i"] = unique if is_batch else unique + stored.decode()
+        answer = await desk.ask(code, fields, batch.join([(0, b"body", stored)]) if is_batch else b"body")
+        assert answer.code == expected
+        if expected != ResponseCode.SUCCESS:
+            assert "NUL" in (answer.remark or "")
+            assert desk.store.queue("T", 0).max_offset == 0
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize(
     ("asked", "level"), [("1", 1), ("18", 18), ("19", 18), ("2147483647", 18), ("+3", 3)]
 )

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from tests.unit.broker.desk import letters
 from tests.unit.broker.sends import Bench, frame
 
+from turbopump.broker.send_many import MAX_TARGETS
+from turbopump.broker.topics import Topic
 from turbopump.compiled import twins
 from turbopump.protocol import properties
 from turbopump.protocol.errors import BrokenFrame
@@ -108,6 +110,22 @@ def test_a_topic_whose_queues_cannot_be_had_is_refused_in_words() -> None:
     bench.topics.for_group(name, 1)
     bench.receive(pack(*frame(310, letters(name), b"body", 1)))
     assert b"the topic's name has 129 bytes" in bench.connection.written
+
+
+@pytest.mark.parametrize("queues", [MAX_TARGETS, MAX_TARGETS + 1, 65_536])
+def test_a_send_does_not_open_the_queues_of_a_topic_that_has_thousands(queues: int) -> None:
+    general, many, compiled = Bench(), Bench(), Bench(twins())
+    for bench in (general, many, compiled):
+        bench.topics.update(Topic("Wide", queues, queues), {})
+    one = frame(310, letters("Wide", queues - 1), b"x", 1)
+    general.router.serve(general.connection, [one, one])
+    many.many.serve(many.connection, [one, one])
+    for _ in range(2):
+        compiled.receive(pack(*one))
+    assert general.outcome() == many.outcome() == compiled.outcome()
+    assert general.connection.written.count(b'"code":0') == 2
+    for bench in (many, compiled):
+        assert (bench.store.find_queue("Wide", 0) is not None) == (queues <= MAX_TARGETS)
 
 
 def test_a_plain_send_takes_the_short_path() -> None:

@@ -1,5 +1,7 @@
 import asyncio
+import errno
 import os
+import random
 import struct
 
 import pytest
@@ -176,6 +178,85 @@ def test_later_files_with_data_are_set_aside_not_deleted():
     check(again)
     assert names(crashed, "/store/commitlog")[:1] == ["00000000000000000000"]
     assert "00000000000000008192" in names(crashed, "/store/set-aside")
+
+
+def test_whole_records_behind_a_damaged_one_are_set_aside_before_they_are_cleared():
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 20, size=100)
+    damaged, behind = list(records(store))[5:7]
+    whole = bytes(store.log.files.mapped(0).buffer)
+    store.log.files.mapped(0).buffer[damaged.physical_offset + 95] ^= 0xFF  # in the body
+    crashed = killed(disk)
+    again = open_store(crashed)
+    assert numbers(again) == list(range(5))
+    check(again)
+    kept = crashed.read("/store/set-aside/00000000000000000000")
+    assert kept[behind.physical_offset :] == whole[behind.physical_offset :]
+
+
+def test_a_torn_tail_alone_leaves_nothing_aside():
+    disk = new_disk()
+    store = open_store(disk)
+    fill(store, 18, size=100)
+    last = list(records(store))[-1]
+    at = last.physical_offset % 4096
+    store.log.files.mapped(last.physical_offset - at).buffer[at + 95] ^= 0xFF
+    crashed = killed(disk)
+    assert numbers(open_store(crashed)) == list(range(17))
+    assert names(crashed, "/store/set-aside") == []
+
+
+def test_a_second_accident_leaves_what_the_first_one_set_aside():
+    disk = new_disk()
+    contents = []
+    for number in range(2):
+        store = open_store(disk)
+        fill(store, 60, size=200, start=100 * number)
+        contents.append(bytes(store.log.files.mapped(8192).buffer))
+        store.log.files.mapped(4096).buffer[4:8] = b"XXXX"
+        disk = killed(disk)
+        close(open_store(disk))
+    kept = [disk.read(f"/store/set-aside/00000000000000008192{suffix}") for suffix in ("", ".1")]
+    assert kept == contents
+
+
+@pytest.mark.parametrize("log_dir", ["/elsewhere/commitlog", "/elsewhere"])
+def test_files_are_set_aside_on_another_file_system_too(log_dir):
+    class TwoFileSystems(SimulatedDisk):
+        def rename(self, old: str, new: str) -> None:
+            if old.startswith("/elsewhere/") != new.startswith("/elsewhere/"):
+                raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), old)
+            super().rename(old, new)
+
+    disk = TwoFileSystems(random.Random(1), HandClock())
+    disk.make_dirs("/store")
+    store = open_store(disk, commit_log_dir=log_dir)
+    fill(store, 60, size=200)
+    lost = bytes(store.log.files.mapped(8192).buffer)
+    store.log.files.mapped(4096).buffer[4:8] = b"XXXX"
+    crashed = disk.crash(Survival.KEPT)
+    again = open_store(crashed, commit_log_dir=log_dir)
+    assert again.max_offset == 4096
+    check(again)
+    aside = os.path.join(os.path.dirname(log_dir), "set-aside")
+    assert crashed.read(f"{aside}/00000000000000008192") == lost
+    assert not crashed.exists(f"{log_dir}/00000000000000008192")
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+@pytest.mark.parametrize("zeros", [1, 511])
+def test_zeros_that_were_sent_do_not_end_the_log(flush, zeros):
+    """At every position within a sector."""
+    disk = new_disk()
+    store = open_store(disk, flush_disk_type=flush, commit_log_file_size=1 << 20)
+    for number in range(520):
+        sent = draft(store.queue("T", 0), b"%06d" % number, key=f"T-{number}")
+        sent.properties = bytes(zeros) + b"\1v\2p\1" + b"v" * (number % 7) + b"\2" + sent.properties
+        store.append([sent])
+    again = open_store(killed(disk), flush_disk_type=flush, commit_log_file_size=1 << 20)
+    assert numbers(again) == list(range(520))
+    check(again)
 
 
 def test_an_empty_file_made_ahead_is_dropped_or_used():
