@@ -4,6 +4,7 @@ Each part of the store sets and clears its own reason; the first in the order be
 """
 
 import contextlib
+import errno
 from collections.abc import Iterator
 from enum import Enum
 
@@ -15,8 +16,14 @@ class Reason(Enum):
     SYNC_FAILED = "the last sync of the commit log failed"
     DISK_FULL = "the broker's disk is full"
     NO_ROOM = "no room for the next commit log file"
+    NO_ABORT = "no room for the file abort, without which a crash would look like an orderly stop"
     QUEUES_STUCK = "consume queues cannot be written"
     BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+
+
+def is_no_room(error: OSError) -> bool:
+    """The disk is full, or what this user may have of it. It passes when space becomes free."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Flags:

@@ -6,11 +6,13 @@ thread of its own; which one is measured at the start and again whenever it goes
 
 A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
 unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
-failure. Nobody waits longer than `sync_flush_timeout_ms`. No path out of here leaves the next group waiting
-for a sync that nobody started.
+failure. Nobody waits longer than `sync_flush_timeout_ms`; with SYNC_FLUSH, a sync that takes longer than
+`page_cache_busy_ms` turns new messages away, whether somebody waits for it or not: what gathers behind a disk
+that hangs is bounded. No path out of here leaves the next group waiting for a sync that nobody started.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -68,6 +70,7 @@ class Flusher:
         self._write_again = False
         self._typical_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._began = 0.0  # the sync under way in the thread
         self._last_thorough = clock.monotonic()
 
     def configure(self, config: StoreConfig) -> None:
@@ -76,7 +79,23 @@ class Flusher:
         self._busy_s = config.page_cache_busy_ms / 1000
 
     def probe(self, disk: Disk, path: str) -> None:
-        """Measures a few small syncs and chooses where they run from now on."""
+        """Measures a few small syncs and chooses where they run from now on. On a disk where that cannot be
+        done (it may be full) they run in the thread, which is right for every disk.
+        """
+        try:
+            self._typical_s = self._typical_sync(disk, path)
+        except OSError as error:
+            self.inline, self._typical_s = False, INLINE_ABOVE_S
+            log_line.warning("syncs cannot be measured, so they run in a thread: %s", error)
+            return
+        self.inline = self._typical_s < INLINE_BELOW_S
+        log_line.info(
+            "a sync of this disk takes %d us: it runs %s",
+            self._typical_s * 1e6,
+            "inline" if self.inline else "in a thread",
+        )
+
+    def _typical_sync(self, disk: Disk, path: str) -> float:
         file = disk.open_plain(path, create=True)
         try:
             file.write_at(0, bytes(PROBES * PAGE))
@@ -89,14 +108,9 @@ class Flusher:
                 times.append(self._clock.monotonic() - begin)
         finally:
             file.close()
-            disk.remove(path)
-        self._typical_s = sorted(times)[PROBES // 2]
-        self.inline = self._typical_s < INLINE_BELOW_S
-        log_line.info(
-            "a sync of this disk takes %d us: it runs %s",
-            self._typical_s * 1e6,
-            "inline" if self.inline else "in a thread",
-        )
+            with contextlib.suppress(OSError):
+                disk.remove(path)
+        return sorted(times)[PROBES // 2]
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -211,6 +225,7 @@ class Flusher:
         """Syncs in a thread, group after group, until nobody waits."""
         try:
             while self._waiters or self._wanted > self._log.synced:
+                self._began = self._clock.monotonic()
                 self._set_timer()
                 target, files = self._prepare()
                 try:
@@ -296,7 +311,7 @@ class Flusher:
             _tell(done, outcome)
 
     def _set_timer(self) -> None:
-        if self._timer is None and self._waiters and self._loop is not None:
+        if self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(min(self._busy_s, self._timeout_s) / 4, self._look_at_clock)
 
     def _clear_timer(self) -> None:
@@ -311,7 +326,7 @@ class Flusher:
         waiters = self._waiters
         while waiters and now - waiters[0][1] >= self._timeout_s:
             _tell(waiters.popleft()[2], Durability.TIMEOUT)
-        if self._turns_away and waiters and now - waiters[0][1] >= self._busy_s:
+        if self._turns_away and now - self._began >= self._busy_s:
             self._flags.set(Reason.BUSY)
         self._set_timer()
 

@@ -27,6 +27,7 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, UNIT, ConsumeQueue, check_topic_size
 from turbopump.store.errors import UnusableStore
+from turbopump.store.flags import is_no_room
 from turbopump.store.queue_ext import Extension
 from turbopump.store.segment import IGNORED, NAME_DIGITS, file_name
 from turbopump.store.times import timestamp_at
@@ -34,6 +35,7 @@ from turbopump.store.times import timestamp_at
 ANY = 1 << 63
 MAX_NAME = 255  # bytes, of a directory's name
 MAX_AWAITED = 20_000  # light queues without messages that are remembered
+MOST_WAITING = 64 << 20  # bytes of entries, all queues together, that recovery on a full disk keeps
 MANY = 100  # files: beyond, the whole file system is synced at once (16,000 took 37 s one by one)
 
 
@@ -94,6 +96,7 @@ class ConsumeQueues:
         self.bit_map: Callable[[str, bytes], bytes] | None = None
         """Which groups want a message of this topic with these properties; None: nobody calculates it."""
         self.heals = False  # after a crash: unfinished and missing files are no reason to complain
+        self.waits_for_room = False  # in recovery: on a full disk entries stay in memory, for upkeep to write
         self.trusted_below = ANY
         self._log = log
         self._changed_dirs: set[str] = set()  # with files made since they were last synced
@@ -265,8 +268,13 @@ class ConsumeQueues:
 
     def write_out(self, limit: int) -> int:
         """Writes the entries of up to `limit` queues, the longest waiting first. How many queues are left."""
-        for queue in list(self.dirty)[:limit]:
-            queue.write_out()
+        try:
+            for queue in list(self.dirty)[:limit]:
+                queue.write_out()
+        except OSError as error:
+            waiting = sum(len(queue.tail) for queue in self.dirty)
+            if not self.waits_for_room or not is_no_room(error) or waiting > MOST_WAITING:
+                raise
         return len(self.dirty)
 
     def close(self) -> None:
@@ -283,6 +291,21 @@ class ConsumeQueues:
         taken = ToSync(self._root, self.to_sync, self._changed_dirs | topics | roots)
         self.to_sync, self._changed_dirs = set(), set()
         return taken
+
+    @contextlib.contextmanager
+    def taken_to_sync(self) -> Iterator["ToSync"]:
+        """The same for a block that syncs it. Whatever ends the block early, nothing taken is forgotten."""
+        taken = self.take_to_sync()
+        try:
+            yield taken
+        except BaseException:
+            self.put_back(taken)
+            raise
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether everything that was written to files is known to be on the medium."""
+        return not (self.to_sync or self.doubtful or self._changed_dirs)
 
     def put_back(self, untaken: "ToSync") -> None:
         """The sync failed. The system may take the pages for clean now, so all of them are written again."""

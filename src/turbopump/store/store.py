@@ -21,19 +21,20 @@ from turbopump.protocol.sysflag import PREPARED
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Lock, Workers
 from turbopump.store.append import Appended, Appender, Draft
+from turbopump.store.checkpoint import Checkpoint
 from turbopump.store.commit_log import CommitLog, LogFile
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DelayHistory, DelayLevels
 from turbopump.store.dispatch import Arrival, Dispatcher
 from turbopump.store.errors import UnusableStore
-from turbopump.store.flags import Flags, Reason
+from turbopump.store.flags import Flags, Reason, is_no_room
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
 from turbopump.store.light_queues import LightQueues
 from turbopump.store.queues import ANY, ConsumeQueues, Puts
 from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
-from turbopump.store.recovery import Recovery
+from turbopump.store.recovery import Recovered, Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.scan import carrying, references
 from turbopump.store.times import Boundary, offset_by_time, read_times, store_time
@@ -54,6 +55,8 @@ __all__ = [
     "StoreConfig",
     "UnusableStore",
 ]
+
+MOST_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps, about 300 MB
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -112,7 +115,6 @@ class Store:
         self._workers = workers
         self._clock = clock
         self._lock = lock
-        self._abort = os.path.join(config.root_dir, "abort")
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -127,6 +129,7 @@ class Store:
     ) -> "Store":
         """Blocking: takes the lock, recovers. Raises AlreadyLocked or UnusableStore."""
         check_layout(config, disk)
+        disk.make_dirs(config.root_dir)  # the log may be elsewhere
         disk.make_dirs(config.log_dir)
         lock = disk.lock(os.path.join(config.root_dir, "lock"))
         try:
@@ -139,22 +142,17 @@ class Store:
         return store
 
     def _recover(self, progress: Callable[[str], None] | None) -> None:
-        crashed = self._disk.exists(self._abort)
+        crashed = self._upkeep.is_marked
         self.log.files.load()
         self.queues.load()
         self.queues.heals = crashed
         saved = self._upkeep.load_checkpoint()
-        disown = self._upkeep.disown_checkpoint
-        recovery = Recovery(
-            self.log, self.queues, self.index, self._dispatcher, self.config, saved, crashed, disown, progress
-        )
-        self._disk.write(self._abort, str(os.getpid()).encode())  # before anything is changed
-        self._disk.sync_dir(self.config.root_dir)
+        self._upkeep.mark_running()
         try:
-            found = recovery.run()
+            found = self._read_log(saved, crashed, progress)
         except UnusableStore:
             if not crashed:
-                self._disk.remove(self._abort)
+                self._upkeep.mark_stopped()
             raise
         self._dispatcher.continue_after(found.last_record, found.last_timestamp)
         self._reader.written_from = found.end
@@ -164,7 +162,7 @@ class Store:
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
             self._disk.sync_all(self.config.root_dir)
         if crashed or saved.note is None or saved.note.complete != found.end:
-            self._upkeep.take_checkpoint_now()
+            self._upkeep.take_first_checkpoint()
         if crashed:
             self.recovered_end = found.end
             log_line.warning(
@@ -172,6 +170,32 @@ class Store:
                 found.read_from,
                 found.end,
             )
+
+    def _read_log(
+        self, saved: Checkpoint, crashed: bool, progress: Callable[[str], None] | None
+    ) -> Recovered:
+        """Recovery, which needs no room on the disk for what can wait in memory."""
+        if saved.note is None and self.flags.is_set(Reason.NO_ABORT):
+            raise UnusableStore(f"{self.flags.reason}. Free some space on the disk of {self.config.root_dir}")
+        dispatcher = _RecoveryDispatcher(
+            self.log, self.queues, self._appender, self.index, self._history, self._twins
+        )
+        disown = self._upkeep.disown_checkpoint
+        recovery = Recovery(
+            self.log, self.queues, self.index, dispatcher, self.config, saved, crashed, disown, progress
+        )
+        self.queues.waits_for_room = True
+        try:
+            return recovery.run()
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            raise UnusableStore(
+                f"the disk has no room for what has to be written before the store can be used: {error}. "
+                f"Free some space on the disk of {self.config.root_dir}"
+            ) from error
+        finally:
+            self.queues.waits_for_room = False
 
     # what there is
 
@@ -488,6 +512,7 @@ class Store:
     async def close(self) -> None:
         """Refuses what comes, brings everything to the medium, and removes `abort` when that went well."""
         self.flags.set(Reason.STOPPED)
+        await self._upkeep.stop_checkpoints()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -498,8 +523,7 @@ class Store:
             if self.log.synced == self.log.end:
                 self._upkeep.take_checkpoint_now()
                 self.log.files.drop_ahead()
-                self._disk.remove(self._abort)
-                self._disk.sync_dir(self.config.root_dir)
+                self._upkeep.mark_stopped()
         except OSError as error:
             log_line.error("the store could not be closed cleanly, the next start recovers it: %s", error)
         finally:
@@ -508,6 +532,22 @@ class Store:
             self.queues.close()
             self.log.close()
             self._lock.release()
+
+
+class _RecoveryDispatcher(Dispatcher):
+    """Leaves keys in memory when the disk is full, as many as there may be: upkeep puts them later."""
+
+    _found_no_room = False
+
+    def put_all_keys(self) -> None:
+        if self._found_no_room and len(self._appender.keys) < MOST_KEYS:
+            return
+        try:
+            super().put_all_keys()
+        except OSError as error:
+            if not is_no_room(error) or self._found_no_room:
+                raise
+            self._found_no_room = True
 
 
 def check_layout(config: StoreConfig, disk: Disk) -> None:

@@ -20,7 +20,7 @@ from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.dispatch import Dispatcher
-from turbopump.store.flags import Flags, Reason
+from turbopump.store.flags import Flags, Reason, is_no_room
 from turbopump.store.flush import Durability, Flusher
 from turbopump.store.index import Index
 from turbopump.store.queues import ConsumeQueues, ToSync
@@ -30,6 +30,7 @@ KEYS_PER_SLICE = 1024
 LEAST_WAITING = 4096  # bytes of entries that are worth a write of their own
 MAX_WAITING = 16 << 20  # bytes of entries in memory, all queues together, until the next turn
 AHEAD_INTERVAL_S = 0.1
+MARK_INTERVAL_S = 1.0
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -59,7 +60,10 @@ class Upkeep:
         self._clock = clock
         self._workers = workers
         self._path = os.path.join(config.root_dir, "checkpoint")
+        self._abort = os.path.join(config.root_dir, "abort")
         self._saved = Checkpoint()
+        self._one_at_a_time = asyncio.Lock()  # held over the syncs of a checkpoint
+        self._is_stopping = False
 
     def start(self) -> list[asyncio.Task[None]]:
         """The tasks belong to the caller, which cancels them."""
@@ -73,6 +77,8 @@ class Upkeep:
             turns.append((config.flush_interval_ms / 1000, self.flush))
         if config.uses_pool:
             turns.append((config.commit_interval_ms / 1000, self.commit))
+        if self._flags.is_set(Reason.NO_ABORT):
+            turns.append((MARK_INTERVAL_S, self.mark_late))
         return [asyncio.create_task(self._every(seconds, turn)) for seconds, turn in turns]
 
     async def _every(self, seconds: float, turn: Callable[[], Awaitable[None]]) -> None:
@@ -126,13 +132,78 @@ class Upkeep:
             log_line.error("queues or index cannot be written, nothing is accepted until they can: %s", error)
         self._flags.set(Reason.QUEUES_STUCK, str(error))
 
+    # whether the process runs
+
+    @property
+    def is_marked(self) -> bool:
+        """The file `abort` is there: the last process did not stop in order, or this one runs."""
+        return self._disk.exists(self._abort)
+
+    def mark_running(self) -> None:
+        """Before anything is changed. A disk without room for the mark can be read and cleaned, no more."""
+        try:
+            _mark(self._disk, self._abort)
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            log_line.error("%s cannot be made, nothing is accepted until it can: %s", self._abort, error)
+            self._flags.set(Reason.NO_ABORT, str(error))
+
+    async def mark_late(self) -> None:
+        if self._flags.is_set(Reason.NO_ABORT):
+            with contextlib.suppress(OSError):
+                await self._workers.run(_mark, self._disk, self._abort)
+                self._flags.clear(Reason.NO_ABORT)
+                log_line.info("%s could be made now", self._abort)
+
+    def mark_stopped(self) -> None:
+        """After everything is on the medium."""
+        if self.is_marked:  # somebody may have removed it by hand
+            self._disk.remove(self._abort)
+            self._disk.sync_dir(self._config.root_dir)
+
     # checkpoints
 
     async def take_checkpoint(self) -> None:
-        """Brings everything below the present end of the log to the medium, then says so."""
+        """Brings everything below the present end of the log to the medium, then says so. One at a time: what
+        one of them has taken to sync, and may yet have to put back, is not to be called synced by another.
+        """
+        async with self._one_at_a_time:
+            if not self._is_stopping:
+                await self._take_checkpoint()
+
+    async def stop_checkpoints(self) -> None:
+        """The one under way comes to its end, whoever asked for it; later ones are not begun. After this
+        `take_checkpoint_now` is alone with the files.
+        """
+        self._is_stopping = True
+        async with self._one_at_a_time:
+            pass
+
+    async def _take_checkpoint(self) -> None:
         complete, last_record, timestamp = self._dispatcher.state()
-        if self._saved.note is not None and self._saved.note.complete == complete:
+        if self._is_taken(complete) or not await self._write_out_below(complete):
             return
+        try:
+            index_begin = self._publish_index()
+            for path in list(self._queues.doubtful):
+                self._queues.write_again(path)
+                await asyncio.sleep(0)
+            with self._queues.taken_to_sync() as to_sync:
+                index_state = await self._workers.run(self._sync_derived, to_sync)
+            saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
+            await self._workers.run(checkpoints.save, self._disk, self._path, saved)
+            self._saved = saved
+            self._recount()
+        except OSError as error:
+            log_line.error("no checkpoint could be taken, will try again: %s", error)
+
+    def _is_taken(self, complete: int) -> bool:
+        note = self._saved.note
+        return note is not None and note.complete == complete and self._queues.is_synced
+
+    async def _write_out_below(self, complete: int) -> bool:
+        """Whether the log is on the medium so far, and queues and index are in their files."""
         await self.write_out(list(self._queues.dirty))
         try:
             while self._dispatcher.indexed < complete:
@@ -140,25 +211,19 @@ class Upkeep:
                 await asyncio.sleep(0)
         except OSError as error:
             self._stuck(error)
-        if (
-            self._flags.is_set(Reason.QUEUES_STUCK)
-            or await self._flusher.wait_durable(complete) is not Durability.DISK
-        ):
-            return
-        index_begin = self._publish_index()
-        for path in list(self._queues.doubtful):
-            self._queues.write_again(path)
-            await asyncio.sleep(0)
-        to_sync = self._queues.take_to_sync()
+        if self._flags.is_set(Reason.QUEUES_STUCK):
+            return False
+        return await self._flusher.wait_durable(complete) is Durability.DISK
+
+    def take_first_checkpoint(self) -> None:
+        """After recovery. Where it fails, as on a full disk, the store can be read and upkeep tries again."""
         try:
-            index_state = await self._workers.run(self._sync_derived, to_sync)
-            saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
-            await self._workers.run(checkpoints.save, self._disk, self._path, saved)
+            self.take_checkpoint_now()
         except OSError as error:
-            self._queues.put_back(to_sync)
-            log_line.error("no checkpoint could be taken, will try again: %s", error)
-            return
-        self._saved = saved
+            if self._queues.dirty or self._dispatcher.indexed < self._dispatcher.dispatched:
+                self._stuck(error)
+            else:
+                log_line.error("no checkpoint could be taken, will try again: %s", error)
 
     def take_checkpoint_now(self) -> None:
         """The same without a loop: the log is synced, everything is dispatched. Raises OSError."""
@@ -169,9 +234,11 @@ class Upkeep:
         index_begin = self._publish_index()
         for path in list(self._queues.doubtful):
             self._queues.write_again(path)
-        index_state = self._sync_derived(self._queues.take_to_sync())
-        self._saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
-        checkpoints.save(self._disk, self._path, self._saved)
+        with self._queues.taken_to_sync() as to_sync:
+            index_state = self._sync_derived(to_sync)
+        saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
+        checkpoints.save(self._disk, self._path, saved)
+        self._saved = saved
 
     def load_checkpoint(self) -> Checkpoint:
         """What the last process left; new ones keep what they do not know."""
@@ -214,6 +281,11 @@ class Upkeep:
             self._saved = replace(self._saved, note=replace(self._saved.note, queues=count))
             checkpoints.save(self._disk, self._path, self._saved)
 
+    def _recount(self) -> None:
+        """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""
+        if self._saved.note is not None and self._queues.count < self._saved.note.queues:
+            self.expect_fewer_queues(self._queues.count)
+
     def _sync_derived(self, to_sync: ToSync) -> tuple[int, int]:
         to_sync.sync(self._disk)
         return self._index.sync() if self._index is not None else (0, 0)
@@ -245,3 +317,14 @@ class Upkeep:
             queue_offset=min(max(last_record, 0), begin_offset),
             note=Note(complete, last_record, index_state[1], self._queues.count),
         )
+
+
+def _mark(disk: Disk, path: str) -> None:
+    """Makes the file `abort`. An empty one says the same, and a full disk often has room for that."""
+    if not disk.exists(path):
+        try:
+            disk.write(path, str(os.getpid()).encode())
+        except OSError:
+            if not disk.exists(path):
+                raise
+    disk.sync_dir(os.path.dirname(path))

@@ -1,0 +1,259 @@
+"""A start on a full disk: the store can be read and cleaned, and goes on by itself when there is room."""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import random
+
+import pytest
+from tests.unit.store.lab import HandClock, check, draft, fill, numbers, open_store, small
+
+from turbopump.protocol.errors import ServiceNotAvailable
+from turbopump.store import checkpoint as checkpoints
+from turbopump.store import queues
+from turbopump.store import store as stores
+from turbopump.store.consume_queue import UNIT
+from turbopump.store.store import Store, UnusableStore
+from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
+from turbopump.testing.loop import VirtualClock, run_virtual
+from turbopump.testing.medium import Survival
+
+ABORT = "/store/abort"
+SIZE = 1 << 16
+ENDS = ["stopped", "killed"]
+
+
+class Disk(SimulatedDisk):
+    """One that may have no room for another name either."""
+
+    has_no_names_left = False
+    refusal = errno.ENOSPC
+
+    def write(self, path: str, data: bytes, sync: bool = True) -> None:
+        if self.has_no_names_left and not self.exists(path):
+            raise OSError(self.refusal, "no room for another name")
+        super().write(path, data, sync)
+
+
+def full_disk(seed: int = 1, end: str = "stopped", count: int = 20) -> Disk:
+    """Has a store with so many messages, and not a byte for more."""
+    disk = Disk(random.Random(seed), HandClock())
+    store = open_store(disk, commit_log_file_size=SIZE)
+    fill(store, count)
+    if end == "stopped":
+        run_virtual(store.close())
+    else:
+        disk._locks.clear()
+        names = disk._names.after_kill()
+        disk = Disk(disk.chance, disk.clock)
+        disk._names = names
+    disk.capacity = disk._used()
+    disk._used_at_most = disk.capacity
+    return disk
+
+
+def make_room(disk: SimulatedDisk) -> None:
+    disk.capacity = 1 << 40
+
+
+async def start(disk: SimulatedDisk, **settings: object) -> Store:
+    disk.clock = VirtualClock()
+    config = small(commit_log_file_size=SIZE, **settings)
+    store = Store.open(config, disk, disk.clock, SimulatedWorkers(disk))
+    await store.start()
+    return store
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_store_on_a_full_disk_can_be_read(end):
+    store = open_store(full_disk(end=end), commit_log_file_size=SIZE)
+    assert store.get(store.queue("T", 0), 0, 32).count == 10
+    assert store.get(store.queue("T", 1), 0, 32).count == 10
+    assert numbers(store) == list(range(20))
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_when_there_is_room_again_the_store_takes_messages_without_another_start(end):
+    async def main(disk: Disk) -> None:
+        store = await start(disk)
+        await asyncio.sleep(30)
+        make_room(disk)
+        await asyncio.sleep(15)
+        assert store.writable is None
+        fill(store, 10, start=20)
+        await asyncio.sleep(15)
+        note = checkpoints.load(disk, "/store/checkpoint").note
+        assert note is not None
+        assert note.complete == store.max_offset
+        check(store)
+        await store.close()
+        assert not disk.exists(ABORT)
+
+    disk = full_disk(end=end)
+    run_virtual(main(disk))
+    again = open_store(disk.crash(Survival.LOST), commit_log_file_size=SIZE)
+    assert numbers(again) == list(range(30))
+    check(again)
+
+
+def test_after_a_kill_nothing_is_accepted_until_the_queues_of_what_was_read_can_be_written():
+    async def main(disk: Disk) -> None:
+        store = await start(disk)
+        with pytest.raises(ServiceNotAvailable, match="consume queues cannot be written"):
+            fill(store, 1, start=20)
+        make_room(disk)
+        await asyncio.sleep(2)
+        fill(store, 1, start=20)
+        await store.close()
+
+    run_virtual(main(full_disk(end="killed")))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("survival", list(Survival))
+def test_a_crash_of_a_store_that_was_started_on_a_full_disk_costs_nothing(seed, survival):
+    disk = full_disk(seed, "killed")
+    open_store(disk, commit_log_file_size=SIZE)
+    after = disk.crash(survival)
+    make_room(after)
+    store = open_store(after, commit_log_file_size=SIZE)
+    assert store.recovered_end is not None
+    assert numbers(store) == list(range(20))
+    check(store)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_stop_on_a_full_disk_does_not_pretend_that_all_was_written(end):
+    async def main(disk: Disk) -> None:
+        await (await start(disk)).close()
+        assert disk.exists(ABORT) == (end == "killed")
+
+    disk = full_disk(end=end)
+    run_virtual(main(disk))
+    make_room(disk)
+    check(open_store(disk, commit_log_file_size=SIZE))
+
+
+@pytest.mark.parametrize(("most", "is_enough"), [(20 * UNIT, True), (20 * UNIT - 1, False)])
+def test_entries_that_recovery_keeps_in_memory_have_a_bound(most, is_enough, monkeypatch):
+    monkeypatch.setattr(queues, "MOST_WAITING", most)
+    with contextlib.nullcontext() if is_enough else pytest.raises(UnusableStore, match="Free some space"):
+        open_store(full_disk(end="killed"), commit_log_file_size=SIZE)
+
+
+def test_keys_that_recovery_keeps_in_memory_have_a_bound(monkeypatch):
+    monkeypatch.setattr(stores, "MOST_KEYS", 5000)
+    disk = full_disk(end="killed", count=100)
+    make_room(disk)
+    store = open_store(disk, commit_log_file_size=SIZE)
+    dispatcher = stores._RecoveryDispatcher(
+        store.log, store.queues, store._appender, store.index, store._history, None
+    )
+    waiting = [(store.queue("T", 0), store.max_offset + n, 1, f"k{n}", "") for n in range(4999)]
+    store._appender.keys.extend(waiting)
+    disk.capacity = disk._used_at_most = disk._used()
+    dispatcher.put_all_keys()
+    dispatcher.put_all_keys()
+    store._appender.keys.extend(waiting)
+    with pytest.raises(OSError, match="full"):
+        dispatcher.put_all_keys()
+
+
+# the file `abort`
+
+
+def test_on_a_full_disk_an_empty_abort_is_enough():
+    disk = full_disk(count=18)
+    open_store(disk, commit_log_file_size=SIZE)
+    assert disk.read(ABORT) == b""
+    assert open_store(disk.crash(Survival.LOST), commit_log_file_size=SIZE).recovered_end is not None
+
+
+def test_an_abort_that_is_there_is_not_written_again():
+    disk = full_disk(end="killed")
+    make_room(disk)
+    disk.write(ABORT, b"12345")
+    open_store(disk, commit_log_file_size=SIZE)
+    assert disk.read(ABORT) == b"12345"
+
+
+def test_without_abort_a_store_can_be_read_and_takes_nothing_until_there_is_one():
+    async def main(disk: Disk) -> None:
+        store = await start(disk)
+        assert store.get(store.queue("T", 0), 0, 32).count == 10
+        with pytest.raises(ServiceNotAvailable, match="no room for the file abort"):
+            fill(store, 1, start=20)
+        with pytest.raises(ServiceNotAvailable):
+            store.rewrite([draft(store.queue("T", 0))])
+        disk.has_no_names_left = False
+        make_room(disk)
+        await asyncio.sleep(2)
+        assert disk.exists(ABORT)
+        fill(store, 1, start=20)
+        await store.close()
+        assert not disk.exists(ABORT)
+
+    disk = full_disk()
+    disk.has_no_names_left = True
+    run_virtual(main(disk))
+
+
+def test_a_store_that_never_got_its_abort_stops_in_order(caplog):
+    async def main(disk: Disk) -> None:
+        await (await start(disk)).close()
+
+    disk = full_disk()
+    disk.has_no_names_left = True
+    run_virtual(main(disk))
+    assert "closed cleanly" not in caplog.text
+    assert open_store(disk, commit_log_file_size=SIZE).recovered_end is None
+
+
+def test_without_abort_nothing_is_recovered():
+    disk = full_disk()
+    disk.remove("/store/checkpoint")
+    disk.has_no_names_left = True
+    with pytest.raises(UnusableStore, match=r"file abort.*Free some space"):
+        open_store(disk, commit_log_file_size=SIZE)
+    disk.has_no_names_left = False
+    make_room(disk)
+    check(open_store(disk, commit_log_file_size=SIZE))
+
+
+def test_a_directory_that_may_not_be_written_is_no_full_disk():
+    disk = full_disk()
+    disk.has_no_names_left, disk.refusal = True, errno.EACCES
+    with pytest.raises(PermissionError):
+        open_store(disk, commit_log_file_size=SIZE)
+
+
+# the first checkpoint, and the first syncs
+
+
+def test_a_first_checkpoint_that_fails_is_tried_again():
+    async def main(disk: Disk) -> None:
+        disk.fail_sync(after=1, path_part="/checkpoint")  # the first is that of all files
+        store = await start(disk)
+        assert store.writable is None
+        await asyncio.sleep(15)
+        after = disk.crash(Survival.LOST)
+        note = checkpoints.load(after, "/store/checkpoint").note
+        assert note is not None
+        assert note.complete == store.max_offset
+
+    disk = full_disk(end="killed")
+    make_room(disk)
+    run_virtual(main(disk))
+
+
+def test_where_syncs_cannot_be_measured_they_run_in_the_thread(caplog):
+    caplog.set_level(logging.INFO, "turbopump.store")
+    disk = full_disk()
+    store = open_store(disk, commit_log_file_size=SIZE)
+    assert not store.flusher.inline
+    assert "cannot be measured" in caplog.text
+    assert not disk.exists("/store/sync-probe")
+    make_room(disk)
+    store.flusher.probe(disk, "/store/sync-probe")
+    assert store.flusher.inline
