@@ -13,6 +13,7 @@ from .wire import Peer, message, pull
 TOPIC = "hostile_slow"
 BODY = 32 * 1024
 PER_READER_MIB = 4  # one answer over the high water mark, and what waits behind it
+ALL_READERS_MIB = 256
 SLACK_MIB = 32
 
 
@@ -39,6 +40,26 @@ def test_pulls_whose_answers_are_not_read(target: Target, readers: int, pulls: i
         # Each takes answers until its socket is full: one burst, and a newcomer waits for his turn in it.
         target.is_served(f"among {what}", within_s=2 + 0.04 * readers)
         can_pull(target)
+    target.is_served(f"after {what}")
+
+
+def test_parked_pulls_whose_answers_are_not_read(target: Target) -> None:
+    """One message of 1 MiB answers all of them: unbounded, that is 480 MiB."""
+    readers, pulls, topic = 8, 60, f"{TOPIC}_parked"
+    requests = b"".join(wire.request(wire.PULL, pull(topic, offset=1, suspend=True)) for _ in range(pulls))
+    what = f"{readers} readers that never read the answers to {pulls} parked pulls"
+    with Peer(target.broker, timeout_s=30) as sender:
+        assert sender.ask(wire.SEND, message(topic), b"first").code == wire.OK
+        with (
+            wire.crowd(target.broker, readers, receive_buffer=4096) as deaf,
+            target.growth(what, ALL_READERS_MIB + SLACK_MIB),
+        ):
+            for peer in deaf:
+                peer.send(requests)
+            time.sleep(1)
+            assert sender.ask(wire.SEND, message(topic), bytes(1 << 20)).code == wire.OK
+            time.sleep(1)
+            target.is_served(f"among {what}")
     target.is_served(f"after {what}")
 
 

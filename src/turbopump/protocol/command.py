@@ -21,7 +21,7 @@ from msgspec import UNSET, UnsetType
 
 from turbopump.protocol.codes import VERSION
 from turbopump.protocol.errors import BrokenFrame
-from turbopump.protocol.frame import JSON, ROCKETMQ, Frame, pack, prefix
+from turbopump.protocol.frame import HEAD, JSON, ROCKETMQ, Frame, pack, prefix
 from turbopump.protocol.headers.base import Header
 
 RESPONSE = 1
@@ -98,6 +98,14 @@ def decode(frame: Frame) -> Command:
 def encode(command: Command) -> bytes:
     """The whole frame."""
     return pack(command.encoding, _encode_header(command), command.body)
+
+
+def encode_within(command: Command, limit: int) -> bytes | None:
+    """The whole frame; None when it would be longer than `limit`, its length field included."""
+    header = _encode_header(command)
+    if HEAD.size + len(header) + len(command.body) > limit:
+        return None
+    return pack(command.encoding, header, command.body)
 
 
 def encode_with(command: Command, chunks: Sequence[bytes | bytearray | memoryview]) -> bytes:

@@ -1,4 +1,5 @@
 """The calling side: one connection per address, dialled when first needed, and again after it broke.
+Those that are idle are closed, as servers do it, by the same rules.
 
 Requests that the other side sends on such a connection go to the router given here.
 """
@@ -7,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
+from typing import Any
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import RESPONSE, Command, decode
@@ -26,6 +28,7 @@ CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
 RETIRE_S = 3.0  # for what is under way on a connection whose server has sent us away
 CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
+MAX_PORT = 65_535
 
 
 class Client:
@@ -50,6 +53,7 @@ class Client:
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self.extra = dict(extra or {})
         self._retired: set[Connection] = set()
+        self._sweeper: asyncio.Task[None] | None = None
         self._closed = False
         self._all_closed = asyncio.Event()
 
@@ -132,10 +136,12 @@ class Client:
     async def close(self) -> None:
         """Closes all connections after what was written has been sent. Running calls fail."""
         self._closed = True
-        dials = list(self._dials.values())
-        for dial in dials:
-            dial.cancel()
-        await asyncio.gather(*dials, return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = list(self._dials.values())
+        if self._sweeper is not None:
+            tasks.append(self._sweeper)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for connection in (*self._connections.values(), *self._retired):
             connection.close()
         if self._connections:
@@ -159,7 +165,18 @@ class Client:
             raise TimeoutError(f"{address} did not accept in {self._connect_timeout_s} s") from None
         self._connections[address] = connection
         connection.on_closed.append(lambda closed: self._forget(address, closed))
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep(), name="close idle connections")
         return connection
+
+    async def _sweep(self) -> None:
+        """For as long as there are connections: who has none is not woken."""
+        while self._connections or self._retired:
+            await self._clock.sleep(self._limits.sweep_s)
+            now = self._clock.monotonic()
+            for connection in (*self._connections.values(), *self._retired):
+                connection.examine(now)
+        self._sweeper = None
 
     def _retire(self, address: str, connection: Connection) -> None:
         """Nothing new goes there. What is under way has a moment to be answered."""
@@ -205,6 +222,18 @@ def answers(connection: Connection, data: bytes) -> tuple[int, bytes]:
 def split_address(address: str) -> tuple[str, int]:
     """`host:port`, with brackets around an IPv6 host. Raises ValueError for anything else."""
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not port.isdecimal() or not _is_host(host):
         raise ValueError(f"not an address host:port: {address!r}")
+    if int(port) > MAX_PORT:
+        raise ValueError(f"not an address host:port: {address!r}; a port is at most {MAX_PORT}")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_host(host: str) -> bool:
+    """About any other, the resolver raises UnicodeError, which is no OSError and names no host."""
+    if host.isascii():
+        return not host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+    try:
+        return bool(host.encode("idna"))
+    except UnicodeError:
+        return False

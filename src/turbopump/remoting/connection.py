@@ -13,13 +13,15 @@ or before they were read, go to `patience.late` first. No role is known here, an
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from typing import cast
 
-from turbopump.protocol.command import ONEWAY, Command, encode
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.command import ONEWAY, Command, encode, encode_within
 from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
-from turbopump.protocol.frame import Frame, cut
+from turbopump.protocol.frame import MAX_FRAME, Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.calls import Calls
 from turbopump.remoting.limits import Limits, Seldom, Unfinished
@@ -148,9 +150,18 @@ class Connection(asyncio.Protocol):
             self.saturated = True
 
     def reply(self, request: Command, response: Command) -> None:
-        """Writes an answer, unless the request was one-way."""
-        if not request.is_oneway and not self.is_closing:
-            self.write(encode(response))
+        """Writes an answer, unless the request was one-way. One that is longer than any peer takes becomes
+        an error, and `response` with it.
+        """
+        if request.is_oneway or self.is_closing:
+            return
+        data = encode_within(response, MAX_FRAME)
+        if data is None:
+            words = "The answer to request %d of %s is longer than a frame; it is told so"
+            self._seldom.say(self._loop.time(), words, request.code, self)
+            _say_too_long(response)
+            data = encode(response)
+        self.write(data)
 
     def send_oneway(self, request: Command | Draft) -> None:
         opaque = self._calls.next_opaque()
@@ -291,8 +302,8 @@ class Connection(asyncio.Protocol):
             return
         try:
             used, answers = shortcut(self, data)
-        except Exception:
-            self._fail()
+        except Exception as error:
+            self._fail(error)
             return
         if used < len(data):
             self._cut(data, used, answers)
@@ -326,6 +337,19 @@ class Connection(asyncio.Protocol):
         for told in self.on_closed:
             told(self)
         self.on_closed.clear()
+
+    def examine(self, now: float) -> None:
+        """Ends it when it has been idle, or half a frame has been held, for too long. Who waits for an answer
+        is not idle: that has a time of its own.
+        """
+        limits = self._limits
+        if self.silent_for(now) >= limits.idle_s and not self._calls:
+            log.debug("Closing %s: nothing was read or written for %s s", self, limits.idle_s)
+            self.abort()
+        elif self.unfinished_for(now) >= limits.unfinished_s:
+            words = "Closing %s: a frame that it began did not end in %s s"
+            self._seldom.say(now, words, self, limits.unfinished_s)
+            self.abort()
 
     def silent_for(self, now: float) -> float:
         """Seconds since anything was read, written or sent, as far as the calls of this function can tell."""
@@ -383,8 +407,8 @@ class Connection(asyncio.Protocol):
             self._serve(self, frames)
         except BrokenFrame as error:
             self._refuse(error, b"")
-        except Exception:
-            self._fail()
+        except Exception as error:
+            self._fail(error)
         finally:
             self._collected = None
             if collected:
@@ -394,8 +418,9 @@ class Connection(asyncio.Protocol):
             if self.is_closing or (self._draining and not self.in_flight):
                 self.close()
 
-    def _fail(self) -> None:
-        log.exception("Serving %s failed; closing its connection", self)
+    def _fail(self, error: Exception) -> None:
+        words = "Serving %s failed; closing its connection\n%s"
+        self._seldom.say(self._loop.time(), words, self, _trace(error), level=logging.ERROR)
         self.close()
 
     def _send(self, data: bytes) -> None:
@@ -404,7 +429,12 @@ class Connection(asyncio.Protocol):
             return
         self.writes += 1
         transport.write(data)
-        if self._output_full and self.unread > self._limits.output_hard:
+        if self._output_full:
+            self._leaves_unread()
+
+    def _leaves_unread(self) -> None:
+        """After each write while the peer does not take what was written before."""
+        if self.unread > self._limits.output_hard:
             self._seldom.say(
                 self._loop.time(), "Closing %s: it leaves %d bytes of answers unread", self, self.unread
             )
@@ -545,6 +575,21 @@ class Connection(asyncio.Protocol):
 Serve = Callable[[Connection, list[Frame]], None]
 Shortcut = Callable[[Connection, bytes], tuple[int, bytes]]
 """Serves what it knows at the front of a read event: how many bytes that took, and the answers to it."""
+
+
+def _say_too_long(response: Command) -> None:
+    response.code = int(ResponseCode.SYSTEM_ERROR)
+    response.remark = f"the answer is longer than a frame can be, which is {MAX_FRAME} bytes: ask for less"
+    response.ext = None
+    response.body = b""
+
+
+def _trace(error: Exception) -> str:
+    """Where it was raised and what it is. Its words, and those of errors before it, may be the peer's: they
+    are left out, unless they are the system's.
+    """
+    words = f": {error}" if isinstance(error, OSError) else ""
+    return "".join((*traceback.format_tb(error.__traceback__), type(error).__name__, words))
 
 
 def pack_peer(peer: tuple[str, int]) -> bytes:

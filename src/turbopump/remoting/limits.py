@@ -42,7 +42,8 @@ class Limits:
     """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
 
     unread_bytes: int = 256 * MIB
-    """What peers that are not read from leave unread, all together; beyond it the longest deaf is closed."""
+    """What peers that are not read from leave unread, all together; beyond it the longest deaf is closed.
+    One answer more is held for a moment."""
 
     max_connections: int = MAX_CONNECTIONS
     """Connections of one server; the next one is closed as soon as it is accepted. See connections_within."""
@@ -105,7 +106,14 @@ class Seldom:
         self._written = 0
         self._withheld = 0
 
-    def say(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
+    def say(
+        self,
+        now: float,
+        text: str,
+        *args: object,
+        exc_info: BaseException | None = None,
+        level: int | None = None,
+    ) -> None:
         if self._began is None or now - self._began >= self._interval_s:
             self._began = now
             self._written = 0
@@ -116,4 +124,4 @@ class Seldom:
             text += f" (and {self._withheld} more since the last such line)"
         self._written += 1
         self._withheld = 0
-        self._log.log(self._level, text, *args, exc_info=exc_info)
+        self._log.log(self._level if level is None else level, text, *args, exc_info=exc_info)

@@ -25,6 +25,7 @@ H = TypeVar("H")
 
 MAX_RUNNING = 65_536  # coroutine handlers of all connections together, those of closed ones too
 LOG_INTERVAL_S = 10.0
+MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be as long as a frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ class Request(Generic[H]):
         """Answers now, for a handler that returned None. Nothing happens when the peer is gone."""
         if isinstance(answer, Answer):
             answer = _command(self.command, answer)
+        if answer.remark is not None and len(answer.remark) > MAX_REMARK:
+            answer.remark = answer.remark[:MAX_REMARK]
         self.connection.reply(self.command, answer)
         self.answered(answer.code)
 
@@ -106,6 +109,7 @@ class Router:
         self._routes: dict[int, Route[Any]] = dict(routes)
         self._running: set[asyncio.Task[None]] = set()
         self._failures: dict[int, Seldom] = {}
+        self._unreadable = Seldom(log, LOG_INTERVAL_S, logging.INFO)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         """All frames of a read event, in order; those for which there is no room now are deferred."""
@@ -187,11 +191,12 @@ class Router:
         command, connection = request.command, request.connection
         if isinstance(error, Refused):
             return Answer(code=error.code, remark=error.remark)
+        now = asyncio.get_running_loop().time()
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback
-            log.info("Request %d of %s cannot be read: %s", command.code, connection, error)
+            words = "Request %d of %s cannot be read: %.200s"
+            self._unreadable.say(now, words, command.code, connection, error)
         else:
             seldom = self._failures.setdefault(command.code, Seldom(log, LOG_INTERVAL_S, logging.ERROR))
-            now = asyncio.get_running_loop().time()
             seldom.say(now, "Request %d of %s failed", command.code, connection, exc_info=error)
         return Answer(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 

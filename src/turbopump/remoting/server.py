@@ -41,7 +41,8 @@ class Server:
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
         self._is_stopping = False
-        self._deaf: dict[Connection, None] = {}  # those that leave too much unread, longest first
+        self._deaf: dict[Connection, int] = {}  # those that leave too much unread, longest first: how much
+        self._unread = 0  # the sum of these
         self.connections: dict[Connection, None] = {}  # in the order of their coming
 
     @property
@@ -102,20 +103,32 @@ class Server:
         return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self)
 
     def _leaves_unread(self, connection: Connection) -> None:
-        """Called when the output of one is full: one or two MiB of each, but of how many?"""
-        self._deaf[connection] = None
-        while sum(deaf.unread for deaf in self._deaf) > self._limits.unread_bytes:
+        """Called when the output of one is full, and then after each write to it."""
+        unread = connection.unread
+        self._unread += unread - self._deaf.get(connection, 0)
+        self._deaf[connection] = unread
+        if self._unread > self._limits.unread_bytes:
+            self._count_unread()
+        while self._unread > self._limits.unread_bytes:
             longest = next(iter(self._deaf))
             words = "Closing %s: too many answers are left unread, and it has been deaf for longest"
             self._misbehaved.say(self._clock.monotonic(), words, longest)
-            del self._deaf[longest]
             longest.abort()
 
-    def _reads_again(self, connection: Connection) -> None:
-        self._deaf.pop(connection, None)
+    def _count_unread(self) -> None:
+        """Some may have read a little since they were last written to. Each has more than `output_low`, so
+        there are never many.
+        """
+        for deaf in self._deaf:
+            self._deaf[deaf] = deaf.unread
+        self._unread = sum(self._deaf.values())
+
+    def _leaves_nothing(self, connection: Connection) -> None:
+        """It reads again, or is given up."""
+        self._unread -= self._deaf.pop(connection, 0)
 
     def _lost(self, connection: Connection) -> None:
-        self._reads_again(connection)
+        self._leaves_nothing(connection)
         self.connections.pop(connection, None)
         if not self.connections:
             self._all_closed.set()
@@ -125,17 +138,7 @@ class Server:
             await self._clock.sleep(self._limits.sweep_s)
             now = self._clock.monotonic()
             for connection in list(self.connections):
-                self._examine(connection, now)
-
-    def _examine(self, connection: Connection, now: float) -> None:
-        limits = self._limits
-        if connection.silent_for(now) >= limits.idle_s:
-            log.debug("Closing %s: nothing was read or written for %s s", connection, limits.idle_s)
-            connection.abort()
-        elif connection.unfinished_for(now) >= limits.unfinished_s:
-            words = "Closing %s: a frame that it began did not end in %s s"
-            self._misbehaved.say(now, words, connection, limits.unfinished_s)
-            connection.abort()
+                connection.examine(now)
 
 
 class _Accepted(Connection):
@@ -160,9 +163,18 @@ class _Accepted(Connection):
         super().pause_writing()
         self._server._leaves_unread(self)
 
+    def _leaves_unread(self) -> None:
+        super()._leaves_unread()
+        if not self.is_closing:
+            self._server._leaves_unread(self)
+
     def resume_writing(self) -> None:
-        self._server._reads_again(self)
+        self._server._leaves_nothing(self)
         super().resume_writing()
+
+    def abort(self) -> None:
+        self._server._leaves_nothing(self)
+        super().abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         try:

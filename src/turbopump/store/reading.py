@@ -107,7 +107,7 @@ class Reader:
         if isinstance(queue, BatchQueue):
             hot, cold = _narrowed(hot, max_bytes, hot[1]), _narrowed(cold, max_bytes, cold[1])
             return self._batches(queue, offset, max_count, hot, cold, accepts, may_wait, matches)
-        wanted = max(SCAN_UNITS, max_count)
+        wanted = max(SCAN_UNITS, min(max_count, max(MAX_BULK_COUNT, hot[1], cold[1])))
         count = wanted if accepts else min(wanted, max(max_count, 1))
         if matches:
             count = min(wanted, most)

@@ -73,8 +73,10 @@ def connected(
     peer: Any = ("10.0.0.7", 4711),
     unfinished: Unfinished[Connection] | None = None,
     shortcut: Shortcut | None = None,
+    seldom: Seldom | None = None,
 ) -> tuple[Connection, RecordingTransport]:
-    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), Seldom(LOG, 0.0), shortcut)
+    seldom = seldom or Seldom(LOG, 0.0)
+    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), seldom, shortcut)
     transport = RecordingTransport(peer)
     transport.protocol = connection
     connection.connection_made(transport)

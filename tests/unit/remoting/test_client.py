@@ -4,9 +4,10 @@ import pytest
 from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol.codes import ResponseCode
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import Command, encode
 from turbopump.remoting.client import RETIRE_S, Client, split_address
 from turbopump.remoting.connection import Connection, ConnectionClosed
+from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.testing.loop import VirtualClock
@@ -15,8 +16,10 @@ from turbopump.testing.network import MemoryNetwork, Weather
 ECHO: Routes = {1: Route(None, lambda request: Answer(body=request.body))}
 
 
-async def start(network: MemoryNetwork, routes: Routes = ECHO) -> tuple[Server, str]:
-    server = Server(Router(routes).serve, network, VirtualClock())
+async def start(
+    network: MemoryNetwork, routes: Routes = ECHO, limits: Limits | None = None
+) -> tuple[Server, str]:
+    server = Server(Router(routes).serve, network, VirtualClock(), limits)
     return server, f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
 
 
@@ -98,6 +101,75 @@ async def test_a_timeout_on_a_connection_that_is_alive_keeps_it() -> None:
     with pytest.raises(TimeoutError):
         await slow
     assert await client.connect(address) is first
+
+
+SILENT = Limits(idle_s=1e9)
+
+
+@virtual
+async def test_a_connection_without_traffic_is_closed_after_two_minutes_and_dialled_when_needed() -> None:
+    network = MemoryNetwork()
+    server, address = await start(network, limits=SILENT)
+    client = Client(network, VirtualClock())
+    first = await client.connect(address)
+    for _ in range(4):
+        await asyncio.sleep(100)
+        await client.call(address, Command(1))
+    assert await client.connect(address) is first
+    await asyncio.sleep(119)
+    assert not first.is_closing
+    await asyncio.sleep(11)
+    assert first.is_closing
+    assert not server.connections
+    assert (await client.call(address, Command(1, body=b"again"))).body == b"again"
+    await asyncio.sleep(130)
+    assert not server.connections, "the second one is looked at as well"
+    await client.close()
+    await server.stop()
+
+
+@virtual
+async def test_a_client_looks_at_its_connections_only_while_it_has_some() -> None:
+    network = MemoryNetwork()
+    server, address = await start(network)
+    before = asyncio.all_tasks()
+    client = Client(network, VirtualClock())
+    assert asyncio.all_tasks() == before
+    await client.call(address, Command(1))
+    assert len(asyncio.all_tasks()) == len(before) + 1
+    await asyncio.sleep(200)
+    assert asyncio.all_tasks() == before
+    await client.call(address, Command(1))
+    await client.close()
+    assert asyncio.all_tasks() == before
+    await server.stop()
+
+
+@virtual
+async def test_a_call_that_waits_longer_than_two_minutes_ends_by_its_own_time() -> None:
+    network = MemoryNetwork()
+    _, address = await start(network, {2: Route(None, lambda _: None)}, SILENT)
+    client = Client(network, VirtualClock())
+    with pytest.raises(TimeoutError, match="did not answer request 2 in 300"):
+        await client.call(address, Command(2), 300.0)
+    await client.close()
+
+
+@virtual
+async def test_a_server_that_never_ends_its_answer_is_left_after_a_minute() -> None:
+    half = encode(Command(0, flag=1, body=bytes(100)))[:50]
+
+    def drip(request: Request[None]) -> None:
+        request.connection.write(half)
+
+    network = MemoryNetwork()
+    _, address = await start(network, {2: Route(None, drip)}, SILENT)
+    client = Client(network, VirtualClock())
+    began = client._clock.monotonic()
+    with pytest.raises(ConnectionClosed):
+        await client.call(address, Command(2), 300.0)
+    assert 60 <= client._clock.monotonic() - began <= 70
+    await client.close()
 
 
 class Draining:

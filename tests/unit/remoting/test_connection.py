@@ -1,18 +1,20 @@
 import asyncio
 import contextlib
+import errno
 import logging
+import os
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.remoting.kit import RecordingTransport, asked, commands, connected, turn, virtual
+from tests.unit.remoting.kit import LOG, RecordingTransport, asked, commands, connected, turn, virtual
 
 from turbopump.protocol.command import Command, encode, reply
-from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.errors import BrokenFrame, Refused
 from turbopump.protocol.frame import Frame, cut, pack
 from turbopump.remoting.connection import Connection, ConnectionClosed, Shortcut, TooManyCalls
-from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.remoting.limits import Limits, Seldom, Unfinished
 from turbopump.testing.loop import run_virtual
 
 
@@ -181,6 +183,22 @@ def test_tls_is_named_in_the_log_and_closed(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"PROXY TCP4 10.0.0.9 10.0.0.5 4711 10911\r\n",
+        b"\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + bytes(12),
+    ],
+)
+def test_the_head_that_a_proxy_puts_before_a_connection_closes_it(head: bytes) -> None:
+    async def main() -> None:
+        connection, transport = connected(echo)
+        connection.data_received(head + asked(1))
+        assert (transport.closed, transport.writes) == (True, [])
+
+    run_virtual(main())
+
+
 @virtual
 async def test_an_unreadable_header_closes_the_connection_after_the_answers_before_it() -> None:
     def serve(connection: Connection, frames: list[Frame]) -> None:
@@ -206,6 +224,56 @@ def test_a_bug_in_serve_closes_only_that_connection_and_is_logged(caplog: pytest
 
     assert run_virtual(main()).closed
     assert "oops" in caplog.text
+
+
+def test_bugs_in_serve_are_logged_seldom_and_without_what_the_peer_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def serve(connection: Connection, frames: list[Frame]) -> None:
+        body = frames[0][2].decode()
+        try:
+            raise Refused(1, body)
+        except Refused:
+            raise ValueError(body)  # noqa: B904 - as a bug would, while something is answered
+
+    async def main() -> None:
+        seldom = Seldom(LOG, 10.0)
+        for body in (b"secret 1", b"secret 2", b"secret 3"):
+            connection, _ = connected(serve, seldom=seldom)
+            connection.data_received(asked(1, body=body))
+            await asyncio.sleep(6)
+
+    run_virtual(main())
+    assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+    assert "in serve" in caplog.text
+    assert "ValueError" in caplog.text
+    assert "(and 1 more since the last such line)" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_what_the_system_says_about_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def serve(connection: Connection, frames: list[Frame]) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async def main() -> None:
+        connection, _ = connected(serve)
+        connection.data_received(asked(1))
+
+    run_virtual(main())
+    assert "OSError: [Errno 28] No space left on device" in caplog.text
+
+
+@virtual
+async def test_who_waits_for_an_answer_is_not_idle() -> None:
+    connection, transport = connected(nothing)
+    answer = connection.ask(Command(1), 200.0)
+    for now in (100.0, 250.0):
+        connection.examine(now)
+    assert not transport.aborted
+    answer.cancel()
+    connection.answered(Command(0, opaque=1, flag=1))
+    connection.examine(260.0)
+    assert transport.aborted
 
 
 @virtual

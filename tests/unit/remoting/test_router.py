@@ -1,15 +1,16 @@
 import asyncio
+import logging
 
 import pytest
 from tests.unit.remoting.kit import asked, commands, connected, turn, virtual
 
-from turbopump.protocol.command import Command
+from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
-from turbopump.protocol.frame import ROCKETMQ
+from turbopump.protocol.frame import JSON, MAX_FRAME, ROCKETMQ
 from turbopump.protocol.headers.base import I32, Header
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits
-from turbopump.remoting.router import Answer, Request, Route, Router, Routes
+from turbopump.remoting.router import MAX_REMARK, Answer, Observed, Request, Route, Router, Routes
 from turbopump.testing.loop import run_virtual
 
 
@@ -61,6 +62,55 @@ def test_a_refusal_becomes_its_code_and_remark() -> None:
     assert (answer.code, answer.remark, answer.opaque) == (17, "no T here", 3)
 
 
+@pytest.mark.parametrize("encoding", [JSON, ROCKETMQ])
+def test_a_refusal_that_repeats_a_topic_as_long_as_a_frame_is_cut(encoding: int) -> None:
+    def handler(request: Request[Asked]) -> Answer:
+        raise TopicNotFound(f"no {request.header.topic} here" + "!" * 200)
+
+    topic = "t" * (MAX_FRAME - len(asked(1, 3, ext={"topic": ""}, encoding=encoding)))
+    [answer] = answers_to({1: Route(Asked, handler)}, asked(1, 3, ext={"topic": topic}, encoding=encoding))
+    assert (answer.code, answer.remark) == (17, "no " + "t" * (MAX_REMARK - 3))
+
+
+@pytest.mark.parametrize(("length", "kept"), [(MAX_REMARK, MAX_REMARK), (MAX_REMARK + 1, MAX_REMARK)])
+def test_remarks_are_whole_up_to_the_bound(length: int, kept: int) -> None:
+    routes: Routes = {
+        1: Route(None, lambda _: Answer(remark="ä" * length)),
+        2: Route(None, lambda request: reply(request.command, 1, "ä" * length)),
+    }
+    assert [answer.remark for answer in answers_to(routes, asked(1), asked(2))] == ["ä" * kept] * 2
+
+
+def test_an_answer_longer_than_a_frame_becomes_an_error_that_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    room = MAX_FRAME - len(encode(reply(Command(1))))
+    bodies = {1: bytes(room), 2: bytes(room + 1)}
+    routes: Routes = {code: Route(None, lambda r: Answer(body=bodies[r.command.code])) for code in bodies}
+    told: list[Observed] = []
+
+    async def main() -> list[Command]:
+        connection, transport = connected(Router(routes, observe=told.append).serve)
+        connection.data_received(asked(1) + asked(2))
+        await turn()
+        return commands(b"".join(transport.writes))
+
+    longest, error = run_virtual(main())
+    assert (longest.code, len(longest.body)) == (0, room)
+    assert (error.code, error.body) == (1, b"")
+    assert "longer than a frame" in (error.remark or "")
+    assert [answered.answer for answered in told] == [0, 1]
+    assert "The answer to request 2 of 10.0.0.7:4711 is longer than a frame" in caplog.text
+
+
+def test_an_answer_with_fields_longer_than_a_header_becomes_an_error_too() -> None:
+    """In JSON a control character takes six bytes, so what came in one frame need not leave in one."""
+    fields = {"value": "\x01" * (MAX_FRAME // 2)}
+    [answer] = answers_to({1: Route(None, lambda _: Answer(fields))}, asked(1))
+    assert (answer.code, answer.ext) == (1, None)
+    assert "longer than a frame" in (answer.remark or "")
+
+
 def test_a_missing_field_is_named() -> None:
     [answer] = answers_to({1: Route(Asked, lambda _: Answer())}, asked(1))
     assert answer.code == 1
@@ -82,8 +132,12 @@ def test_a_broken_body_is_the_peers_fault_and_has_no_traceback(caplog: pytest.Lo
     def handler(request: Request[None]) -> Answer:
         raise BrokenBody("no JSON")
 
-    [answer] = answers_to({1: Route(None, handler)}, asked(1))
-    assert (answer.code, answer.remark) == (1, "BrokenBody: no JSON")
+    with caplog.at_level(logging.INFO):
+        answers = answers_to({1: Route(None, handler)}, asked(1), asked(1))
+    assert [(answer.code, answer.remark) for answer in answers] == [(1, "BrokenBody: no JSON")] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "Request 1 of 10.0.0.7:4711 cannot be read: no JSON"
+    ]
     assert "Traceback" not in caplog.text
 
 

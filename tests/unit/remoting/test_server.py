@@ -3,14 +3,14 @@ import logging
 from typing import cast
 
 import pytest
-from tests.unit.remoting.kit import asked, commands, virtual
+from tests.unit.remoting.kit import asked, commands, turn, virtual
 
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.network import Listener, ProtocolFactory
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.network import MemoryNetwork
+from turbopump.testing.network import MemoryNetwork, Weather
 
 
 class Peer(asyncio.Protocol):
@@ -194,6 +194,74 @@ async def test_one_server_may_serve_two_ports() -> None:
         await asyncio.sleep(0.01)
         assert commands(peer.got)
     await server.stop()
+
+
+ANSWER = 20_000
+OVERHEAD = 200  # of a frame
+DEAF = Limits(output_high=10_000, output_low=1000, output_hard=640_000, unread_bytes=100_000)
+
+
+class Parking:
+    """A server that answers when it is told to, and peers of it that have asked and do not read."""
+
+    async def start(self) -> None:
+        self.parked: list[Request[None]] = []
+        self.server, self.network, self.port = await serving({1: Route(None, self.parked.append)}, DEAF)
+
+    async def deaf(self, asks: int) -> Peer:
+        peer = await dial(self.network, self.port)
+        peer.transport.pause_reading()
+        peer.transport.write(b"".join(asked(1, number) for number in range(asks)))
+        await asyncio.sleep(0.1)
+        return peer
+
+    def answer(self) -> None:
+        """The first request of each, then the second of each, and so on."""
+        for request in sorted(self.parked, key=lambda request: request.command.opaque):
+            request.answer(Answer(body=bytes(ANSWER)))
+            assert self.unread <= DEAF.unread_bytes + ANSWER + OVERHEAD
+        self.parked.clear()
+
+    @property
+    def unread(self) -> int:
+        return sum(connection.unread for connection in self.server.connections)
+
+
+@virtual
+async def test_answers_that_were_waited_for_by_peers_that_do_not_read_stay_within_the_bound() -> None:
+    world = Parking()
+    await world.start()
+    peers = [await world.deaf(asks=4) for _ in range(20)]
+    world.answer()
+    await asyncio.sleep(1)
+    assert 0 < world.unread <= DEAF.unread_bytes
+    assert [peer.lost.done() for peer in peers] == [True] * 19 + [False]
+    peers[-1].transport.abort()
+    another = await world.deaf(asks=4)
+    world.answer()
+    await asyncio.sleep(1)
+    assert not another.lost.done(), "those that are gone do not count"
+    await world.server.stop()
+
+
+@virtual
+async def test_what_a_slow_reader_has_taken_meanwhile_does_not_count() -> None:
+    world = Parking()
+    await world.start()
+    world.network.weather = Weather(segment=1000)
+    slow = await world.deaf(asks=4)
+    world.answer()
+    slow.transport.resume_reading()
+    await turn(50)
+    slow.transport.pause_reading()
+    assert DEAF.output_low < world.unread < 40_000
+    other = await world.deaf(asks=3)
+    world.answer()
+    await asyncio.sleep(1)
+    assert world.unread > 80_000
+    assert not slow.lost.done()
+    assert not other.lost.done()
+    await world.server.stop()
 
 
 @virtual

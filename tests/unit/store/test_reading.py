@@ -74,6 +74,16 @@ def test_bulk_is_limited_in_number_too():
     assert store.get(store.queue("T", 0), 0, 100, None, bulk_bytes=8 << 20).count == 100
 
 
+@pytest.mark.parametrize(
+    ("asked", "setting", "seen"),
+    [(32, 32, 800), (5_000, 32, 5_000), (2**31 - 1, 32, 8_192), (2**31 - 1, 8_500, 8_500)],
+)
+def test_who_wants_another_tag_passes_over_no_more_messages_than_an_answer_can_have(asked, setting, seen):
+    store = many(9_000, tag="A", max_count_in_memory=setting, consume_queue_file_size=200_000)
+    result = store.get(store.queue("T", 0), 0, asked, accepts=lambda code: False)
+    assert (result.status, result.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, seen)
+
+
 def test_bytes_are_limited_but_the_first_message_always_comes():
     store = many(5, size=100_000, commit_log_file_size=1 << 20)
     queue = store.queue("T", 0)
