@@ -66,7 +66,7 @@ class NamesrvConfig:
     """Port of /rocketmq/nsaddr and /health; 0 chooses a free one, -1: not served."""
 
     name_servers: str = ""
-    """What /rocketmq/nsaddr answers: `host:port;host:port`."""
+    """What /rocketmq/nsaddr answers: `host:port;host:port`; empty: the address of this server."""
 
     @classmethod
     def below(cls, home: str) -> "NamesrvConfig":

@@ -6,8 +6,8 @@ A change that cannot be kept is refused and undone, so that memory and file say 
 import json
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+import msgspec
 
 from turbopump.protocol import dialect
 from turbopump.protocol.errors import BrokenBody, SystemFailure
@@ -18,7 +18,8 @@ log = logging.getLogger(__name__)
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of order topics: topic -> `broker:queues;broker:queues`."""
 
-MAX_BYTES = 32 << 20  # keys and values together, far beyond any use of the table
+MAX_BYTES = 32 << 20  # as JSON, far beyond any use of the table
+MAX_NAMESPACE_BYTES = 8 << 20  # as JSON: one answer holds all of a namespace, and a frame ends at 16 MiB
 
 
 class KeyValues:
@@ -27,7 +28,7 @@ class KeyValues:
         self._disk = disk
         self._path = path
         self._table: dict[str, dict[str, str]] = {}
-        self._bytes = 0
+        self._bytes: dict[str, int] = {}  # of each namespace
 
     def load(self) -> None:
         """Reads the file, or its backup when the file cannot be read. Neither is no error."""
@@ -39,9 +40,14 @@ class KeyValues:
                     log.error("The key-value table %s cannot be read: %s", path, error)
                     continue
                 break
-        self._bytes = sum(
-            len(key) + len(value) for table in self._table.values() for key, value in table.items()
-        )
+        self._bytes = {namespace: _size(namespace, table) for namespace, table in self._table.items()}
+        for namespace, size in self._bytes.items():
+            if size > MAX_NAMESPACE_BYTES:
+                log.warning(
+                    "The key-value namespace %.40s has %d bytes: what asks for all of it may get no answer",
+                    namespace,
+                    size,
+                )
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
@@ -52,30 +58,36 @@ class KeyValues:
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
         """A missing value leaves the key without one, as in Apache's table."""
-        with self._change(namespace) as table:
-            self._bytes -= _size(key, table.pop(key, None))
-            if value is not None:
-                table[key] = value
-                self._bytes += _size(key, value)
-            if self._bytes > MAX_BYTES:
-                raise SystemFailure(f"the key-value table would be larger than {MAX_BYTES} bytes")
+        table = dict(self._table.get(namespace, {}))
+        table.pop(key, None)
+        if value is not None:
+            table[key] = value
+        self._replace(namespace, table)
 
     def delete(self, namespace: str, key: str) -> None:
         if self.get(namespace, key) is not None:
-            with self._change(namespace) as table:
-                self._bytes -= _size(key, table.pop(key))
+            table = dict(self._table[namespace])
+            del table[key]
+            self._replace(namespace, table)
 
-    @contextmanager
-    def _change(self, namespace: str) -> Iterator[dict[str, str]]:
-        before, bytes_before = self._table, self._bytes
-        table = dict(before.get(namespace, {}))
+    def _replace(self, namespace: str, table: dict[str, str]) -> None:
+        size = _size(namespace, table)
+        if size > self._bytes.get(namespace, 0):  # a file may hold more than is allowed: it may shrink
+            self._check(namespace, size)
+        before = self._table
+        self._table = {**before, namespace: table}
         try:
-            yield table
-            self._table = {**before, namespace: table}
             self._save()
         except BaseException:
-            self._table, self._bytes = before, bytes_before
+            self._table = before
             raise
+        self._bytes[namespace] = size
+
+    def _check(self, namespace: str, size: int) -> None:
+        if size > MAX_NAMESPACE_BYTES:
+            raise SystemFailure(f"the namespace would be larger than {MAX_NAMESPACE_BYTES} bytes")
+        if sum(self._bytes.values()) - self._bytes.get(namespace, 0) + size > MAX_BYTES:
+            raise SystemFailure(f"the key-value table would be larger than {MAX_BYTES} bytes")
 
     def _save(self) -> None:
         if not self._path:
@@ -110,5 +122,6 @@ def _parse(data: bytes) -> dict[str, dict[str, str]]:
     }
 
 
-def _size(key: str, value: str | None) -> int:
-    return 0 if value is None else len(key) + len(value)
+def _size(namespace: str, table: dict[str, str]) -> int:
+    """In bytes of JSON: what is escaped is longer there."""
+    return len(msgspec.json.encode({namespace: table}))

@@ -19,6 +19,7 @@ from turbopump.protocol.bodies import (
     GetBrokerMemberGroupResponseBody,
     KVTable,
     RegisterBrokerBody,
+    TopicConfig,
     TopicConfigSerializeWrapper,
     TopicList,
     TopicRouteData,
@@ -27,6 +28,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.conf import ConfigError, pack_properties
 from turbopump.protocol.errors import NoPermission, QueryNotFound, SystemFailure, TopicNotFound
 from turbopump.protocol.headers import namesrv as headers
+from turbopump.protocol.names import MAX_RETRY_TOPIC_LENGTH
 from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 
 STANDARD_JSON_VERSION = 401  # V4_9_4: from here on clients ask for JSON with quoted keys
 BARE_WRAPPER_VERSION = 37  # V3_0_11: older brokers send the topic table without its wrapping
+MAX_FILTER_SERVERS = 64  # of a broker; only those before 5.0 have any, a handful
+MAX_ADDRESS_LENGTH = 255
 ZONE_NAME = "__ZONE_NAME"
 ZONE_MODE = "__ZONE_MODE"
 NO_ROUTE = (
@@ -129,11 +133,11 @@ class Requests:
             return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         registration = _registration(request)
         is_new = registration.broker_id not in self._routes.members(registration.broker_name)
+        self._watch(request.connection)
         try:
             registered = self._routes.register(registration, request.connection, self._clock.now_ms())
         except SystemFailure as failure:
             return Answer({}, code=failure.code, remark=failure.remark)
-        self._watch(request.connection)
         place = (registration.broker_name, registration.broker_id, registration.address)
         if registered.ignored:
             log.warning("Broker %s (id %d) at %s ignored: another address holds the id, newer", *place)
@@ -224,8 +228,10 @@ class Requests:
         return Answer()
 
     def register_topic(self, request: Request[headers.RegisterTopicRequest]) -> Answer:
-        route = TopicRouteData.decode(request.body)
-        self._routes.add_topic(request.header.topic, route.queueDatas)
+        topic = request.header.topic
+        if len(topic) > MAX_RETRY_TOPIC_LENGTH:
+            raise SystemFailure(f"register topic failed: its name has {len(topic)} characters")
+        self._routes.add_topic(topic, TopicRouteData.decode(request.body).queueDatas)
         return Answer()
 
     def wipe_write_perm(self, request: Request[headers.WipeWritePermOfBrokerRequest]) -> Answer:
@@ -301,13 +307,25 @@ def _registration(request: Request[headers.RegisterBrokerRequest]) -> Registrati
         address=header.brokerAddr,
         ha_address=header.haServerAddr,
         version=wrapper.dataVersion,
-        topics=wrapper.topicConfigTable,
+        topics=_with_short_names(wrapper.topicConfigTable, header.brokerName),
         mappings=wrapper.topicQueueMappingInfoMap or {},
-        filter_servers=tuple(body.filterServerList),
+        filter_servers=_few(body.filterServerList),
         timeout_ms=header.heartbeatTimeoutMillis,
         acting_master=header.enableActingMaster,
         zone=(command.ext or {}).get(ZONE_NAME),
     )
+
+
+def _with_short_names(topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
+    """No client can send to a longer name; the broker's other topics need not suffer from it."""
+    kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
+    if ignored := len(topics) - len(kept):
+        log.warning("Broker %s: %d topics with too long names are ignored", broker_name[:40], ignored)
+    return kept
+
+
+def _few(servers: list[str]) -> tuple[str, ...]:
+    return tuple(server for server in servers[:MAX_FILTER_SERVERS] if len(server) <= MAX_ADDRESS_LENGTH)
 
 
 def _table_of(request: Request[headers.RegisterBrokerRequest]) -> RegisterBrokerBody:

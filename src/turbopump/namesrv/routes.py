@@ -134,12 +134,15 @@ class Routes:
 
     def register(self, registration: Registration, connection: Hashable, now_ms: int) -> Registered:
         """Raises SystemFailure when the broker has to send its full table first, or the table is full."""
-        self._check(registration)
         place = (registration.cluster, registration.address)
+        self._check_broker(registration)
+        if self._is_too_much(registration):
+            self._keep_alive(place, registration.broker_name, connection, now_ms)
+            raise SystemFailure(f"register broker failed: more than {self._max_routes} routes")
         self._end_former(place, registration.broker_name)
         broker = self._brokers.get(registration.broker_name)
         if broker is not None and self._is_outdated(broker, registration):
-            self._live.pop(place, None)
+            self._drop_live(place)
             _drop_address(broker, registration.address, keep=None)
             return Registered(ignored=True)
         first = broker is None or registration.broker_id not in broker.addresses
@@ -169,8 +172,7 @@ class Routes:
         """The address leaves; nothing happens when it is unknown."""
         live = self._live.get((cluster, address))
         if live is not None and live.broker_name == broker_name:
-            del self._live[cluster, address]
-            self._filter_servers.pop((cluster, address), None)
+            self._drop_live((cluster, address))
         broker = self._brokers.get(broker_name)
         if broker is None:
             return Removed()
@@ -258,11 +260,18 @@ class Routes:
         return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUB != 0)
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """One topic on some brokers; nothing when one of them is unknown, as Apache has it."""
-        queues = list(queues)
-        if all(queue.brokerName in self._brokers for queue in queues):
-            for queue in queues:
-                self._set_queues(topic, queue)
+        """One topic on some brokers; nothing when one of them is unknown, as Apache has it.
+
+        Raises SystemFailure when the table is full.
+        """
+        by_broker = {queue.brokerName: queue for queue in queues}
+        if not self._brokers.keys() >= by_broker.keys():
+            return
+        added = len(by_broker.keys() - self._topics.get(topic, {}).keys())
+        if self._route_count + added > self._max_routes:
+            raise SystemFailure(f"register topic failed: more than {self._max_routes} routes")
+        for queue in by_broker.values():
+            self._set_queues(topic, queue)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Everywhere, or on the brokers of one cluster."""
@@ -280,8 +289,8 @@ class Routes:
 
     # Inside
 
-    def _check(self, registration: Registration) -> None:
-        """What must hold before anything is changed."""
+    def _check_broker(self, registration: Registration) -> None:
+        """May this broker register at all?"""
         broker = self._brokers.get(registration.broker_name)
         known = broker is not None and registration.broker_id in broker.addresses
         if not known and len(registration.topics) == 1:
@@ -291,8 +300,25 @@ class Routes:
         place = (registration.cluster, registration.address)
         if place not in self._live and len(self._live) >= self._max_brokers:
             raise SystemFailure(f"register broker failed: {self._max_brokers} brokers are registered")
-        if self._route_count + len(registration.topics) > self._max_routes:
-            raise SystemFailure(f"register broker failed: more than {self._max_routes} routes")
+
+    def _is_too_much(self, registration: Registration) -> bool:
+        """Would its topics not fit? Most tables are far from full, and are not counted."""
+        if self._route_count + len(registration.topics) <= self._max_routes:
+            return False
+        name = registration.broker_name
+        added = sum(name not in self._topics.get(topic, ()) for topic in registration.topics)
+        return self._route_count + added > self._max_routes
+
+    def _keep_alive(self, place: _Place, broker_name: str, connection: Hashable, now_ms: int) -> None:
+        """What it registered before stays; only what it asks for now is refused."""
+        live = self._live.get(place)
+        if live is not None and live.broker_name == broker_name:
+            live.updated_ms = now_ms
+            live.connection = connection
+
+    def _drop_live(self, place: _Place) -> None:
+        self._live.pop(place, None)
+        self._filter_servers.pop(place, None)
 
     def _end_former(self, place: _Place, broker_name: str) -> None:
         """What an address was before: a broker of another name ends, another cluster forgets it."""
@@ -302,7 +328,7 @@ class Routes:
             others = [other for other, live in self._live.items() if live.broker_name == broker_name]
             for other in others:
                 if other[1] == address:
-                    del self._live[other]
+                    self._drop_live(other)
         elif former.broker_name != broker_name:
             self.unregister(cluster, former.broker_name, address)
 
@@ -344,7 +370,9 @@ class Routes:
                 self._set_queues(name, _queue_data(broker.name, topic, mask))
         if changed:
             for name, mapping in registration.mappings.items():
-                self._mappings.setdefault(name, {})[broker.name] = mapping
+                # Brokers send it with its topic or after; one without would not be shown, nor ever dropped.
+                if broker.name in self._topics.get(name, ()):
+                    self._mappings.setdefault(name, {})[broker.name] = mapping
 
     def _master_of(self, broker: _Broker) -> tuple[str | None, str | None]:
         master = broker.addresses.get(MASTER_ID)

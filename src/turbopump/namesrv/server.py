@@ -16,7 +16,7 @@ from turbopump.protocol.command import request
 from turbopump.protocol.headers.namesrv import NotifyMinBrokerIdChangeRequest
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.http import TEXT, HttpServer
+from turbopump.remoting.http import TEXT, HttpServer, name_server_pages
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
@@ -31,9 +31,15 @@ MAX_NOTICES = 1024  # on their way to brokers
 
 class NameServer:
     def __init__(
-        self, config: NamesrvConfig, network: Network, clock: Clock, disk: Disk, servers: int = 1
+        self,
+        config: NamesrvConfig,
+        network: Network,
+        clock: Clock,
+        disk: Disk,
+        servers: int = 1,
+        host: str = "",
     ) -> None:
-        """`servers` share the descriptors of this process."""
+        """`servers` share the descriptors of this process. `host` is where others find it, if it is known."""
         self._clock = clock
         self._routes = Routes(config.support_acting_master, config.delete_topic_with_registration)
         self._values = KeyValues(disk, config.kv_config_path)
@@ -43,10 +49,12 @@ class NameServer:
         self._router = Router(self._requests.table())
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
         self._server = Server(self._router.serve, network, clock, limits)
-        self._http = HttpServer({"/rocketmq/nsaddr": self._addresses, "/health": self._health}, network)
+        self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
+        self._host = host
         self._client = Client(network, clock)
         self._notices: set[asyncio.Task[None]] = set()
         self._scan: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self.port = 0
         self.http_port = 0
 
@@ -66,8 +74,12 @@ class NameServer:
         return self.port
 
     async def stop(self, drain_s: float = 3.0) -> None:
-        for task in [*self._notices, *((self._scan,) if self._scan else ())]:
+        # Connections end now because we end, not because the brokers behind them do: nobody is told of it.
+        self._is_stopping = True
+        tasks = [*self._notices, *((self._scan,) if self._scan else ())]
+        for task in tasks:
             task.cancel()
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self._http.stop()
@@ -90,7 +102,9 @@ class NameServer:
             self._notify(notice)
 
     def _notify(self, notice: MinIdChanged) -> None:
-        if not self._requests.config.notify_min_broker_id_changed or len(self._notices) >= MAX_NOTICES:
+        if self._is_stopping or not self._requests.config.notify_min_broker_id_changed:
+            return
+        if len(self._notices) >= MAX_NOTICES:
             return
         task = asyncio.create_task(self._tell(notice), name=f"tell {notice.broker_name}")
         self._notices.add(task)
@@ -111,9 +125,12 @@ class NameServer:
             except (OSError, ValueError) as error:
                 log.info("Broker %s was not told of its group's change: %s", address, error)
 
-    def _addresses(self) -> tuple[int, str, bytes]:
-        addresses = self._requests.config.name_servers
-        return (200, TEXT, addresses.encode()) if addresses else (404, TEXT, b"no list is configured\n")
+    def _addresses(self) -> str:
+        """The list that is configured, else this server alone."""
+        if configured := self._requests.config.name_servers:
+            return configured
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self.port}" if host else ""
 
     def _health(self) -> tuple[int, str, bytes]:
         return 200, TEXT, b"ok\n"

@@ -64,9 +64,11 @@ class World:
         self.network = MemoryNetwork()
         self.clock = VirtualClock()
 
-    async def name_server(self, ip: str = "10.0.0.1", **settings: Any) -> tuple[NameServer, str]:
+    async def name_server(
+        self, ip: str = "10.0.0.1", host: str = "", **settings: Any
+    ) -> tuple[NameServer, str]:
         config = NamesrvConfig(listen_port=9876, **settings)
-        server = NameServer(config, self.network.at(ip), self.clock, SystemDisk())
+        server = NameServer(config, self.network.at(ip), self.clock, SystemDisk(), host=host)
         return server, f"{ip}:{await server.start()}"
 
     async def peer(self, address: str, ip: str = "10.0.0.9") -> Peer:

@@ -63,11 +63,12 @@ def test_the_address_list_is_what_java_clients_would_fetch() -> None:
         await server.start()
         url = f"http://127.0.0.1:{server.http_port}/rocketmq/nsaddr"
 
-        def fetch() -> tuple[int, bytes]:
+        def fetch(url: str) -> tuple[int, bytes]:
             with urllib.request.urlopen(url, timeout=5) as response:
                 return response.status, response.read()
 
-        assert await asyncio.to_thread(fetch) == (200, b"127.0.0.1:1;127.0.0.1:2")
+        for asked in (url, f"{url}-unit1?nofix=1"):
+            assert await asyncio.to_thread(fetch, asked) == (200, b"127.0.0.1:1;127.0.0.1:2")
         await server.stop()
 
     asyncio.run(main())

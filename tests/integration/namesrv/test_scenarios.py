@@ -338,24 +338,29 @@ async def test_zones_see_their_own_brokers(world: World) -> None:
     assert len((await route(peer, "T", __ZONE_NAME="z1", __ZONE_MODE="false"))["brokerDatas"]) == 2
 
 
+Told = list[dict[str, str] | None]
+
+
+async def hearing_slave(world: World) -> tuple[str, Told]:
+    """A slave's server, and what it is told of its group."""
+    told: Told = []
+
+    def hear(request: Request[None]) -> Answer:
+        told.append(request.command.ext)
+        return Answer()
+
+    server = Server(Router({905: Route(None, hear)}).serve, world.network.at("10.0.0.6"), world.clock)
+    return f"10.0.0.6:{await server.start('10.0.0.6', 10911)}", told
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_group_is_told_of_its_new_smallest_id_only_when_asked_for(enabled: bool) -> None:
-    async def main() -> None:
-        world = World()
-        told: list[dict[str, str] | None] = []
-
-        def hear(request: Request[None]) -> Answer:
-            told.append(request.command.ext)
-            return Answer()
-
-        slave_server = Server(
-            Router({905: Route(None, hear)}).serve, world.network.at("10.0.0.6"), world.clock
-        )
-        slave_port = await slave_server.start("10.0.0.6", 10911)
+    @in_world
+    async def lose_the_master(world: World) -> None:
+        slave_address, told = await hearing_slave(world)
         _, address = await world.name_server(notify_min_broker_id_changed=enabled)
         master, slave = await world.peer(address), await world.peer(address)
         await master.ask(registration("T", "U", enableActingMaster="true"))
-        slave_address = f"10.0.0.6:{slave_port}"
         await slave.ask(registration("T", "U", number=1, address=slave_address, enableActingMaster="true"))
         master.close()
         await asyncio.sleep(1)
@@ -368,7 +373,78 @@ def test_a_group_is_told_of_its_new_smallest_id_only_when_asked_for(enabled: boo
         }
         assert told == ([expected] if enabled else [])
 
-    run_virtual(main())
+    lose_the_master()
+
+
+@in_world
+async def test_a_name_server_that_stops_tells_nobody_that_its_brokers_do(world: World) -> None:
+    slave_address, told = await hearing_slave(world)
+    server, address = await world.name_server(notify_min_broker_id_changed=True)
+    master, slave, deaf = [await world.peer(address) for _ in range(3)]
+    await master.ask(registration("T", "U", enableActingMaster="true"))
+    await slave.ask(registration("T", "U", number=1, address=slave_address, enableActingMaster="true"))
+    # answers that are left unread keep the server from ending at once
+    await deaf.ask(Command(100, ext={"namespace": "n", "key": "k", "value": "v" * 500_000}))
+    assert deaf.transport is not None
+    deaf.transport.pause_reading()
+    deaf.transport.write(encode(Command(101, ext={"namespace": "n", "key": "k"})) * 4)
+    await asyncio.sleep(1)
+    await server.stop()
+    await asyncio.sleep(1)
+    assert master.closed
+    assert told == []
+
+
+@in_world
+async def test_a_namespace_of_values_stays_within_a_frame(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    namespace = {"namespace": "ORDER_TOPIC_CONFIG"}
+    for number, expected in ((0, 0), (1, 1)):
+        put = Command(100, ext={**namespace, "key": f"k{number}", "value": "v" * 5_000_000})
+        answer = await peer.ask(put)
+        assert answer.code == expected
+    assert answer.remark == "the namespace would be larger than 8388608 bytes"
+    for key in ("a", "b"):
+        assert (
+            await peer.ask(Command(100, ext={**namespace, "key": key, "value": "v" * 9_000_000}))
+        ).code == 1
+    assert len((await peer.ask(Command(219, ext=namespace))).body) < 8 << 20
+    assert len((await peer.ask(registration("T", "U"))).body) < 8 << 20
+
+
+@in_world
+async def test_names_that_are_too_long_and_filter_servers_that_are_too_many_are_ignored(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    longest, longer = "%RETRY%" + "g" * 248, "%RETRY%" + "g" * 249
+    command = registration("T", longest, longer)
+    body = json.loads(command.body)
+    body["filterServerList"] = ["x" * 256] + [f"10.0.0.7:{number}" for number in range(100)]
+    command.body = json.dumps(body).encode()
+    assert (await peer.ask(command)).code == 0
+    assert json.loads((await peer.ask(Command(206))).body)["topicList"] == ["T", longest]
+    [servers] = (await route(peer, "T"))["filterServerTable"].values()
+    assert servers == [f"10.0.0.7:{number}" for number in range(63)]
+    queue = {"brokerName": "a", "perm": 6, "readQueueNums": 2, "topicSysFlag": 0, "writeQueueNums": 2}
+    added = json.dumps({"queueDatas": [queue]}).encode()
+    assert (await peer.ask(Command(217, ext={"topic": longer}, body=added))).code == 1
+    assert (await peer.ask(Command(217, ext={"topic": longest}, body=added))).code == 0
+
+
+@in_world
+async def test_a_small_body_that_claims_many_topics_is_refused_and_the_broker_lives_on(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    await peer.ask(registration("T", "U"))
+    topic = struct.pack(">i", 9) + b"a 1 1 6 S"
+    claimed = struct.pack(">i", 2) + b"{}" + struct.pack(">i", 1_000_000) + topic * 1_000_000
+    answer = await peer.ask(
+        Command(103, ext=broker_fields(compressed="true"), body=zlib.compress(claimed, 9))
+    )
+    assert answer.code == 1
+    assert "a count of 1000000" in (answer.remark or "")
+    assert await route(peer) is not None
 
 
 @in_world
@@ -387,6 +463,17 @@ async def test_the_address_list_and_health_are_served_over_http(world: World) ->
         await world.peer(f"10.0.0.1:{server.http_port}")
     with pytest.raises(ConnectionRefusedError):
         await world.peer(address)
+
+
+@in_world
+async def test_without_a_list_the_name_server_names_itself(world: World) -> None:
+    for host, told in (("10.0.0.1", b"10.0.0.1:9876"), ("fe80::1", b"[fe80::1]:9876")):
+        server, _ = await world.name_server(http_port=0, host=host)
+        for path in (b"/rocketmq/nsaddr", b"/rocketmq/nsaddr-unit1?nofix=1"):
+            browser = await world.peer(f"10.0.0.1:{server.http_port}")
+            got = await browser.exchange(b"GET %s HTTP/1.1\r\n\r\n" % path)
+            assert got.endswith(b"\r\n\r\n" + told)
+        await server.stop()
 
 
 @in_world

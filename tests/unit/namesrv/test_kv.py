@@ -59,10 +59,42 @@ def test_a_change_that_cannot_be_kept_is_refused_and_undone(tmp_path: Path) -> N
 
 
 def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kv, "MAX_BYTES", 10)
+    monkeypatch.setattr(kv, "MAX_BYTES", len('{"n":{"k":"xxxxxxxxx"}}'))
     values = table("")
-    values.put("ns", "k", "x" * 9)
-    values.put("ns", "k", "y" * 9)
-    with pytest.raises(SystemFailure, match="larger"):
-        values.put("ns", "l", "")
-    assert values.all_of("ns") == {"k": "y" * 9}
+    values.put("n", "k", "x" * 9)
+    values.put("n", "k", "y" * 9)
+    with pytest.raises(SystemFailure, match="table would be larger"):
+        values.put("n", "l", "")
+    with pytest.raises(SystemFailure, match="table would be larger"):
+        values.put("m", "k", None)
+    assert values.all_of("n") == {"k": "y" * 9}
+    values.delete("n", "k")
+    values.put("n", "l", "")
+
+
+def test_a_namespace_fits_into_one_answer() -> None:
+    values = table("")
+    values.put("n", "a", "v" * 5_000_000)
+    with pytest.raises(SystemFailure, match="namespace would be larger than 8388608 bytes"):
+        values.put("n", "b", "v" * 5_000_000)
+    with pytest.raises(SystemFailure, match="namespace would be larger"):
+        values.put("n", "escaped", "\x01" * 1_000_000)
+    assert list(values.all_of("n") or {}) == ["a"]
+    values.put("m", "a", "v" * 5_000_000)
+
+
+def test_a_larger_namespace_in_a_file_is_read_and_may_shrink(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "kvConfig.json"
+    large = {"a": "x" * 100, "b": "y" * 100}
+    path.write_text(json.dumps({"configTable": {"n": large}}))
+    monkeypatch.setattr(kv, "MAX_NAMESPACE_BYTES", 50)
+    values = table(path)
+    assert values.all_of("n") == large
+    assert "namespace n has" in caplog.text
+    with pytest.raises(SystemFailure, match="namespace would be larger"):
+        values.put("n", "c", "")
+    values.put("n", "a", "x")
+    values.delete("n", "b")
+    assert table(path).all_of("n") == {"a": "x"}

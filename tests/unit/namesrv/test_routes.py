@@ -156,6 +156,45 @@ def test_brokers_and_routes_are_bounded() -> None:
     routes.register(broker("a", topics=topics("U", "V")), 1, 0)
 
 
+def test_a_broker_registers_again_when_the_table_is_full_of_its_own_topics() -> None:
+    routes = Routes(max_routes=3)
+    routes.register(broker(topics=topics("T", "U", "V")), 1, 0)
+    routes.register(broker(topics=topics("T", "U", "V", queues=8), version=version(2)), 1, 100_000)
+    assert queues_of(routes, "V")["a"].readQueueNums == 8
+    assert routes.expire(200_000) == Removed()
+
+
+def test_a_living_broker_whose_new_topics_do_not_fit_keeps_those_it_has() -> None:
+    routes = Routes(max_routes=3)
+    routes.register(broker(), "old", 0)
+    with pytest.raises(SystemFailure, match="3 routes"):
+        routes.register(broker(topics=topics("T", "U", "V"), version=version(2)), "new", 100_000)
+    assert routes.version_of("C", "10.0.0.97:10911") == version()
+    assert routes.disconnected("old") == Removed()
+    assert routes.expire(200_000) == Removed()
+    assert routes.topics() == ["T", "TBW102"]
+    assert routes.disconnected("new").brokers == ("a",)
+
+
+def test_a_refused_broker_does_not_keep_the_name_alive_that_its_address_had_before() -> None:
+    routes = Routes(max_routes=3)
+    routes.register(broker("a", address="x:1"), 1, 0)
+    with pytest.raises(SystemFailure):
+        routes.register(broker("b", address="x:1"), 1, 100_000)
+    assert routes.expire(200_000).brokers == ("a",)
+
+
+def test_a_topic_added_alone_does_not_go_beyond_the_bound() -> None:
+    routes = Routes(max_routes=3)
+    routes.register(broker(), 1, 0)
+    queue = QueueData(brokerName="a", perm=6, readQueueNums=1, topicSysFlag=0, writeQueueNums=1)
+    routes.add_topic("X", [queue, queue])
+    routes.add_topic("X", [queue])
+    with pytest.raises(SystemFailure, match="3 routes"):
+        routes.add_topic("Y", [queue])
+    assert routes.topics() == ["T", "TBW102", "X"]
+
+
 # Leaving
 
 
@@ -340,6 +379,28 @@ def test_filter_servers_and_static_topics_are_handed_on() -> None:
     route = routes.route("T")
     assert route is not None
     assert route.topicQueueMappingByBroker is None
+
+
+def test_the_mapping_of_a_topic_may_come_after_it_and_without_it_is_not_kept() -> None:
+    routes = Routes()
+    routes.register(broker(mappings={"V": {"totalQueues": 8}}), 1, 0)
+    assert not routes._mappings
+    routes.register(broker(topics=topics("V")), 1, 0)
+    routes.register(broker(topics={}, mappings={"V": {"totalQueues": 8}}, version=version(2)), 1, 0)
+    route = routes.route("V")
+    assert route is not None
+    assert route.topicQueueMappingByBroker == {"a": {"totalQueues": 8}}
+    routes.disconnected(1)
+    assert not routes._mappings
+
+
+def test_filter_servers_end_with_the_place_that_named_them() -> None:
+    routes = Routes()
+    for cluster in "CDE":
+        routes.register(broker(cluster=cluster, filter_servers=("f:1",)), 1, 0)
+    assert routes._filter_servers.keys() == {("E", "10.0.0.97:10911")}
+    routes.disconnected(1)
+    assert not routes._filter_servers
 
 
 def test_a_zone_keeps_its_own_brokers_and_those_without_master() -> None:

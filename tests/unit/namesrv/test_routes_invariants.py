@@ -1,5 +1,6 @@
 """Whatever brokers do in whatever order, the table stays of one piece."""
 
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import settings
@@ -8,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.namesrv.test_routes import broker, topics, version
 
 from turbopump.namesrv.routes import Routes
+from turbopump.protocol.bodies import QueueData
 from turbopump.protocol.errors import SystemFailure
 
 NAMES = st.sampled_from("ab")
@@ -16,13 +18,20 @@ CLUSTERS = st.sampled_from("CD")
 ADDRESSES = st.sampled_from(["x:1", "x:2", "x:3"])
 TOPICS = st.sets(st.sampled_from(["T", "U", "SELF_TEST_TOPIC"]))
 CONNECTIONS = st.integers(0, 2)
+SERVERS = st.sampled_from([None, (), ("f:1",)])
+MAX_ROUTES = 5
 VERSIONS = st.builds(version, st.integers(1, 2), st.integers(0, 1))
 
 
 class Brokers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.routes = Routes(support_acting_master=True, delete_topic_with_registration=True, max_brokers=4)
+        self.routes = Routes(
+            support_acting_master=True,
+            delete_topic_with_registration=True,
+            max_brokers=4,
+            max_routes=MAX_ROUTES,
+        )
         self.now = 0
 
     @rule(
@@ -31,12 +40,19 @@ class Brokers(RuleBasedStateMachine):
         cluster=CLUSTERS,
         address=ADDRESSES,
         names=TOPICS,
+        mapped=TOPICS,
+        filter_servers=SERVERS,
         connection=CONNECTIONS,
         version=VERSIONS,
         acting_master=st.sampled_from([None, True, False]),
     )
-    def register(self, name: str, number: int, names: set[str], connection: int, **fields: Any) -> None:
-        registration = broker(name, number, topics=topics(*sorted(names)), timeout_ms=50, **fields)
+    def register(
+        self, name: str, number: int, names: set[str], mapped: set[str], connection: int, **fields: Any
+    ) -> None:
+        mappings = {topic: {"totalQueues": 8} for topic in sorted(mapped)}
+        registration = broker(
+            name, number, topics=topics(*sorted(names)), mappings=mappings, timeout_ms=50, **fields
+        )
         try:
             registered = self.routes.register(registration, connection, self.now)
         except SystemFailure:
@@ -57,6 +73,15 @@ class Brokers(RuleBasedStateMachine):
     def wait(self, elapsed: int) -> None:
         self.now += elapsed
         self.routes.expire(self.now)
+
+    @rule(topic=st.sampled_from("TUV"), names=st.lists(NAMES))
+    def add_topic(self, topic: str, names: list[str]) -> None:
+        queues = [
+            QueueData(brokerName=name, perm=6, readQueueNums=1, topicSysFlag=0, writeQueueNums=1)
+            for name in names
+        ]
+        with suppress(SystemFailure):
+            self.routes.add_topic(topic, queues)
 
     @rule(topic=st.sampled_from("TU"), cluster=st.sampled_from([None, "C", "D"]))
     def delete_topic(self, topic: str, cluster: str | None) -> None:
@@ -81,13 +106,20 @@ class Brokers(RuleBasedStateMachine):
                 data.brokerName for data in route.brokerDatas
             ]
             pairs += len(route.queueDatas)
-        assert pairs == self.routes._route_count
+        assert pairs == self.routes._route_count <= MAX_ROUTES
 
     @invariant()
     def every_address_can_expire(self) -> None:
         alive = {address for _, address in self.routes._live}
         for data in self.routes.clusters().brokerAddrTable.values():
             assert alive.issuperset(data.brokerAddrs.values())
+
+    @invariant()
+    def nothing_is_kept_for_what_is_gone(self) -> None:
+        for topic, of_topic in self.routes._mappings.items():
+            assert of_topic
+            assert of_topic.keys() <= self.routes._topics[topic].keys()
+        assert self.routes._filter_servers.keys() <= self.routes._live.keys()
 
 
 TestBrokers = Brokers.TestCase

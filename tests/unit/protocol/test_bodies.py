@@ -1,4 +1,5 @@
 import struct
+import time
 import zlib
 from typing import Any
 
@@ -25,6 +26,7 @@ from turbopump.protocol.bodies import (
     TopicOffset,
     TopicRouteData,
     TopicStatsTable,
+    registration,
 )
 from turbopump.protocol.errors import BrokenBody
 
@@ -290,7 +292,15 @@ def test_a_compressed_registration_of_4_9_has_no_mappings_at_its_end() -> None:
         blocks(b"{}", 1, b"T 4 8 6"),
         blocks(b"{}", 1, b"T four 8 6 SINGLE_TAG", b"[]"),
         blocks(b"{}", 1, b"T 99999999999 8 6 SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4_0 8 6 SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4 \t8 6 SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4 8 --6 SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4 8  SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4 8 -2147483649 SINGLE_TAG", b"[]"),
+        blocks(b"{}", 1, b"T 4 8 6 \xff", b"[]"),
         blocks(b"{}", 1, b"T 4 8 6 SINGLE_TAG {", b"[]"),
+        blocks(b"{}", -1, b"[]"),
+        blocks(b"{}", 0, b"[]", -1),
         blocks(b"{}", 1, b"\xff 4 8 6 SINGLE_TAG", b"[]"),
         blocks(b"{}", 2, b"T 4 8 6 SINGLE_TAG", b"[]"),
         blocks(b"{}", 2147483647),
@@ -309,4 +319,42 @@ def test_a_compressed_registration_that_does_not_add_up_is_broken(data: bytes) -
 
 def test_a_compressed_registration_does_not_grow_without_bound() -> None:
     with pytest.raises(BrokenBody, match="grows beyond"):
-        RegisterBrokerBody.decode_compressed(zlib.compress(bytes(65 * 1024 * 1024), 1))
+        RegisterBrokerBody.decode_compressed(zlib.compress(bytes(17 * 1024 * 1024), 1))
+
+
+@pytest.mark.parametrize("count", [registration.MAX_TOPICS + 1, 1_000_000])
+def test_more_topics_than_a_broker_has_are_refused_before_they_are_parsed(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed: list[bytes] = []
+    monkeypatch.setattr(registration, "_topic_of_text", parsed.append)
+    topic = struct.pack(">i", 9) + b"T 1 1 6 S"
+    data = struct.pack(">i", 2) + b"{}" + struct.pack(">i", count) + topic * count
+    with pytest.raises(BrokenBody, match=f"a count of {count}"):
+        RegisterBrokerBody.decode_compressed(zlib.compress(data, 1))
+    assert not parsed
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        blocks(b"{}", 5000, *[b"T 1 1 6 S"] * 1000),
+        blocks(b"{}", 0, b"[]", 10_001, *[b"{}"] * 10_001),
+        blocks(b"{}", 0, b"[]", 1, b'{"topic":"' + b"T" * registration.MAX_MAPPING_BYTES + b'"}'),
+        blocks(b"{" + b" " * registration.MAX_JSON_BYTES + b"}", 0, b"[]"),
+        blocks(b"{}", 0, b"[" + b" " * registration.MAX_JSON_BYTES + b"]"),
+    ],
+    ids=["more topics than follow", "mappings", "long mappings", "version", "servers"],
+)
+def test_a_compressed_registration_beyond_its_bounds_is_broken(data: bytes) -> None:
+    with pytest.raises(BrokenBody, match="in a compressed registration"):
+        RegisterBrokerBody.decode_compressed(data)
+
+
+def test_the_largest_compressed_registration_is_read_in_a_moment() -> None:
+    names = [b"T%d 16 16 6 SINGLE_TAG" % number for number in range(registration.MAX_TOPICS)]
+    data = blocks(b"{}", len(names), *names, b"[]", 0)
+    began = time.process_time()
+    body = RegisterBrokerBody.decode_compressed(data)
+    assert time.process_time() - began < 3  # a quarter on an idle machine
+    assert len(body.topicConfigSerializeWrapper.topicConfigTable) == registration.MAX_TOPICS

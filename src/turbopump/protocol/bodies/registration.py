@@ -1,4 +1,8 @@
-"""The registration of a broker, plain and in the compressed form of its own."""
+"""The registration of a broker, plain and in the compressed form of its own.
+
+What is compressed may be hostile: a few KB on the wire can claim millions of topics. So counts and sizes are
+bounded here, before anything is parsed.
+"""
 
 import struct
 import zlib
@@ -12,8 +16,15 @@ from turbopump.protocol.codes import V5_0_0, VERSION
 from turbopump.protocol.compression import expand_zlib
 from turbopump.protocol.errors import BrokenBody
 
+MAX_EXPANDED = 16 * 1024 * 1024  # as much as a frame that is not compressed
+MAX_TOPICS = 100_000  # about what fits into a frame of plain JSON; a quarter of a second to read
+MAX_MAPPINGS = 10_000  # of static topics, which are few
+MAX_MAPPING_BYTES = 2 * 1024 * 1024  # all of them together; their integer keys make them slow to read
+MAX_JSON_BYTES = 64 * 1024  # data version, filter servers
+
 _I32 = struct.Struct(">i")
-_WORDS = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
+_WORDS = 5  # of a topic
+_LEAST_I32, _MOST_I32 = -(1 << 31), (1 << 31) - 1
 
 
 class RegisterBrokerBody(Body):
@@ -23,15 +34,17 @@ class RegisterBrokerBody(Body):
     @classmethod
     def decode_compressed(cls, data: bytes, version: int = VERSION) -> Self:
         """The form of `compressed=true`: below. Brokers before 5.0 send no mappings at its end."""
-        reader = _Reader(expand_zlib(data))
-        wrapper = TopicConfigSerializeWrapper(dataVersion=DataVersion.decode(reader.block()))
-        for _ in range(reader.count()):
+        reader = _Reader(expand_zlib(data, MAX_EXPANDED))
+        wrapper = TopicConfigSerializeWrapper(dataVersion=DataVersion.decode(reader.block(MAX_JSON_BYTES)))
+        for _ in range(reader.count(MAX_TOPICS)):
             topic = _topic_of_text(reader.block())
             wrapper.topicConfigTable[topic.topicName] = topic
-        servers = reader.block()
+        servers = reader.block(MAX_JSON_BYTES)
         body = cls(decode(list[str], servers) if servers else [], wrapper)
-        if version >= V5_0_0 and not reader.at_end:
-            mappings = [decode(dict[str, Any], reader.block()) for _ in range(reader.count())]
+        if version >= V5_0_0 and reader.left:
+            if reader.left > MAX_MAPPING_BYTES:
+                raise BrokenBody(f"{reader.left} bytes of mappings in a compressed registration")
+            mappings = [decode(dict[str, Any], reader.block()) for _ in range(reader.count(MAX_MAPPINGS))]
             wrapper.topicQueueMappingInfoMap = {str(mapping.get("topic")): mapping for mapping in mappings}
         return body
 
@@ -59,25 +72,30 @@ class _Reader:
         self._at = 0
 
     @property
-    def at_end(self) -> bool:
-        return self._at >= len(self._data)
+    def left(self) -> int:
+        return len(self._data) - self._at
 
-    def count(self) -> int:
-        after = self._at + 4
+    def count(self, most: int) -> int:
+        """Of blocks: no more than `most`, or than could follow."""
+        number = self._number()
+        if not 0 <= number <= min(most, self.left // _I32.size):
+            raise BrokenBody(f"a count of {number} in a compressed registration")
+        return number
+
+    def block(self, most: int = MAX_EXPANDED) -> bytes:
+        length = self._number()
+        start, after = self._at, self._at + length
+        if not 0 <= length <= most or after > len(self._data):
+            raise BrokenBody(f"a block of {length} bytes in a compressed registration")
+        self._at = after
+        return self._data[start:after]
+
+    def _number(self) -> int:
+        start, after = self._at, self._at + _I32.size
         if after > len(self._data):
             raise BrokenBody("a compressed registration ends too early")
-        (number,) = _I32.unpack_from(self._data, self._at)
         self._at = after
-        return int(number)
-
-    def block(self) -> bytes:
-        length = self.count()
-        after = self._at + length
-        if length < 0 or after > len(self._data):
-            raise BrokenBody(f"a block of {length} bytes in a compressed registration")
-        block = self._data[self._at : after]
-        self._at = after
-        return block
+        return _I32.unpack_from(self._data, start)[0]  # type: ignore[no-any-return]
 
 
 def _block(data: bytes) -> bytes:
@@ -93,13 +111,30 @@ def _text_of_topic(topic: TopicConfig) -> bytes:
 
 def _topic_of_text(text: bytes) -> TopicConfig:
     """`name readQueues writeQueues perm filterType`, then from 5.x on the attributes as JSON."""
+    words = text.split(b" ", _WORDS)
+    if len(words) < _WORDS:
+        raise BrokenBody(f"a topic of {len(words)} words in a compressed registration")
     try:
-        words = text.decode().split(" ", 5)
-        topic = msgspec.convert(dict(zip(_WORDS, words, strict=False)), TopicConfig, strict=False)
+        return TopicConfig(
+            topicName=words[0].decode(),
+            readQueueNums=_number(words[1]),
+            writeQueueNums=_number(words[2]),
+            perm=_number(words[3]),
+            topicFilterType=words[4].decode(),
+            attributes=_attributes(words[5]) if len(words) > _WORDS and words[5] else None,
+        )
     except ValueError as error:
         raise BrokenBody(f"no topic in a compressed registration: {error}") from None
-    if len(words) < len(_WORDS):
-        raise BrokenBody(f"a topic of {len(words)} words in a compressed registration")
-    if len(words) > len(_WORDS) and words[-1]:
-        topic.attributes = decode(dict[str, str], words[-1].encode())
-    return topic
+
+
+def _number(word: bytes) -> int:
+    """Digits and nothing else: `int` alone takes blanks and underscores too."""
+    if not word.removeprefix(b"-").isdigit():
+        raise ValueError(f"{word[:40]!r} is no number")
+    number = int(word)
+    if not _LEAST_I32 <= number <= _MOST_I32:
+        raise ValueError(f"{number} is too large")
+    return number
+
+
+_attributes = msgspec.json.Decoder(dict[str, str]).decode  # not the dialect: text is quoted in it as well
