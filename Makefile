@@ -118,10 +118,12 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml hatch_build.py $(wildcard src/turbo
 	@touch $@
 
 # Without Java there is no Spark: 0.5 GB are not fetched for nothing, and the messaging half is shown alone.
+# It is also shown alone when PySpark cannot be fetched; the next run tries again.
 $(VENV)/.shown: $(VENV)/.run pyproject.toml
 	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null; then \
 	  echo "Getting PySpark (once, 0.5 GB) ..."; \
-	  $(PY) -m pip install -q --disable-pip-version-check -e '.[spark]' && touch $@; \
+	  if $(PY) -m pip install -q --disable-pip-version-check -e '.[spark]'; then touch $@; \
+	  else echo "PySpark could not be had: the pipeline is left out" >&2; fi; \
 	fi
 
 # `pip install --group` came with pip 25.1.

@@ -79,6 +79,28 @@ none of these. They are named in one line at start.
 
 """
 
+NAME_SERVER = """
+## Of a name server
+
+`mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. Two are ours:
+
+| key | default | what it does |
+|---|---|---|
+"""
+
+NAME_SERVER_KEYS = {
+    "httpPort": (
+        "`-1`",
+        "port of `GET /health` and `GET /rocketmq/nsaddr`; 0: any free, -1: not served; also `--http-port`",
+    ),
+    "namesrvAddr": (
+        "",
+        "every name server as host:port, several separated by ; for those who ask at `/rocketmq/nsaddr`, "
+        "or at `/rocketmq/nsaddr-UNIT` as clients of a unit do. Empty: this one, at `bindAddress` or the "
+        "primary local address; also `-n`",
+    ),
+}
+
 
 def page() -> str:
     config = BrokerConfig()
@@ -101,6 +123,8 @@ def page() -> str:
             WITHOUT_EFFECT,
             _keys(sorted(settings.WITHOUT_EFFECT)),
             "\n",
+            NAME_SERVER,
+            *(_row(f"`{key}`", *cells) for key, cells in NAME_SERVER_KEYS.items()),
         ]
     )
 

@@ -16,6 +16,7 @@ from turbopump.admin.render import Output
 from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
+from turbopump.client.errors import InvalidArgument
 from turbopump.remoting.client import split_address
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -44,7 +45,7 @@ class World:
 async def run(words: Sequence[str], world: World) -> int:
     try:
         await _run(words, world)
-    except WrongUse as error:
+    except (WrongUse, InvalidArgument) as error:
         world.warn(str(error))
         return ASKED_WRONGLY
     except BrokenPipeError:  # the reader of our lines, who has seen enough

@@ -40,6 +40,10 @@ class Option(Generic[T]):
 
 
 def text(word: str) -> str:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # a terminal's bytes, which Python hands on as lone surrogates
+        raise ValueError("text in UTF-8") from None
     return word.strip()
 
 

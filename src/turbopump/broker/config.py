@@ -5,7 +5,6 @@ strength. Out: a `BrokerConfig` and what the operator should be told about it. W
 which field is in `settings.py`. Nothing here reads a file or the environment by itself.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
@@ -222,19 +221,20 @@ def load(
     warnings: list[str] = []
     config: BrokerConfig = _starting_point(environ, host_name)
     unused = _Unused()
-    for entry in _last_of_each(entries, warnings):
+    used = _last_of_each(entries, warnings)
+    for entry in used.values():
         row = settings.SETTINGS.get(settings.ALIASES.get(entry.key, entry.key))
         if row is not None:
             config = put(config, row.path, _value(row.reader, entry))
         else:
             _without_field(entry, warnings, unused)
-    return Loaded(_checked(config), (*warnings, *unused.warnings()))
+    return Loaded(_checked(config, used), (*warnings, *unused.warnings()))
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
     """One key set to another value; raises ConfigError when the text cannot be one."""
     row = settings.SETTINGS[settings.ALIASES.get(key, key)]
-    return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))))
+    return _checked(put(config, row.path, _value(row.reader, _Sourced(key, text, ""))), {})
 
 
 def show(config: BrokerConfig, important_only: bool = False) -> dict[str, str]:
@@ -307,14 +307,14 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[_Sourced]:
             yield _Sourced(key, environ[variable].strip(), f"environment variable {variable}")
 
 
-def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> Iterator[_Sourced]:
+def _last_of_each(entries: list[_Sourced], warnings: list[str]) -> dict[str, _Sourced]:
     last: dict[str, _Sourced] = {}
     for entry in entries:
         earlier = last.pop(entry.key, None)
         if earlier is not None and earlier.line and entry.line:
             warnings.append(f"{entry.source}: set before in line {earlier.line}; the last one counts")
         last[entry.key] = entry
-    yield from last.values()
+    return last
 
 
 def _starting_point(environ: Mapping[str, str], host_name: str) -> BrokerConfig:
@@ -355,25 +355,18 @@ def _without_field(entry: _Sourced, warnings: list[str], unused: _Unused) -> Non
     elif entry.key in settings.WITHOUT_EFFECT:
         unused.without_effect.append(entry.key)
     else:
-        _unknown(entry, warnings)
+        warnings.append(settings.unknown_key(entry.key, entry.line, settings.known_keys()))
 
 
-def _unknown(entry: _Sourced, warnings: list[str]) -> None:
-    """Apache skips what it does not know. So do we, aloud, but a near miss is a misspelt key and no start."""
-    by_lower = {key.lower(): key for key in settings.known_keys()}
-    asked = entry.key.lower()
-    near = difflib.get_close_matches(asked, by_lower, n=1, cutoff=settings.ALIKE)
-    if near and difflib.SequenceMatcher(None, near[0], asked).ratio() >= settings.MISSPELT:
-        raise entry.error(f"unknown key; did you mean {by_lower[near[0]]}?")
-    nearest = f" (the nearest known one is {by_lower[near[0]]})" if near else ""
-    warnings.append(f"{entry.source}: unknown key, no effect{nearest}")
+def _checked(config: BrokerConfig, used: Mapping[str, _Sourced]) -> BrokerConfig:
+    """What only shows when values meet. `used` says where they come from."""
 
+    def error(message: str, key: str) -> ConfigError:
+        return used[key].error(message) if key in used else ConfigError(message, key)
 
-def _checked(config: BrokerConfig) -> BrokerConfig:
-    """What only shows when values meet."""
     if config.identity.broker_id != 0:
-        raise ConfigError("only a slave has another id than 0, and slaves are not supported yet", "brokerId")
+        raise error("only a slave has another id than 0, and slaves are not supported yet", "brokerId")
     if 0 < config.listening.port < 3:
-        raise ConfigError("the fast port, two below, would not be a port", "listenPort")
+        raise error("the fast port, two below, would not be a port", "listenPort")
     period_ms = min(max(config.name_servers.period_ms, 10_000), 60_000)
     return replace(config, name_servers=replace(config.name_servers, period_ms=period_ms))

@@ -99,6 +99,12 @@ def _directory(text: str) -> str:
     return text
 
 
+def _root(text: str) -> str:
+    if not text:
+        raise NotAccepted
+    return _directory(text)
+
+
 def _delay_levels(text: str) -> str:
     if not re.fullmatch(r"[0-9]{1,9}[smhd]( [0-9]{1,9}[smhd])*", text):
         raise NotAccepted
@@ -107,6 +113,7 @@ def _delay_levels(text: str) -> str:
 
 DELAY_LEVELS = Reader("times such as 1s 5m 2h 1d, separated by one space", _delay_levels)
 DIRECTORY = Reader("one directory", _directory)
+ROOT_DIRECTORY = Reader("one directory", _root)
 
 
 def _labels(text: str) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ must not go unnoticed: it would change what an acknowledgement means, the broker
 buffers that do not exist in this broker.
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -28,11 +30,13 @@ from turbopump.broker.readers import (
     PERCENT,
     PORT,
     PRECISION,
+    ROOT_DIRECTORY,
     TEXT,
     Reader,
     choice,
     integer,
 )
+from turbopump.protocol.conf import ConfigError
 
 ROLE = replace(
     choice("ASYNC_MASTER", "SYNC_MASTER"),
@@ -123,7 +127,7 @@ _BROKER: dict[str, Setting] = {
 }
 
 _STORE: dict[str, Setting] = {
-    "storePathRootDir": Setting("store.root_dir", DIRECTORY, "where everything is kept", important=True),
+    "storePathRootDir": Setting("store.root_dir", ROOT_DIRECTORY, "where everything is kept", important=True),
     "storePathCommitLog": Setting(
         "store.commit_log_dir",
         DIRECTORY,
@@ -557,6 +561,18 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
 @cache
 def known_keys() -> tuple[str, ...]:
     return (*SETTINGS, *ALIASES, *FIXED, *LATER, *sorted(WITHOUT_EFFECT))
+
+
+def unknown_key(key: str, line: int, known: Iterable[str]) -> str:
+    """The warning about it. Apache skips what it does not know. So do we, aloud, but a near miss is a
+    misspelt key and no start: that raises ConfigError.
+    """
+    by_lower = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=ALIKE)
+    if near and difflib.SequenceMatcher(None, near[0], key.lower()).ratio() >= MISSPELT:
+        raise ConfigError(f"unknown key; did you mean {by_lower[near[0]]}?", key, line)
+    nearest = f" (the nearest known one is {by_lower[near[0]]})" if near else ""
+    return f"line {line}: {key}: unknown key, no effect{nearest}"
 
 
 @cache

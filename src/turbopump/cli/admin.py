@@ -1,19 +1,13 @@
-"""`turbopump admin`, also `mqadmin`: the terminal, the environment and Ctrl-C around `turbopump.admin`."""
+"""`turbopump admin`, also `mqadmin`: the terminal, the environment and Ctrl-C around `turbopump.admin`, which
+is imported when it is run: `mqadmin` begins here, and Ctrl-C may come early.
+"""
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
 
-from turbopump.admin.main import World
-from turbopump.admin.main import run as run_command
-from turbopump.runtime.chance import Chance
-from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.disk import SystemDisk
-from turbopump.runtime.network import SystemNetwork
-
-INTERRUPTED = 130
+from turbopump.cli.ending import ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,18 +21,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    return mqadmin(sys.argv[1:])
+    return ended(lambda: mqadmin(sys.argv[1:]), "mqadmin")
 
 
 def mqadmin(words: Sequence[str]) -> int:
+    import asyncio
+
+    from turbopump.admin.main import World
+    from turbopump.admin.main import run as run_command
+    from turbopump.runtime.chance import Chance
+    from turbopump.runtime.clock import SystemClock
+    from turbopump.runtime.disk import SystemDisk
+    from turbopump.runtime.network import SystemNetwork
+
     world = World(SystemNetwork(), SystemClock(), SystemDisk(), Chance(), os.environ, write, warn)
-    try:
-        return asyncio.run(run_command(words, world))
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:  # `mqadmin topicList | head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return asyncio.run(run_command(words, world))
 
 
 def write(text: str) -> None:

@@ -13,7 +13,7 @@ from turbopump.cli import logs, serving
 from turbopump.cli.conf import ConfFile
 from turbopump.cli.process import serve
 from turbopump.protocol.codes import RequestCode
-from turbopump.remoting.http import TEXT, Page
+from turbopump.remoting.http import TEXT, Page, name_server_pages
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
@@ -68,7 +68,9 @@ async def start_broker(stack: contextlib.AsyncExitStack, config: BrokerConfig) -
     workers = SystemWorkers()
     stack.callback(workers.close)
     broker = Broker(config, SystemNetwork(), SystemClock(), SystemDisk(), workers, Chance())
-    await broker.start()
+    listening = config.listening
+    async with serving.hosts_told(listening.bind_address, config.metrics.host, listening.advertised_address):
+        await broker.start()
     stack.push_async_callback(broker.stop)
     await serving.prove(config.listening.bind_address, broker.port, RequestCode.GET_BROKER_RUNTIME_INFO)
     return broker
@@ -79,10 +81,10 @@ def pages(broker: Broker) -> dict[str, Page]:
         trouble = broker.trouble
         return (200, TEXT, b"ok\n") if trouble is None else (503, TEXT, f"{trouble}\n".encode())
 
-    def name_servers() -> tuple[int, str, bytes]:
-        return 200, TEXT, ";".join(broker.config.name_servers.addresses).encode()
-
-    return {"/health": health, "/rocketmq/nsaddr": name_servers}
+    return {
+        "/health": health,
+        **name_server_pages(lambda: ";".join(broker.config.name_servers.addresses)),
+    }
 
 
 def ready_line(broker: Broker) -> str:

@@ -3,11 +3,13 @@
 import argparse
 import contextlib
 import os
+import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
-from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.failures import ASKED_WRONGLY, Failure, refusal_of
 from turbopump.client.admin import Admin
+from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import Routes
 from turbopump.remoting.client import Client, split_address
@@ -16,6 +18,7 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
+SILENCE = (ConnectionError, TimeoutError, socket.gaierror)  # Unreachable and NoNameServer are among them
 
 
 @dataclass
@@ -36,7 +39,11 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 def name_servers(flag: str | None) -> list[str]:
     given = flag or os.environ.get("NAMESRV_ADDR") or DEFAULT_ADDRESS
-    return [checked(address.strip()) for address in given.split(";") if address.strip()]
+    addresses = [checked(address.strip()) for address in given.split(";") if address.strip()]
+    if not addresses:
+        source = "--namesrv" if flag else "NAMESRV_ADDR"
+        raise Failure(f"{source} {given!r} names no server", ASKED_WRONGLY)
+    return addresses
 
 
 def checked(address: str) -> str:
@@ -73,6 +80,15 @@ def advised(addresses: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if not is_silence(error):
+            raise
         where = "; ".join(addresses)
         hint = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another"
         raise Failure(f"no answer from the name server {where} or its broker ({error}); {hint}") from None
+
+
+def is_silence(error: OSError) -> bool:
+    """Nobody answered; other errors are of the broker that refused, of stdout, or of a file."""
+    if isinstance(error, SendFailed):
+        return not isinstance(error, TopicUnknown) and refusal_of(error) is None
+    return isinstance(error, SILENCE) and not isinstance(error, BrokenPipeError)

@@ -12,6 +12,7 @@ from typing import TextIO
 from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line
 from turbopump.cli import connect
+from turbopump.cli.arguments import count
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.cli.tail import moment, parse_time, printable
 from turbopump.client.admin import Admin, NotFound
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "-n",
                 dest="limit",
-                type=_count,
+                type=count,
                 default=SHOWN,
                 metavar="N",
                 help=f"at most N letters (default: {SHOWN})",
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "-n",
                 dest="limit",
-                type=_count,
+                type=count,
                 default=RESENT,
                 metavar="N",
                 help=f"send at most N letters (default: {RESENT})",
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("--again", action="store_true", help="also those that were sent again before")
             action.add_argument("--json", action="store_true", help="print one JSON document")
         if name == "export":
-            action.add_argument("-n", dest="limit", type=_count, metavar="N", help="at most N letters")
+            action.add_argument("-n", dest="limit", type=count, metavar="N", help="at most N letters")
             action.add_argument("-o", dest="file", default="-", metavar="FILE", help="default: stdout")
         connect.add_argument(action)
 
@@ -72,12 +73,6 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--since", metavar="TIME", help=f"only those that died at or after {when}")
     parser.add_argument("--until", metavar="TIME", help=f"only those that died at or before {when}")
-
-
-def _count(word: str) -> int:
-    if not word.isdecimal() or int(word) == 0:
-        raise argparse.ArgumentTypeError("a number above 0")
-    return int(word)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 import turbopump
-from turbopump.cli.failures import explain
+from turbopump.cli.arguments import Parser
+from turbopump.cli.ending import ended
 
 COMMANDS = {
     "up": "name server and broker in one process: the quickest start",
@@ -42,8 +43,18 @@ class Command(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
+    return ended(lambda: _run(given), "turbopump")
+
+
+def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
+    """One command under a name of its own: `mqbroker` is `turbopump broker`."""
+    return ended(lambda: _run_as(name, program, arguments), program)
+
+
+def _run(given: Sequence[str]) -> int:
     asked = next((word for word in given if not word.startswith("-")), "")
-    parser = argparse.ArgumentParser(prog="turbopump", description=turbopump.__doc__)
+    first_paragraph = (turbopump.__doc__ or "").partition("\n\n")[0]  # an example for programmers follows
+    parser = Parser(prog="turbopump", description=first_paragraph)
     parser.add_argument("--version", action="version", version=f"turbopump {turbopump.__version__}")
     choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
@@ -51,15 +62,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if name == asked:
             command_named(name).add_arguments(subparser)
     options = parser.parse_args(given)
-    return carry_out(command_named(options.command), options, "turbopump")
+    return command_named(options.command).run(options)
 
 
-def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> int:
-    """One command under a name of its own: `mqbroker` is `turbopump broker`."""
+def _run_as(name: str, program: str, arguments: Sequence[str] | None) -> int:
     command = command_named(name)
-    parser = argparse.ArgumentParser(prog=program, description=COMMANDS[name].capitalize() + ".")
+    parser = Parser(prog=program, description=COMMANDS[name].capitalize() + ".")
     command.add_arguments(parser)
-    return carry_out(command, parser.parse_args(arguments), program)
+    return command.run(parser.parse_args(arguments))
 
 
 def command_named(name: str) -> Command:
@@ -69,16 +79,3 @@ def command_named(name: str) -> Command:
     gc.freeze()
     gc.enable()
     return cast(Command, module)
-
-
-def carry_out(command: Command, options: argparse.Namespace, program: str) -> int:
-    try:
-        return command.run(options)
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        failure = explain(error)
-        if failure is None:
-            raise
-        print(f"{program}: {failure}", file=sys.stderr)
-        return failure.status

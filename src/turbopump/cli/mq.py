@@ -8,8 +8,10 @@ import signal
 import sys
 from collections.abc import Callable
 
-from turbopump.cli.failures import ASKED_WRONGLY, FAILED
+from turbopump.cli.ending import ASKED_WRONGLY, FAILED, ended
 from turbopump.cli.main import main_as
+
+USAGE = "Usage: mqshutdown broker | namesrv"
 
 
 def namesrv() -> int:
@@ -21,13 +23,19 @@ def broker() -> int:
 
 
 def shutdown() -> int:
+    return ended(lambda: _shutdown(sys.argv[1:]), "mqshutdown")
+
+
+def _shutdown(words: list[str]) -> int:
     from turbopump.cli.processes import PROGRAMS, running
 
-    roles = sys.argv[1:]
-    if len(roles) != 1 or roles[0] not in PROGRAMS:
-        print("Usage: mqshutdown broker | namesrv", file=sys.stderr)
+    if words in (["-h"], ["--help"]):
+        print(f"{USAGE}\n\nSends SIGTERM to the servers of this user that play the role.")
+        return 0
+    if len(words) != 1 or words[0] not in PROGRAMS:
+        print(USAGE, file=sys.stderr)
         return ASKED_WRONGLY
-    return stop(PROGRAMS[roles[0]], running(roles[0]), os.kill)
+    return stop(PROGRAMS[words[0]], running(words[0]), os.kill)
 
 
 def stop(program: str, pids: list[int], kill: Callable[[int, int], None]) -> int:

@@ -5,12 +5,16 @@ import contextlib
 import os
 from dataclasses import replace
 
+from turbopump.broker.address import advertised, primary_local_address
+from turbopump.broker.readers import ADDRESSES, NotAccepted
+from turbopump.broker.settings import unknown_key
 from turbopump.cli import logs, serving
 from turbopump.cli.conf import ConfFile
 from turbopump.cli.process import serve
-from turbopump.namesrv.config import NamesrvConfig, configure, properties
+from turbopump.namesrv.config import SETTINGS, WITHOUT_EFFECT, NamesrvConfig, configure, properties
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.conf import parse_properties
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.runtime.network import SystemNetwork
@@ -22,7 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--printConfigItem", action="store_true", help="print the configuration and exit"
     )
     parser.add_argument(
-        "-n", "--namesrvAddr", metavar="ADDR", help="accepted, as by Apache's, without effect"
+        "-n",
+        "--namesrvAddr",
+        type=addresses,
+        metavar="ADDR",
+        help="all name servers, for /rocketmq/nsaddr: '10.0.0.1:9876;10.0.0.2:9876' (default: this one)",
     )
     serving.add_argument(parser)
     logs.add_argument(parser)
@@ -30,6 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     config, warnings = load(ConfFile.read(options.configFile))
+    if options.namesrvAddr:
+        config = replace(config, name_servers=options.namesrvAddr)
     if options.http_port >= 0:
         config = replace(config, http_port=options.http_port)
     if options.printConfigItem:
@@ -46,16 +56,28 @@ def run(options: argparse.Namespace) -> int:
     return serve(start)
 
 
+def addresses(text: str) -> str:
+    """For argparse: a list of name servers as brokers take it."""
+    try:
+        return ADDRESSES.show(ADDRESSES.read(text))
+    except NotAccepted:
+        raise argparse.ArgumentTypeError(f"{text!r} is not accepted, but {ADDRESSES.accepts}") from None
+
+
 def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
     with file.blamed():
         config, unknown = configure(NamesrvConfig.below(os.path.expanduser("~")), file.text)
-    return config, [f"{file.path}: unknown key, no effect: {key}" for key in unknown]
+        strangers = [entry for entry in parse_properties(file.text) if entry.key in unknown]
+        known = (*SETTINGS, *WITHOUT_EFFECT)
+        return config, [f"{file.path}: {unknown_key(one.key, one.line, known)}" for one in strangers]
 
 
 async def start_namesrv(stack: contextlib.AsyncExitStack, config: NamesrvConfig, servers: int = 1) -> int:
     """Returns the port it serves on. Its stop is left on the stack. `servers` there are in this process."""
-    server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers)
-    port = await server.start()
+    host = advertised("", config.bind_address, primary_local_address).address
+    server = NameServer(config, SystemNetwork(), SystemClock(), SystemDisk(), servers, host)
+    async with serving.hosts_told(config.bind_address):
+        port = await server.start()
     stack.push_async_callback(server.stop)
     await serving.prove(config.bind_address, port, RequestCode.GET_BROKER_CLUSTER_INFO)
     return port

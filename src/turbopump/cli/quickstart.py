@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
+from turbopump.cli.arguments import count
 from turbopump.client.admin import Admin
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             role.add_argument(
                 "-n",
                 dest="count",
-                type=int,
+                type=count,
                 default=MESSAGES,
                 metavar="N",
                 help=f"how many messages (default: {MESSAGES})",
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             role.add_argument(
                 "-n",
                 dest="count",
-                type=int,
+                type=count,
                 metavar="N",
                 help="stop when N messages were consumed (default: at Ctrl-C)",
             )
@@ -84,6 +85,8 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
 
 async def consume(options: argparse.Namespace, admin: Admin) -> int:
     """From the first message on, each in a line, until Ctrl-C or until there were enough."""
+    if options.count == 0:
+        return 0
     enough = asyncio.Event()
     got = 0
 
@@ -99,7 +102,7 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
         nonlocal got
         print(f"{options.group} Receive New Messages: [{message_text(message)}] ", flush=True)
         got += 1
-        if options.count and got >= options.count:
+        if options.count is not None and got >= options.count:
             enough.set()
 
     loop = asyncio.get_running_loop()

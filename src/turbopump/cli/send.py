@@ -7,8 +7,11 @@ import os
 import sys
 
 from turbopump.cli import connect
+from turbopump.cli.arguments import text
+from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.client.message import Message, SendResult, SendStatus
 from turbopump.client.routes import QueueChoice
+from turbopump.client.rules import check_topic
 from turbopump.client.sender import Sender
 from turbopump.protocol.ids import UniqueIds
 
@@ -18,18 +21,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "body", metavar="BODY", nargs="?", default="-", help="the text to send; - reads stdin"
     )
-    parser.add_argument("--tag", default="", help="the message's tag, by which consumers filter")
-    parser.add_argument("--key", action="append", default=[], help="a key to find it by; may be repeated")
+    parser.add_argument("--tag", type=text, default="", help="the message's tag, by which consumers filter")
+    parser.add_argument(
+        "--key", type=text, action="append", default=[], help="a key to find it by; may be repeated"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     connect.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    body = sys.stdin.buffer.read() if options.body == "-" else options.body.encode()
-    message = Message(options.topic, body, options.tag, tuple(options.key))
+    check_topic(options.topic)
+    message = Message(options.topic, body_of(options.body), options.tag, tuple(options.key))
     result = asyncio.run(_send(message, options.namesrv))
     print(json.dumps(fields(result)) if options.json else line(result))
     return 0 if result.status is SendStatus.SEND_OK else 1
+
+
+def body_of(word: str) -> bytes:
+    """Its bytes as they were typed, text or not."""
+    if word != "-":
+        return os.fsencode(word)
+    if sys.stdin is None:
+        raise Failure("there is no stdin to read the body from", ASKED_WRONGLY)
+    return sys.stdin.buffer.read()
 
 
 async def _send(message: Message, namesrv: str | None) -> SendResult:

@@ -2,9 +2,10 @@
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
 
-from turbopump.cli.failures import Failure
+from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.remoting.client import Client
@@ -44,6 +45,26 @@ async def prove(host: str, port: int, code: RequestCode) -> None:
         raise Failure(f"started, but {address(host, port)} does not answer: {error}") from error
     finally:
         await client.close()
+
+
+@contextlib.asynccontextmanager
+async def hosts_told(*hosts: str) -> AsyncIterator[None]:
+    """Around a start that uses these: an error of the resolver does not say which of them is unknown."""
+    try:
+        yield
+    except (socket.gaierror, UnicodeError):
+        for host in filter(None, hosts):
+            await _known(host)
+        raise
+
+
+async def _known(host: str) -> None:
+    try:
+        await SystemNetwork().resolve(host)
+    except OSError as error:
+        raise Failure(f"the host {host} is not known: {error.strerror}") from None
+    except UnicodeError:
+        raise Failure(f"the host {host!r} cannot be one", ASKED_WRONGLY) from None
 
 
 def address(host: str, port: int) -> str:

@@ -9,6 +9,7 @@ from typing import TextIO
 
 import msgspec
 
+from turbopump.cli.arguments import count
 from turbopump.cli.failures import FAILED, Failure
 from turbopump.cli.tail import fields, line
 from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument(
                 "--from", dest="begin", type=int, default=0, metavar="OFFSET", help="log offset"
             )
-            action.add_argument("-n", dest="limit", type=int, metavar="N", help="stop after N records")
+            action.add_argument("-n", dest="limit", type=count, metavar="N", help="stop after N records")
 
 
 def run(options: argparse.Namespace) -> int:

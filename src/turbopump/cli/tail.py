@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,11 +16,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from turbopump.cli import connect
+from turbopump.cli.arguments import count
+from turbopump.cli.ending import give_up_stdout
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.follow import Following, StartOf, Take
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller
+from turbopump.client.rules import check_topic
 from turbopump.client.subscription import choice
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.ids import offset_id
@@ -41,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WHERE",
         help="first, last (default: only what is new), an offset, a time (2025-06-30T12:00) or an age (10m)",
     )
-    parser.add_argument("-n", dest="limit", type=int, metavar="N", help="stop after N messages")
+    parser.add_argument("-n", dest="limit", type=count, metavar="N", help="stop after N messages")
     parser.add_argument(
         "--tag", action="append", default=[], help="only messages with this tag; may be repeated"
     )
@@ -56,9 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    check_topic(options.topic)  # a topic that cannot be would be waited for without end
     printer = Printer(options.json, options.limit)
     with kept(options.to, printer) if options.to else contextlib.nullcontext(printer.take) as take:
-        _until_enough(options, take)
+        if options.limit != 0:
+            _until_enough(options, take)
     return 0
 
 
@@ -102,6 +108,7 @@ async def _tail(options: argparse.Namespace, take: Take) -> None:
     if options.to:
         _end_at_sigterm()
     async with connect.connected(options.namesrv) as here:
+        _end_when_nobody_reads()
         start = parse_start(options.start, here.clock.now_ms())
         puller = Puller(here.client, here.routes)
         tags = frozenset(options.tag)
@@ -115,6 +122,20 @@ def _end_at_sigterm() -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+def _end_when_nobody_reads() -> None:
+    """`turbopump tail t | head -1` ends with its first line, not when the next message cannot be shown."""
+    if sys.stdout is None or not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+        return
+    loop, task, pipe = asyncio.get_running_loop(), asyncio.current_task(), sys.stdout.fileno()
+    assert task is not None
+
+    def end() -> None:
+        loop.remove_reader(pipe)
+        task.cancel()
+
+    loop.add_reader(pipe, end)  # our end has nothing to read; only that the other one is closed wakes it
 
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
@@ -176,7 +197,7 @@ class Printer:
         try:
             print(json.dumps(fields(record)) if self.as_json else line(record), flush=True)
         except BrokenPipeError:  # `turbopump tail | head` has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            give_up_stdout()
             return False
         if self.left is not None:
             self.left -= 1

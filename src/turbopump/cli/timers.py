@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line
 from turbopump.cli import connect
+from turbopump.cli.arguments import count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import Failure
 from turbopump.cli.tail import moment, printable
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shown.add_argument(
         "-n",
         dest="limit",
-        type=int,
+        type=count,
         default=SHOWN,
         metavar="N",
         help=f"at most N messages, the next first (default: {SHOWN})",

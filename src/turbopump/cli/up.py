@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Mapping
 
 import turbopump
+from turbopump.broker.address import ANYWHERE
 from turbopump.broker.config import change
 from turbopump.broker.server import Broker
 from turbopump.broker.settings import variable
@@ -23,6 +24,7 @@ from turbopump.cli.conf import ConfFile
 from turbopump.cli.namesrv import start_namesrv
 from turbopump.cli.process import serve
 from turbopump.namesrv.config import NamesrvConfig
+from turbopump.remoting.http import name_server_pages
 
 DATA = "data"
 HERE_ONLY = "127.0.0.1"
@@ -66,11 +68,13 @@ def run(options: argparse.Namespace) -> int:
         port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data), SERVERS)
         address = serving.address(host, port)
         broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
-        for warning in (*loaded.warnings, *(broker.warnings if options.host else ())):
+        for warning in (*dropped(file), *loaded.warnings, *(broker.warnings if options.host else ())):
             log.warning(warning)  # that 127.0.0.1 is for this machine alone is no news to who chose nothing
-        http_port = await serving.start_pages(stack, pages(broker), host, options.http_port)
+        known_as = serving.address(host_for_others(host, broker), port)
+        served = {**pages(broker), **name_server_pages(lambda: known_as)}
+        http_port = await serving.start_pages(stack, served, host, options.http_port)
         health = f"http://{serving.address(host, http_port)}/health" if http_port > 0 else ""
-        print(welcome(broker, address, data, health), flush=True)
+        print(welcome(broker, known_as, data, health), flush=True)
         if options.demo:
             await start_demo(stack, address, data)
 
@@ -112,6 +116,13 @@ def flags_of(
     return flags
 
 
+def dropped(file: ConfFile) -> list[str]:
+    """What the file says and this command does not heed."""
+    keys = file.keys()
+    unheeded = "namesrvAddr has no effect with `up`, which starts a name server of its own"
+    return [f"{file.path}: {unheeded}"] if "namesrvAddr" in keys else []
+
+
 def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
     return NamesrvConfig(
         listen_port=port,
@@ -119,6 +130,11 @@ def namesrv_config(host: str, port: int, data: str) -> NamesrvConfig:
         kv_config_path=os.path.join(data, "namesrv", "kvConfig.json"),
         config_store_path=os.path.join(data, "namesrv", "namesrv.properties"),
     )
+
+
+def host_for_others(host: str, broker: Broker) -> str:
+    """Where the name server is found: the broker of a machine knows how others call it."""
+    return broker.address.rpartition(":")[0] if host in ANYWHERE else host
 
 
 def command_line() -> str:
@@ -131,11 +147,13 @@ def command_line() -> str:
 
 
 def welcome(broker: Broker, name_server: str, data: str, health: str) -> str:
+    store = os.path.abspath(broker.config.store.root_dir)
     rows = {
         "name server": name_server,
         "broker": f"{broker.config.identity.broker_name} at {broker.address}",
         "health": health,
         "data": data,
+        "store": "" if store == os.path.join(data, "store") else store,
         "acknowledged": broker.acknowledgement,
     }
     told = "" if name_server == f"{HERE_ONLY}:9876" else f" --namesrv {name_server}"

@@ -1,4 +1,4 @@
-"""A very small HTTP/1.1 server: GET and HEAD of a few fixed paths, one request per connection.
+"""A very small HTTP/1.1 server: GET and HEAD of a few paths, one request per connection.
 
 For what machines ask a server in passing: is it well, where are the name servers, how much passes. A request
 is at most 8 KiB and must come within 5 seconds; nothing of it but method and path is looked at. A page that
@@ -26,6 +26,19 @@ Content: TypeAlias = tuple[int, str, bytes]
 
 Page: TypeAlias = Callable[[], Content | Awaitable[Content]]
 """Called for each request."""
+
+ANY = "*"
+"""At the end of a page's path: whatever begins like it and has no page of its own."""
+
+
+def name_server_pages(addresses: Callable[[], str]) -> dict[str, Page]:
+    """Where clients ask for `host:port;host:port` of the name servers; those of a unit add its name."""
+
+    def page() -> Content:
+        known = addresses().encode()
+        return (200, TEXT, known) if known else (404, TEXT, b"no name server is configured\n")
+
+    return {"/rocketmq/nsaddr": page, f"/rocketmq/nsaddr-{ANY}": page}
 
 
 class HttpServer:
@@ -112,12 +125,19 @@ async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
     method = words[0]
     if method not in (b"GET", b"HEAD"):
         return _pack(HTTPStatus.METHOD_NOT_ALLOWED, TEXT, b"GET or HEAD\n", extra="Allow: GET, HEAD\r\n")
-    page = pages.get(words[1].split(b"?", 1)[0].decode("latin-1"))
+    page = _page_at(words[1].split(b"?", 1)[0].decode("latin-1"), pages)
     if page is None:
         status, kind, body = int(HTTPStatus.NOT_FOUND), TEXT, b"not found\n"
     else:
         status, kind, body = await _call(page)
     return _pack(status, kind, body, with_body=method == b"GET")
+
+
+def _page_at(path: str, pages: Mapping[str, Page]) -> Page | None:
+    if path in pages:
+        return pages[path]
+    beginnings = (known for known in pages if known.endswith(ANY))
+    return next((pages[known] for known in beginnings if path.startswith(known.removesuffix(ANY))), None)
 
 
 async def _call(page: Page) -> Content:

@@ -1,6 +1,7 @@
 """One question over HTTP/1.1: GET a small page, one connection for it. Redirects are not followed."""
 
 import asyncio
+from typing import cast
 
 from turbopump.runtime.network import Network
 
@@ -37,9 +38,8 @@ class _Exchange(asyncio.Protocol):
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._question)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._transport.write(self._question)
 
     def data_received(self, data: bytes) -> None:
         self._received += data

@@ -2,11 +2,13 @@
 
 import signal
 import socket
+import urllib.request
 from collections.abc import Callable
 
 import pytest
 from tests.integration.cli.conftest import Home
 
+from turbopump.broker.address import LOOPBACK, primary_local_address
 from turbopump.cli.processes import running
 
 Write = Callable[[str, str], str]
@@ -48,6 +50,41 @@ def test_a_broker_starts_without_any_name_server(home: Home, write: Write) -> No
     broker = home.start("mqbroker", "-n", "127.0.0.1:1", "-c", write("broker.conf", BROKER_CONF))
     broker.wait_for("boot success")
     assert broker.stop() == 0
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def served_addresses(home: Home, conf: str, *words: str) -> tuple[str, str]:
+    """What a name server's page answers, and the port that it serves on."""
+    port = free_port()
+    server = home.start("mqnamesrv", "-c", conf, "--http-port", str(port), *words)
+    own = server.wait_for(r"boot success.* address \S+:(\d+)$")[1]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/rocketmq/nsaddr", timeout=10) as answer:
+        got = answer.read().decode()
+    assert server.stop() == 0
+    return got, own
+
+
+def test_a_name_server_that_was_told_nothing_names_itself_to_who_asks_over_http(
+    home: Home, write: Write
+) -> None:
+    got, port = served_addresses(home, write("here.conf", NAMESRV_CONF))
+    assert got == f"127.0.0.1:{port}"
+    got, port = served_addresses(home, write("everywhere.conf", "listenPort = 0\n"))
+    assert got == f"{primary_local_address() or LOOPBACK}:{port}"
+
+
+def test_the_list_of_name_servers_comes_from_the_flag_or_the_file(home: Home, write: Write) -> None:
+    conf = write("namesrv.conf", f"{NAMESRV_CONF}namesrvAddr = 10.0.0.3:9876\n")
+    assert served_addresses(home, conf)[0] == "10.0.0.3:9876"
+    both = "10.0.0.1:9876;10.0.0.2:9876"
+    assert served_addresses(home, conf, "-n", both)[0] == both
+    wrong = home.run("mqnamesrv", "-n", "10.0.0.1:9876;nowhere")
+    assert wrong.returncode == 2
+    assert "nowhere" in wrong.stderr.splitlines()[-1]
 
 
 def test_a_closed_terminal_stops_a_server_but_not_one_under_nohup(home: Home, write: Write) -> None:
@@ -130,6 +167,8 @@ def test_a_store_in_use_is_status_one(home: Home) -> None:
         ("listenPort = many\n", "line 1: listenPort"),
         ("brokerName = a\nflushDiskTyp = SYNC_FLUSH\n", "line 2: flushDiskTyp"),
         ("brokerName = \\u12\n", "line 1"),
+        ("brokerName = a\nbrokerId = 1\n", "line 2: brokerId"),
+        ("brokerName = a\nstorePathRootDir =\n", "line 2: storePathRootDir"),
     ],
 )
 @pytest.mark.parametrize("command", [("mqbroker",), ("turbopump", "up")])
@@ -146,7 +185,26 @@ def test_a_file_that_is_not_there_is_status_two(home: Home) -> None:
 
 
 def test_an_unknown_flag_is_status_two(home: Home) -> None:
-    assert home.run("mqbroker", "--fly").returncode == 2
+    line = one_line(home, 2, "mqbroker", "--fly")
+    assert line == "mqbroker: unrecognized arguments: --fly; see mqbroker --help"
+
+
+@pytest.mark.parametrize("program", ["mqbroker", "mqnamesrv"])
+def test_a_host_that_nobody_knows_is_named(home: Home, write: Write, program: str) -> None:
+    conf = write("some.conf", "bindAddress = 300.1.1.1\nlistenPort = 0\n")
+    assert "the host 300.1.1.1 is not known" in one_line(home, 1, program, "-c", conf)
+
+
+def test_a_misspelt_key_stops_a_name_server_too(home: Home, write: Write) -> None:
+    path = write("namesrv.conf", "\nlistenPrt = 0\n")
+    line = one_line(home, 2, "mqnamesrv", "-c", path)
+    assert line == f"mqnamesrv: {path}: line 2: listenPrt: unknown key; did you mean listenPort?"
+
+
+def test_shutdown_explains_itself(home: Home) -> None:
+    asked = home.run("mqshutdown", "--help")
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert asked.stdout.startswith("Usage: mqshutdown broker | namesrv\n")
 
 
 def test_shutdown_wants_to_know_whom(home: Home) -> None:

@@ -7,7 +7,10 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tests.integration.cli.conftest import Home
+from tests.integration.cli.conftest import Home, Server
+
+from turbopump import Message, Producer, SendStatus
+from turbopump.broker.address import LOOPBACK, primary_local_address
 
 
 def test_what_is_sent_is_seen_and_survives_a_restart(home: Home) -> None:
@@ -33,6 +36,16 @@ def test_the_welcome_says_what_an_acknowledgement_means_and_what_to_try(home: Ho
     assert "send hello" in text
     assert "tail hello --from first" in text
     assert f"export NAMESRV_ADDR={home.environment['NAMESRV_ADDR']}" in text
+
+
+def test_the_welcome_names_the_store_of_the_file_and_what_the_file_says_in_vain(home: Home) -> None:
+    store = home.path / "elsewhere"
+    (home.path / "b.conf").write_text(f"storePathRootDir = {store}\nnamesrvAddr = 10.0.0.1:9876\n")
+    up = home.up("-c", "b.conf")
+    assert any(line.split() == ["store", str(store)] for line in up.lines)
+    (warning,) = [line for line in up.lines if line.startswith("WARNING")]
+    assert "b.conf: namesrvAddr has no effect with `up`" in warning
+    assert store.exists()
 
 
 def test_nothing_is_printed_beside_the_welcome(home: Home) -> None:
@@ -84,6 +97,44 @@ def test_health_over_http(home: Home) -> None:
         assert answer.read().decode() == name_server
 
 
+def on_all_addresses(home: Home, *words: str) -> tuple[Server, str, str]:
+    """`turbopump up` for other machines too: the name server that it names, and where its pages are."""
+    flags = ("--namesrv-port", "0", "--broker-port", "0", "--host", "0.0.0.0", "--http-port", "0")
+    up = home.start("turbopump", "up", *flags, *words)
+    name_server = up.wait_for(r"name server +(\S+)")[1]
+    pages = up.wait_for(r"health +http://(\S+)/health")[1]
+    up.wait_for("Ctrl-C")
+    return up, name_server, pages
+
+
+def test_on_all_addresses_others_are_told_an_address_that_they_can_use(home: Home) -> None:
+    up, name_server, pages = on_all_addresses(home)
+    assert name_server.rpartition(":")[0] == (primary_local_address() or LOOPBACK)
+    assert f"export NAMESRV_ADDR={name_server} " in "".join(up.lines)
+    with urllib.request.urlopen(f"http://{pages}/rocketmq/nsaddr", timeout=10) as answer:
+        assert answer.read().decode() == name_server
+    assert home.run("turbopump", "send", "t", "x", "--namesrv", name_server).returncode == 0
+
+
+def test_on_all_addresses_the_name_server_is_where_the_broker_says_that_it_is(home: Home) -> None:
+    (home.path / "broker.conf").write_text("brokerIP1 = 127.0.0.7\n")
+    _, name_server, pages = on_all_addresses(home, "-c", "broker.conf")
+    assert name_server.startswith("127.0.0.7:")
+    with urllib.request.urlopen(f"http://{pages}/rocketmq/nsaddr", timeout=10) as answer:
+        assert answer.read().decode() == name_server
+
+
+def test_our_client_of_a_unit_finds_its_name_server_over_http(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("NAMESRV_ADDR", "TURBOPUMP_CONFIG"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(home.path))
+    _, _, pages = on_all_addresses(home)
+    with Producer("orders", name_server_domain=pages, unit_name="unit1") as producer:
+        assert producer.send(Message("t", b"x")).status is SendStatus.SEND_OK
+
+
 def test_a_command_without_a_server_says_what_to_do(home: Home) -> None:
     sent = home.run("turbopump", "send", "t", "x", "--namesrv", "127.0.0.1:1")
     assert sent.returncode == 1
@@ -94,9 +145,9 @@ def test_a_command_without_a_server_says_what_to_do(home: Home) -> None:
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_on_all_ipv6_addresses_both_kinds_of_clients_are_served(home: Home) -> None:
     home.up("--host", "::")
-    address = home.environment["NAMESRV_ADDR"]
-    assert address.startswith("[::1]:")
-    for name_server in (address, address.replace("[::1]", "127.0.0.1")):
+    host, _, port = home.environment["NAMESRV_ADDR"].rpartition(":")
+    assert host == (primary_local_address() or LOOPBACK)
+    for name_server in (f"{host}:{port}", f"[::1]:{port}", f"127.0.0.1:{port}"):
         sent = home.run("turbopump", "send", "t", "x", "--namesrv", name_server)
         assert sent.returncode == 0, sent.stderr
 

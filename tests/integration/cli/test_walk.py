@@ -1,5 +1,6 @@
 """The transcript of docs/quickstart.md: each command is typed, and prints what the page says."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -48,6 +49,27 @@ def test_make_run_is_what_the_walk_starts() -> None:
     told = subprocess.run(["make", "-n", "run"], cwd=PAGE.parents[1], capture_output=True, text=True)
     assert told.returncode == 0, told.stderr
     assert "turbopump up --data ./data" in told.stdout
+
+
+def test_make_run_starts_the_servers_though_pyspark_cannot_be_had(tmp_path: Path) -> None:
+    """In an environment whose `pip` fails and whose `turbopump` only says how it was called."""
+    (tmp_path / "bin").mkdir()
+    for program, script in {"python": "exit 1", "turbopump": 'echo "turbopump $*"'}.items():
+        (tmp_path / "bin" / program).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin" / program).chmod(0o755)
+    for stamp in (".python", ".run"):
+        (tmp_path / stamp).touch()
+    ran = subprocess.run(
+        ["make", "run", f"VENV={tmp_path}"],
+        cwd=PAGE.parents[1],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAVA_HOME": "/nowhere"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr == "PySpark could not be had: the pipeline is left out\n"
+    assert ran.stdout.splitlines()[-1] == "turbopump up --data ./data --demo"
+    assert not (tmp_path / ".shown").exists()
 
 
 def test_a_transcript_is_compared_line_by_line() -> None:

@@ -74,6 +74,27 @@ def test_the_name_server_comes_from_the_option_or_the_environment() -> None:
     virtual(scene())
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("topicList -n 127.0.0.1:99999", "-n: not an address host:port: '127.0.0.1:99999'"),
+        ("topicList -n a..b:9876", "-n: not an address host:port: 'a..b:9876'"),
+        ("sendMessage -t a\udcff -p x", r"-t (--topic) cannot be 'a\udcff': it takes text in UTF-8"),
+        ("sendMessage -t t -p a\udcff", r"-p (--body) cannot be 'a\udcff': it takes text in UTF-8"),
+        (f"sendMessage -t t -p x -c {'a' * 40_000}", "the properties (tags and keys are among them) take"),
+    ],
+)
+def test_what_no_server_could_take_is_wrong_use(words: str, line: str) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            printed = await town.mqadmin(*words.split())
+            assert printed.status == 2
+            assert printed.err.startswith(line)
+            assert len(printed.err.splitlines()) == 1
+
+    virtual(scene())
+
+
 def test_a_word_without_an_option_is_named_and_ignored() -> None:
     async def scene() -> None:
         async with cluster() as town:

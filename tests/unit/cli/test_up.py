@@ -1,10 +1,13 @@
 import argparse
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from turbopump.cli import serving
+from turbopump.cli.conf import ConfFile
 from turbopump.cli.main import command_named, main
-from turbopump.cli.up import flags_of
+from turbopump.cli.up import dropped, flags_of, welcome
 
 
 def options(*words: str) -> argparse.Namespace:
@@ -54,8 +57,8 @@ def test_what_is_no_port_is_refused_in_one_line(
     with pytest.raises(SystemExit) as caught:
         main(["up", flag, text])
     assert caught.value.code == 2
-    wanted = f"turbopump up: error: argument {flag}: {text} is not a port: a number from 0 to 65535"
-    assert capsys.readouterr().err.splitlines()[-1] == wanted
+    complaint = f"argument {flag}: {text} is not a port: a number from 0 to 65535"
+    assert capsys.readouterr().err == f"turbopump up: {complaint}; see turbopump up --help\n"
 
 
 @pytest.mark.parametrize(
@@ -64,3 +67,25 @@ def test_what_is_no_port_is_refused_in_one_line(
 )
 def test_a_server_on_all_addresses_is_reached_at_one_of_this_machine(host: str, address: str) -> None:
     assert serving.address(host, 1) == address
+
+
+def shown(store: str) -> str:
+    broker: Any = SimpleNamespace(
+        address="127.0.0.1:2",
+        acknowledgement="in memory",
+        config=SimpleNamespace(
+            identity=SimpleNamespace(broker_name="broker-a"), store=SimpleNamespace(root_dir=store)
+        ),
+    )
+    return welcome(broker, "127.0.0.1:1", "/d", "")
+
+
+def test_the_welcome_names_the_store_where_it_is_not_below_the_data_directory() -> None:
+    assert "/d/store" not in shown("/d/store")
+    assert "  store           /elsewhere" in shown("/elsewhere").splitlines()
+
+
+def test_a_name_server_in_the_file_has_no_effect_and_that_is_told() -> None:
+    (warning,) = dropped(ConfFile("b.conf", b"brokerName=a\nnamesrvAddr=10.0.0.1:9876\n"))
+    assert warning.startswith("b.conf: namesrvAddr has no effect")
+    assert dropped(ConfFile("b.conf", b"brokerName=a\n")) == []

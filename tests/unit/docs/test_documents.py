@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from turbopump.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[3]
@@ -25,6 +27,13 @@ def test_rows_are_numbered_without_gaps() -> None:
     for letter in "DC":
         numbers = [int(number) for number in re.findall(rf"^\| {letter}(\d+) ", COMPATIBILITY, re.MULTILINE)]
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("row", [1, 3, 4, 8, 9])
+def test_a_loss_of_data_that_others_have_had_has_a_test_by_its_row(row: int) -> None:
+    """Rows of our list of known losses: apache/rocketmq#7355, #7477, #467 and #405, #10666, #4771."""
+    tests = (ROOT / "tests").rglob("test_*.py")
+    assert any(re.search(rf"^(async )?def test_row_{row}_", path.read_text(), re.MULTILINE) for path in tests)
 
 
 def test_every_make_target_that_is_mentioned_exists() -> None:

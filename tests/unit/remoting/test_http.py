@@ -3,7 +3,7 @@ import asyncio
 import pytest
 from tests.unit.remoting.kit import virtual
 
-from turbopump.remoting.http import MAX_REQUEST, TEXT, HttpServer, answer
+from turbopump.remoting.http import MAX_REQUEST, TEXT, HttpServer, answer, name_server_pages
 from turbopump.testing.loop import run_virtual
 from turbopump.testing.network import MemoryNetwork
 
@@ -24,7 +24,9 @@ async def too_slow() -> tuple[int, str, bytes]:
 
 PAGES = {
     "/health": lambda: (200, TEXT, b"ok\n"),
-    "/rocketmq/nsaddr": lambda: (200, TEXT, b"10.0.0.1:9876"),
+    **name_server_pages(lambda: "10.0.0.1:9876"),
+    "/under/*": lambda: (200, TEXT, b"below"),
+    "/under/special": lambda: (200, TEXT, b"special"),
     "/broken": broken,
     "/slow": slow,
     "/too-slow": too_slow,
@@ -36,6 +38,11 @@ PAGES = {
     [
         ("GET /health HTTP/1.1", "200 OK", "ok\n"),
         ("GET /rocketmq/nsaddr?nofix=1 HTTP/1.0", "200 OK", "10.0.0.1:9876"),
+        ("GET /rocketmq/nsaddr-unit1?nofix=1 HTTP/1.1", "200 OK", "10.0.0.1:9876"),
+        ("GET /rocketmq/nsaddress HTTP/1.1", "404 Not Found", "not found\n"),
+        ("GET /under/a/b HTTP/1.1", "200 OK", "below"),
+        ("GET /under/special HTTP/1.1", "200 OK", "special"),
+        ("GET /under HTTP/1.1", "404 Not Found", "not found\n"),
         ("HEAD /health HTTP/1.1", "200 OK", ""),
         ("GET /other HTTP/1.1", "404 Not Found", "not found\n"),
         ("POST /health HTTP/1.1", "405 Method Not Allowed", "GET or HEAD\n"),
@@ -56,6 +63,12 @@ def test_answers(request_line: str, status: str, body: str) -> None:
     assert head.startswith(f"HTTP/1.1 {status}\r\n".encode())
     assert got == body.encode()
     assert b"\r\nConnection: close" in head
+
+
+def test_who_knows_no_name_server_says_so() -> None:
+    got = run_virtual(answer(b"GET /rocketmq/nsaddr HTTP/1.1", name_server_pages(lambda: "")))
+    assert got.startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert got.endswith(b"\r\n\r\nno name server is configured\n")
 
 
 def test_head_tells_the_length_of_the_body_it_does_not_send() -> None:

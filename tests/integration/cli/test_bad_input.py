@@ -1,0 +1,93 @@
+"""What a person types wrongly, and readers that go away: as real processes, with real pipes."""
+
+import os
+import subprocess
+
+import pytest
+from tests.integration.cli.conftest import PATIENCE_S, PROGRAMS, Home
+
+
+def typed(home: Home, line: str) -> subprocess.CompletedProcess[bytes]:
+    """A line of a shell. The status is that of the first command of a pipe, or of any that failed."""
+    environment = {**home.environment, "PATH": f"{PROGRAMS}{os.pathsep}{home.environment['PATH']}"}
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        capture_output=True,
+        env=environment,
+        cwd=home.path,
+        timeout=PATIENCE_S,
+    )
+
+
+def test_what_a_broker_refuses_is_told_once_and_is_no_silence(home: Home) -> None:
+    home.up()
+    sent = home.run("turbopump", "send", "SCHEDULE_TOPIC_XXXX", "x")
+    assert sent.returncode == 1
+    (line,) = sent.stderr.splitlines()
+    assert line.startswith("turbopump: refused: NO_PERMISSION")
+    assert line.count("NO_PERMISSION") == 1
+    assert "no answer" not in line
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "blamed"),
+    [
+        ("turbopump send hello <&-", 2, "no stdin"),
+        (r"turbopump send $'a\xff' x", 2, r"'a\udcff'"),
+        (r"turbopump send t x --tag $'a\xff'", 2, r"'a\udcff'"),
+        (r"turbopump send t x --key $'a\xff'", 2, r"'a\udcff'"),
+        (r"mqadmin sendMessage -t $'a\xff' -p x", 2, r"'a\udcff'"),
+        ("turbopump send t x --tag $(printf 'a%.0s' $(seq 40000))", 2, "40058 bytes"),
+        ("mqadmin topicList -n 127.0.0.1:99999", 2, "127.0.0.1:99999"),
+        ("NAMESRV_ADDR=' ' turbopump health", 2, "NAMESRV_ADDR ' ' names no server"),
+        ("turbopump tail 'bad topic'", 2, "'bad topic'"),
+        ("turbopump up --host nosuch.invalid --namesrv-port 0 --broker-port 0", 1, "nosuch.invalid"),
+        ("turbopump up --host a..b --namesrv-port 0 --broker-port 0", 2, "a..b"),
+    ],
+)
+def test_bad_input_is_one_line_and_a_status(home: Home, line: str, status: int, blamed: str) -> None:
+    done = typed(home, line)
+    assert done.returncode == status, done.stderr
+    (told,) = done.stderr.decode().splitlines()
+    assert blamed in told
+    assert done.stdout == b""
+
+
+def test_a_body_that_is_no_text_is_sent_as_its_bytes(home: Home) -> None:
+    home.up()
+    assert typed(home, r"turbopump send raw $'\xff\xfe'").returncode == 0
+    read = home.run("turbopump", "tail", "raw", "--from", "first", "-n", "1")
+    assert read.stdout.endswith("| \\xff\\xfe\n")
+
+
+def test_a_reader_who_goes_away_is_no_failure(home: Home) -> None:
+    home.up()
+    for line in (
+        "turbopump send t first | true",
+        "turbopump send t second | true",
+        "turbopump health | true",
+        "turbopump --help | true",
+        "mqadmin topicList | true",
+    ):
+        done = typed(home, line)
+        assert (done.returncode, done.stderr) == (0, b""), line
+    # All that they print is more than a pipe holds, or ends when nobody reads it: else it would wait.
+    body = home.path / "body"
+    body.write_bytes(b"x" * 100_000)
+    assert typed(home, "turbopump send t < body").returncode == 0
+    for line in ("turbopump store dump data | head -1", "turbopump tail t --from first | head -1"):
+        done = typed(home, line)
+        assert (done.returncode, done.stderr) == (0, b""), line
+        assert done.stdout.endswith(b"first\n"), line
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
+@pytest.mark.parametrize("line", ["turbopump tail t --from first -n 1", "turbopump send t x"])
+def test_output_that_finds_no_room_is_not_blamed_on_servers(home: Home, line: str) -> None:
+    home.up()
+    assert typed(home, "turbopump send t x").returncode == 0
+    done = typed(home, f"{line} > /dev/full")
+    assert done.returncode == 1
+    (told,) = done.stderr.decode().splitlines()
+    assert told.endswith("No space left on device")
+    assert "no answer" not in told

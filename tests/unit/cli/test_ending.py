@@ -1,0 +1,77 @@
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from turbopump.cli.ending import ended, is_unread
+from turbopump.cli.failures import Failure
+
+
+@contextlib.contextmanager
+def unread() -> Iterator[None]:
+    """Stdout is a pipe whose reader has gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe, contextlib.redirect_stdout(pipe):
+        yield
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def run() -> int:
+        raise error
+
+    return run
+
+
+def printing(status: int, is_at_once: bool) -> Callable[[], int]:
+    def run() -> int:
+        print("x", flush=is_at_once)
+        return status
+
+    return run
+
+
+def test_output_that_nobody_reads_is_no_failure_and_no_word(capfd: pytest.CaptureFixture[str]) -> None:
+    with unread():
+        assert ended(printing(0, is_at_once=True), "turbopump") == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_command_that_was_done_by_then_keeps_its_status(status: int) -> None:
+    with unread():
+        assert ended(printing(status, is_at_once=False), "turbopump") == status
+
+
+def test_a_pipe_without_a_reader_is_noticed() -> None:
+    with unread():
+        assert is_unread()
+
+
+def test_another_broken_pipe_is_a_failure(capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended(raising(BrokenPipeError(errno.EPIPE, "Broken pipe")), "turbopump") == 1
+    assert capfd.readouterr().err == "turbopump: Broken pipe\n"
+
+
+def test_ctrl_c_is_130_without_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(raising(KeyboardInterrupt()), "turbopump") == 130
+    assert capsys.readouterr().err == ""
+
+
+def test_a_failure_is_one_line_whatever_its_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(raising(Failure("a\nb", 2)), "mqbroker") == 2
+    assert capsys.readouterr().err == "mqbroker: a b\n"
+
+
+def test_a_fault_of_ours_keeps_its_traceback() -> None:
+    with pytest.raises(KeyError):
+        ended(raising(KeyError("x")), "turbopump")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
+def test_output_that_finds_no_room_is_a_failure_that_names_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
+        assert ended(printing(0, is_at_once=False), "turbopump") == 1
+    assert capfd.readouterr().err == "turbopump: stdout: No space left on device\n"
