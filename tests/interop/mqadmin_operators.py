@@ -215,4 +215,5 @@ def commands_of_5(at: Session) -> None:
 def monitoring(at: Session) -> None:
     """The monitor stays in the process; what can be seen at once is its member of a group."""
     at("startMonitoring", until="endRound")
+    at.act("route", "%RETRY%__MONITOR_CONSUMER")
     at("consumerConnection -g __MONITOR_CONSUMER", counted)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from . import artifacts, members, mqadmin, peers, push, recordings, two_brokers
+from .allowed import ALLOWED, ALLOWED_PUSH, Allowed, Judge
 from .compare import ABSENT, Difference, differences
 
 
@@ -27,6 +28,39 @@ def test_the_text_of_a_java_exception_is_no_promise() -> None:
     assert list(differences({"code": 1, "remark": "<exception>"}, {"code": 2, "remark": ""})) == [
         Difference("code", 1, 2)
     ]
+
+
+def judged(row: Allowed, recorded: str, older: str, seen: str) -> tuple[list[Difference], list[str]]:
+    judge = Judge((row,))
+    answers = ({"send": {"empty": {"code": code}}} for code in (recorded, older, seen))
+    return judge.unexpected(*answers), judge.stale()
+
+
+def test_a_row_allows_what_it_names_and_nothing_else() -> None:
+    row = Allowed("send / empty / code", "why", recorded="1", seen="13|14")
+    assert judged(row, "1", "1", "13") == ([], [])
+    assert judged(row, "1", "1", "0")[0] == [Difference("send / empty / code", "1", "0")]
+    assert judged(row, "1", "1", "1") == ([], ["send / empty / code: why"])
+
+
+def test_a_row_must_be_right_about_4_9_7() -> None:
+    silent, named = (Allowed("send / *", "why", seen="13", as_4_9_7=said) for said in (False, True))
+    assert judged(named, "1", "13", "13") == ([], [])
+    assert judged(named, "1", "2", "13")[0] == [Difference("send / empty / code", "1", "13")]
+    assert judged(silent, "1", "13", "13") == ([], ["send / *: as_4_9_7 must not be False"])
+
+
+def test_a_place_above_or_below_counts_as_a_difference_from_4_9_7() -> None:
+    judge = Judge((Allowed("pull / *", "why", as_4_9_7=True),))
+    assert judge.unexpected({"pull": {"a": [1]}}, {"pull": {"a": [3, 3]}}, {"pull": {"a": [2]}})
+    assert judge.unexpected({"pull": {"a": [1, 1]}}, {"pull": {"a": [3]}}, {"pull": {"a": [2]}})
+    assert not Judge(judge.rows).unexpected(
+        {"pull": {"a": 1, "ab": 5}}, {"pull": {"a": 2, "ab": 4}}, {"pull": {"a": 2, "ab": 5}}
+    )
+
+
+def test_every_row_says_what_ours_is() -> None:
+    assert [row.where for row in (*ALLOWED, *ALLOWED_PUSH) if "*" in row.seen.split("|")] == []
 
 
 def test_a_recording_has_one_line_per_step_and_reads_back() -> None:

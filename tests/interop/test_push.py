@@ -1,7 +1,7 @@
 """Push consumers on our servers and on Apache's: equal answers.
 
 All clients run at once against one broker: the scenarios mostly wait for timers of the clients. The reference
-is the recording of Apache 5.5.0; some pairs are asked again each time, `-m long` asks all.
+is the recording of Apache 5.5.0, see test_scenarios; some pairs are asked again each time, `-m long` all.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from . import compare, peers, push, recordings
-from .allowed import ALLOWED_PUSH, Allowed
+from .allowed import ALLOWED_PUSH, Judge
 from .clients import Answers
 from .conftest import Early
 
 AskOnce = Callable[[str, tuple[str, ...]], dict[str, Future[Answers]]]
 
-_used: set[Allowed] = set()
+_judge = Judge(ALLOWED_PUSH)
 _compared: set[str] = set()
 
 
@@ -37,23 +37,17 @@ def ask_once(tmp_path_factory: pytest.TempPathFactory) -> AskOnce:
 
 @pytest.mark.parametrize("client", push.CLIENTS)
 def test_our_servers_treat_push_consumers_as_apache_did(client: str, ask_once: AskOnce) -> None:
-    recorded = recordings.load(client, recordings.REFERENCE)
+    recorded, older = (recordings.load(client, server) for server in (recordings.REFERENCE, recordings.OLDER))
     seen = ask_once(peers.OURS, push.CLIENTS)[client].result()
     _compared.add(client)
-    unexpected = []
-    for difference in compare.differences(recorded, seen):
-        rows = [row for row in ALLOWED_PUSH if row.covers(difference)]
-        _used.update(rows)
-        if not rows:
-            unexpected.append(difference)
+    unexpected = _judge.unexpected(recorded, older, seen)
     assert not unexpected, compare.listing(unexpected)
 
 
 def test_every_allowed_difference_of_push_consumers_is_still_needed() -> None:
     if _compared != set(push.CLIENTS):
         pytest.skip("needs the answers of every client in this session")
-    stale = [row for row in ALLOWED_PUSH if row not in _used]
-    assert not stale, "\n".join(f"{row.where}: {row.reason}" for row in stale)
+    assert not _judge.stale(), "\n".join(_judge.stale())
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,9 @@ type answers struct {
 }
 
 type steps struct {
-	answers *answers
-	taken   fields
+	answers  *answers
+	taken    fields
+	accepted int // sends so far
 }
 
 func newAnswers(peer *peer) *answers {
@@ -101,6 +102,7 @@ func (s *steps) sent(result *primitive.SendResult, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.accepted++
 	return fields{
 		"status", result.Status,
 		"queue", result.MessageQueue.QueueId,

@@ -75,6 +75,7 @@ func pull(p *peer, s *steps) {
 			return s.pulled(puller.PullFrom(background, queue(topic, 0), offset, 32))
 		})
 	}
+	nothingNew(s, puller, topic)
 	s.step("two of five", func() (any, error) { return s.pulled(puller.PullFrom(background, queue(topic, 0), 0, 2)) })
 	s.step("empty queue, offset 5", func() (any, error) { return s.pulled(puller.PullFrom(background, queue(topic, 1), 5, 2)) })
 	s.step("queue 2", func() (any, error) { return s.pulled(puller.PullFrom(background, queue(topic, 2), 0, 2)) })
@@ -88,6 +89,31 @@ func pull(p *peer, s *steps) {
 		}
 		return puller.CurrentOffset(queue(topic, 0))
 	})
+}
+
+// nothingNew pulls where no message is. This client always asks the broker to hold such a pull, for 20 s: both at once.
+func nothingNew(s *steps, puller rocketmq.PullConsumer, topic string) {
+	end := pullInBackground(puller, queue(topic, 0), 5)
+	empty := pullInBackground(puller, queue(topic, 1), 0)
+	s.step("offset 5", func() (any, error) { return s.pulled(end()) })
+	s.step("empty queue, offset 0", func() (any, error) { return s.pulled(empty()) })
+}
+
+// pullInBackground begins a pull; the function it returns waits for the answer.
+func pullInBackground(
+	puller rocketmq.PullConsumer, queue *primitive.MessageQueue, offset int64,
+) func() (*primitive.PullResult, error) {
+	var result *primitive.PullResult
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = puller.PullFrom(background, queue, offset, 32)
+	}()
+	return func() (*primitive.PullResult, error) {
+		<-done
+		return result, err
+	}
 }
 
 func wokenPull(p *peer, s *steps, puller rocketmq.PullConsumer, topic string) (any, error) {

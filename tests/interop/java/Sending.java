@@ -137,6 +137,10 @@ final class Sending {
             steps.step("queue " + queue, () -> views.sent(
                 client.producer.send(message(topic, Bodies.text(1)), client.queue(topic, queue))));
         }
+        for (int size : SIZES) {
+            steps.step(size + " bytes to queue 1", () -> views.sent(
+                client.bold.send(message(topic, Bodies.noise(size)), client.queue(topic, 1))));
+        }
         steps.step("queue of another topic", () -> views.sent(
             client.producer.send(message(topic, Bodies.text(1)), client.queue(client.topic("other"), 0))));
         steps.step("queue of an unknown broker", () -> views.sent(
