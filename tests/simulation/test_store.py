@@ -101,10 +101,10 @@ def numbers(count: int) -> list[bytes]:
 
 @pytest.mark.parametrize("survival", EVERY_END)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_appended_and_not_dispatched_is_in_its_queue_after_a_crash(
+def test_row_1_what_was_appended_and_not_dispatched_is_in_its_queue_after_a_crash(
     survival: Survival, seed: int
 ) -> None:
-    """apache/rocketmq#7355, #467: the queue stayed shorter than the log."""
+    """apache/rocketmq#7355: the queue stayed shorter than the log."""
 
     async def story() -> None:
         machine = Machine(seed, flush_disk_type="SYNC_FLUSH")
@@ -124,7 +124,7 @@ def test_what_was_appended_and_not_dispatched_is_in_its_queue_after_a_crash(
 
 
 @pytest.mark.parametrize("survival", EVERY_END)
-def test_messages_are_found_by_key_after_a_crash(survival: Survival) -> None:
+def test_row_3_messages_are_found_by_key_after_a_crash(survival: Survival) -> None:
     """apache/rocketmq#7477: by offset id, but no more by message id."""
 
     async def story() -> None:
@@ -146,9 +146,43 @@ def test_messages_are_found_by_key_after_a_crash(survival: Survival) -> None:
     scenario(story)
 
 
+@pytest.mark.parametrize("survival", EVERY_END)
+@pytest.mark.parametrize("seed", range(5))
+def test_row_4_what_queues_lacked_at_a_crash_is_in_them_before_anything_new(
+    survival: Survival, seed: int
+) -> None:
+    """apache/rocketmq#467, #405: dispatch began at the end of the log after an abnormal stop, and what the
+    queues had not yet got was never in them. The same of a slave that becomes master waits for replication.
+    """
+
+    async def story() -> None:
+        machine = Machine(seed, flush_disk_type="SYNC_FLUSH", checkpoint_interval_ms=1_000)
+        store = await machine.start()
+        for number in range(60):
+            end = send(store, number, queue_id=number % 3)
+        assert await on_disk(store, end) is Durability.DISK
+        await asyncio.sleep(1.5)  # the queues have these, and the checkpoint says so
+        for number in range(60, 100):
+            end = send(store, number, queue_id=number % 2)  # one queue is not behind
+        assert await on_disk(store, end) is Durability.DISK
+        await machine.crash(survival)
+        store = await machine.start()
+        assert [store.queue("orders", queue_id).max_offset for queue_id in range(3)] == [40, 40, 20]
+        assert await on_disk(store, send(store, 100)) is Durability.DISK
+        expected = [
+            *(b"message %d" % number for number in range(0, 60, 3)),
+            *(b"message %d" % number for number in range(60, 101, 2)),
+        ]
+        assert bodies(store) == expected
+        await machine.crash(survival)  # before a checkpoint could say that the tail is dispatched
+        assert bodies(await machine.start()) == expected
+
+    scenario(story)
+
+
 @pytest.mark.parametrize("cut", POWER_CUTS)
 @pytest.mark.parametrize("seed", range(10))
-def test_what_a_recovery_cut_off_never_comes_back(cut: Survival, seed: int) -> None:
+def test_row_8_what_a_recovery_cut_off_never_comes_back(cut: Survival, seed: int) -> None:
     """apache/rocketmq#10666: truncation in memory only; the stale tail was valid again after a crash."""
 
     async def story() -> None:

@@ -16,6 +16,9 @@ ZLIB_LEVEL = 5
 
 _STEP = 64 * 1024
 
+_ZSTD_STEP = 512
+"""Bytes read at a time. Four of them may stand for 128 KiB, so a step goes at most 16 MiB beyond a limit."""
+
 
 class CodecMissing(BrokenBody):
     """The body may be fine, but the library that reads it is not installed."""
@@ -68,19 +71,26 @@ def _expand_lz4(data: bytes, limit: int) -> bytes:
 
 
 def _expand_zstd(data: bytes, limit: int) -> bytes:
-    """Read in steps: a frame that announces its size would otherwise be allocated at once."""
+    """One frame, or several of which the first does not say its size; what else follows is broken.
+
+    Read in steps: a frame that announces its size would otherwise be allocated at once."""
     library = _zstandard()
     parts: list[bytes] = []
-    total = 0
+    total = at = 0
     try:
         # the window is bounded too: a frame may ask for a history buffer of gigabytes
-        reader = library.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data)
-        while part := reader.read(_STEP):
+        decompressor = library.ZstdDecompressor(max_window_size=1 << 27)
+        frame = decompressor.decompressobj(write_size=_STEP)
+        while at < len(data) and total <= limit:
+            if frame.eof:
+                frame = decompressor.decompressobj(write_size=_STEP)
+            step = data[at : at + _ZSTD_STEP]
+            part = frame.decompress(step)
             parts.append(part)
             total += len(part)
-            if total > limit:
-                break
-        whole = library.frame_content_size(data) in (-1, total) or total > limit
+            at += len(step) - len(frame.unused_data)
+        # a stream writer's frame has no size to compare with: whether it has ended is all there is to know
+        whole = frame.eof and library.frame_content_size(data) in (-1, total)
     except (library.ZstdError, ValueError, MemoryError) as error:
         raise BrokenBody(f"unreadable zstd body: {error}") from None
     return _checked(b"".join(parts), whole, limit)

@@ -1,7 +1,12 @@
+import io
+import random
 import sys
+import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.protocol.kit import relaxed
@@ -46,6 +51,58 @@ def test_a_body_cut_short_is_broken(kind: int) -> None:
     for length in range(len(data) - 1):
         with pytest.raises(BrokenBody):
             decompress(data[:length], kind)
+
+
+def streamed_zstd(data: bytes) -> bytes:
+    """As stream writers, Java's among them, write it: the frame does not say how long its content is."""
+    into = io.BytesIO()
+    with zstandard.ZstdCompressor().stream_writer(into, closefd=False) as writer:
+        writer.write(data)
+        writer.flush()
+        writer.write(data)
+    return into.getvalue()
+
+
+def test_a_zstd_frame_that_does_not_say_its_size_is_read_and_cut_short_is_broken() -> None:
+    content = bytes(range(256)) * 10
+    data = streamed_zstd(content)
+    assert zstandard.frame_content_size(data) == -1
+    assert decompress(data, ZSTD) == content * 2
+    for length in range(len(data)):
+        with pytest.raises(BrokenBody):
+            decompress(data[:length], ZSTD)
+
+
+@pytest.mark.parametrize("behind", [b"\x00", b"left over" * 200])
+@pytest.mark.parametrize("write", [streamed_zstd, lambda data: compress(data, ZSTD)])
+def test_what_is_no_frame_behind_a_zstd_frame_is_broken(
+    write: Callable[[bytes], bytes], behind: bytes
+) -> None:
+    with pytest.raises(BrokenBody):
+        decompress(write(b"x") + behind, ZSTD)
+
+
+def test_zstd_frames_behind_one_that_does_not_say_its_size_are_read_too() -> None:
+    content = random.Random(1).randbytes(1000)  # more than one step of reading
+    first, second = streamed_zstd(content), compress(content, ZSTD)
+    assert decompress(first + second + first, ZSTD) == content * 5
+    for length in range(len(first) + 1, len(first + second)):
+        with pytest.raises(BrokenBody):
+            decompress((first + second)[:length], ZSTD)
+    with pytest.raises(BrokenBody, match="too early"):
+        decompress(second + first, ZSTD)
+
+
+def test_a_small_zstd_frame_that_would_fill_the_memory_stops_soon_after_its_limit() -> None:
+    blocks = 100_000
+    repeated = (131_072 << 3 | 1 << 1).to_bytes(3, "little") + b"x"  # a block: one byte, 128 KiB of times
+    data = b"\x28\xb5\x2f\xfd\x00\x58" + repeated * blocks
+    tracemalloc.start()
+    with pytest.raises(BrokenBody, match="grows beyond"):
+        decompress(data, ZSTD, limit=1 << 20)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
 
 
 def test_a_zstd_frame_may_not_announce_its_way_into_memory() -> None:
