@@ -151,6 +151,8 @@ class Recalls:
             packed = properties.pack(pairs).encode()
         except ValueError:
             raise _illegal("recall handle is invalid") from None
+        if properties.looks_lost(packed):
+            raise _illegal("recall handle is invalid: too many NULs")
         draft = Draft(
             queue=postponed.queue,
             body=timer_forms.RECALL_BODY,

@@ -31,6 +31,7 @@ SLICE = 512  # messages whose keys are put in one go: about 1 ms
 PAUSE_S = 0.005
 NO_ROOM_PAUSE_S = 1.0  # the keys are hashed again each time
 MAX_BACKLOG = 100_000  # keys of so many messages may wait; beyond, senders put some themselves
+MOST_AT_ONCE = 1 << 16  # as many as one append may add: more may wait after a start on a full disk
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -117,7 +118,7 @@ class Dispatcher:
             waiting.clear()
         elif len(waiting) > MAX_BACKLOG:
             with contextlib.suppress(OSError):  # no room: `upkeep.py` notices, and stops what comes in
-                self.put_keys(max(SLICE, len(waiting) - MAX_BACKLOG))
+                self.put_keys(min(max(SLICE, len(waiting) - MAX_BACKLOG), MOST_AT_ONCE))
         else:
             self._put_after(PAUSE_S)
 

@@ -11,3 +11,7 @@ class NotInMemory(Exception):
 
 class UnusableStore(Exception):
     """The files are left as they were found."""
+
+
+class NoRoom(UnusableStore):
+    """The disk is full. What was begun is gone on with at the next start."""

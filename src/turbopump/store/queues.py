@@ -305,7 +305,7 @@ class ConsumeQueues:
     @property
     def is_synced(self) -> bool:
         """Whether everything that was written to files is known to be on the medium."""
-        return not (self.to_sync or self.doubtful or self._changed_dirs)
+        return not (self.to_sync or self._changed_dirs)  # what is doubtful is to be synced, too
 
     def put_back(self, untaken: "ToSync") -> None:
         """The sync failed. The system may take the pages for clean now, so all of them are written again."""

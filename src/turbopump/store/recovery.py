@@ -111,6 +111,13 @@ class Recovery:
         log.start_at(end)
         return Recovered(end, self._last_record, self._last_timestamp, plan.start)
 
+    def has_nothing_to_do(self) -> bool:
+        """Whether everything is as the note of an orderly stop says: nothing has to be written then."""
+        note, index = self._checkpoint.note, self._index
+        if self._crashed or note is None or not self._note_holds():
+            return False
+        return index is None or note.index_end <= index.end_offset <= note.complete
+
     # where to begin
 
     def _plan(self) -> Plan:
@@ -188,9 +195,10 @@ class Recovery:
 
     def _read(self, plan: Plan) -> int:
         """Dispatches the records from `plan.start` on; returns the end of the last one."""
+        note = self._checkpoint.note
+        if note is not None and plan.entries_from < note.complete:
+            self._disown()  # queues are made anew: until that is done, it must not be believed
         if plan.cut_queues:
-            if self._checkpoint.note is not None and plan.entries_from < self._checkpoint.note.complete:
-                self._disown()
             self._queues.trusted_below = plan.entries_from  # for those that are opened here
             for queue in self._queues.every():
                 queue.truncate(plan.entries_from)

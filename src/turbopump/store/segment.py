@@ -5,6 +5,7 @@ files follow one another without a gap. A bounded number of older ones is mapped
 have bytes to be synced stay mapped. What a file holds is not known here.
 """
 
+import contextlib
 import errno
 import itertools
 import mmap
@@ -19,6 +20,7 @@ from turbopump.store.errors import UnusableStore
 NAME_DIGITS = 20
 IGNORED = ("lost+found",)
 SLICE = 1 << 20
+UNFINISHED = "unfinished"  # a copy on its way, in the directory of what is set aside
 MADV_POPULATE_WRITE = 23  # not named in the mmap module of Python 3.11
 
 
@@ -133,7 +135,6 @@ class LogFiles:
     def set_aside(self, start: int, directory: str) -> str:
         """Takes the last file out of the log, but keeps it under another directory."""
         assert start == self.starts[-1], "only the last file can be set aside"
-        self._disk.make_dirs(directory)
         kept = self._free_name(start, directory)
         try:
             self._disk.rename(self.path(start), kept)
@@ -152,21 +153,34 @@ class LogFiles:
     def copy_aside(self, start: int, begin: int, end: int, directory: str) -> str:
         """Keeps a part of a file under another directory, in a file of the same size, zeros around it."""
         kept = self._free_name(start, directory)
+        part = os.path.join(directory, UNFINISHED)
+        self._copy(start, begin, end, part)
+        self._disk.rename(part, kept)
+        self._disk.sync_dir(directory)
+        return kept
+
+    def _copy(self, start: int, begin: int, end: int, path: str) -> None:
         buffer = self.mapped(start).buffer
-        file = self._disk.open_plain(kept, create=True, size=self.file_size)
+        file = self._disk.open_plain(path, create=True, size=self.file_size)
         try:
             for at in range(begin, end, SLICE):
                 piece = bytes(buffer[at : min(at + SLICE, end)])
                 if any(piece):
                     file.write_at(at, piece)
             file.sync()
+        except BaseException:  # the disk may be full: a copy that failed is not to fill it
+            with contextlib.suppress(OSError):
+                self._disk.remove(path)
+            raise
         finally:
             file.close()
-        self._disk.sync_dir(directory)
-        return kept
 
     def _free_name(self, start: int, directory: str) -> str:
-        """Two accidents may have happened to one file."""
+        """Two accidents may have happened to one file. The directory is there after this, durably."""
+        self._disk.make_dirs(directory)
+        self._disk.sync_dir(os.path.dirname(directory))
+        with contextlib.suppress(FileNotFoundError):  # of a start that was killed
+            self._disk.remove(os.path.join(directory, UNFINISHED))
         path = os.path.join(directory, file_name(start))
         names = itertools.chain((path,), (f"{path}.{number}" for number in itertools.count(1)))
         return next(name for name in names if not self._disk.exists(name))

@@ -27,7 +27,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DelayHistory, DelayLevels
 from turbopump.store.dispatch import Arrival, Dispatcher
-from turbopump.store.errors import UnusableStore
+from turbopump.store.errors import NoRoom, UnusableStore
 from turbopump.store.flags import Flags, Reason, is_no_room
 from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
@@ -150,6 +150,8 @@ class Store:
         self._upkeep.mark_running()
         try:
             found = self._read_log(saved, crashed, progress)
+        except NoRoom:
+            raise  # in the middle of it: the next start has to know
         except UnusableStore:
             if not crashed:
                 self._upkeep.mark_stopped()
@@ -161,7 +163,7 @@ class Store:
         self.queues.puts()  # what recovery found is not new
         if crashed:  # files and names that a killed process made and nobody synced; queues are full of them
             self._disk.sync_all(self.config.root_dir)
-        if crashed or saved.note is None or saved.note.complete != found.end:
+        if crashed or not self._upkeep.is_taken(found.end):
             self._upkeep.take_first_checkpoint()
         if crashed:
             self.recovered_end = found.end
@@ -175,8 +177,6 @@ class Store:
         self, saved: Checkpoint, crashed: bool, progress: Callable[[str], None] | None
     ) -> Recovered:
         """Recovery, which needs no room on the disk for what can wait in memory."""
-        if saved.note is None and self.flags.is_set(Reason.NO_ABORT):
-            raise UnusableStore(f"{self.flags.reason}. Free some space on the disk of {self.config.root_dir}")
         dispatcher = _RecoveryDispatcher(
             self.log, self.queues, self._appender, self.index, self._history, self._twins
         )
@@ -184,13 +184,15 @@ class Store:
         recovery = Recovery(
             self.log, self.queues, self.index, dispatcher, self.config, saved, crashed, disown, progress
         )
+        if self.flags.is_set(Reason.NO_ABORT) and not recovery.has_nothing_to_do():
+            raise NoRoom(f"{self.flags.reason}. Free some space on the disk of {self.config.root_dir}")
         self.queues.waits_for_room = True
         try:
             return recovery.run()
         except OSError as error:
             if not is_no_room(error):
                 raise
-            raise UnusableStore(
+            raise NoRoom(
                 f"the disk has no room for what has to be written before the store can be used: {error}. "
                 f"Free some space on the disk of {self.config.root_dir}"
             ) from error

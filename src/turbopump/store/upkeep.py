@@ -182,7 +182,7 @@ class Upkeep:
 
     async def _take_checkpoint(self) -> None:
         complete, last_record, timestamp = self._dispatcher.state()
-        if self._is_taken(complete) or not await self._write_out_below(complete):
+        if self.is_taken(complete) or not await self._write_out_below(complete):
             return
         try:
             index_begin = self._publish_index()
@@ -198,7 +198,8 @@ class Upkeep:
         except OSError as error:
             log_line.error("no checkpoint could be taken, will try again: %s", error)
 
-    def _is_taken(self, complete: int) -> bool:
+    def is_taken(self, complete: int) -> bool:
+        """Whether the last checkpoint speaks of all this, and still says the truth."""
         note = self._saved.note
         return note is not None and note.complete == complete and self._queues.is_synced
 
@@ -278,8 +279,9 @@ class Upkeep:
     def expect_fewer_queues(self, count: int) -> None:
         """Before queues are deleted: if a checkpoint counted them, a crash would look like a loss."""
         if self._saved.note is not None:
-            self._saved = replace(self._saved, note=replace(self._saved.note, queues=count))
-            checkpoints.save(self._disk, self._path, self._saved)
+            saved = replace(self._saved, note=replace(self._saved.note, queues=count))
+            checkpoints.save(self._disk, self._path, saved)
+            self._saved = saved
 
     def _recount(self) -> None:
         """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""

@@ -275,6 +275,12 @@ def test_a_recall_that_cannot_be_is_answered_as_by_apache() -> None:
             (replace(good, due_ms="x").pack(), "T", illegal, "recall failed, timestamp invalid"),
             (replace(good, due_ms="7").pack(), "T", illegal, "recall failed, timestamp invalid"),
             (replace(good, due_ms="9" * 18).pack(), "T", illegal, "recall failed, timestamp invalid"),
+            (
+                replace(good, unique_key="\0" * 512).pack(),
+                "T",
+                illegal,
+                "recall handle is invalid: too many NULs",
+            ),
             (good.pack(), "None", missing, "recall failed, the topic[None] not exist"),
         ):
             answer = await recall(desk, handle, topic)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -161,15 +162,16 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
         check_after_power_failure(disk)
 
 
-@pytest.mark.parametrize("state", ["to_sync", "doubtful"])
-def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state):
+@pytest.mark.parametrize(
+    ("state", "path"), [("to_sync", QUEUE_FILE), ("_changed_dirs", os.path.dirname(QUEUE_FILE))]
+)
+def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state, path):
     async def main() -> None:
         store = await started(new_disk())
         await store.take_checkpoint()
-        getattr(store.queues, state).add(QUEUE_FILE)
-        store.queues.to_sync.add(QUEUE_FILE)
+        getattr(store.queues, state).add(path)
         await store.take_checkpoint()
-        assert not store.queues.to_sync | store.queues.doubtful
+        assert not getattr(store.queues, state)
         await store.close()
 
     run_virtual(main())

@@ -14,6 +14,7 @@ from turbopump.store import checkpoint as checkpoints
 from turbopump.store import queues
 from turbopump.store import store as stores
 from turbopump.store.consume_queue import UNIT
+from turbopump.store.dispatch import MAX_BACKLOG, MOST_AT_ONCE
 from turbopump.store.store import Store, UnusableStore
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -133,6 +134,56 @@ def test_a_stop_on_a_full_disk_does_not_pretend_that_all_was_written(end):
     run_virtual(main(disk))
     make_room(disk)
     check(open_store(disk, commit_log_file_size=SIZE))
+
+
+@pytest.mark.parametrize("end", ["no room", "crash", "stop"])
+def test_queues_that_a_full_disk_left_half_made_are_made_anew_by_the_next_start(end, monkeypatch):
+    """The checkpoint of the orderly stop before must not be believed any more."""
+    sizes = {"commit_log_file_size": 1 << 13, "consume_queue_file_size": 2000}
+    disk = SimulatedDisk(random.Random(1), HandClock())
+    store = open_store(disk, **sizes)
+    for number in range(400):
+        for topic in "BA" if number < 60 else "A":
+            store.append([draft(store.queue(topic, 0), b"%06d" % number, key=f"{topic}-{number}")])
+    run_virtual(store.close())
+    disk.remove_tree("/store/consumequeue")
+    if end == "no room":
+        monkeypatch.setattr(queues, "MOST_WAITING", 500)
+    disk.capacity = disk._used_at_most = disk._used() + 6000
+    if end == "no room":
+        with pytest.raises(UnusableStore, match="no room"):
+            open_store(disk, **sizes)
+        assert disk.exists(ABORT)
+    else:
+        store = open_store(disk, **sizes)
+        assert store.writable is not None
+        if end == "stop":
+            run_virtual(store.close())
+        else:
+            disk = disk.crash(Survival.KEPT)
+    make_room(disk)
+    again = open_store(disk, **sizes)
+    assert [again.queue(topic, 0).max_offset for topic in "AB"] == [400, 60]
+    check(again)
+
+
+def test_without_abort_no_queue_is_made_anew():
+    disk = full_disk(count=20)
+    disk.remove_tree("/store/consumequeue/T/1")
+    disk.has_no_names_left = True
+    disk.capacity = disk._used_at_most = disk._used() + 10_000
+    with pytest.raises(UnusableStore, match="Free some space"):
+        open_store(disk, commit_log_file_size=SIZE)
+    assert not disk.entries("/store/consumequeue/T/1")
+
+
+def test_a_store_with_many_keys_waiting_takes_messages_at_once():
+    store = open_store(SimulatedDisk(random.Random(1), HandClock()))
+    fill(store, 3)
+    waiting = store._appender.keys
+    waiting.extend([waiting[-1]] * (MAX_BACKLOG + 2 * MOST_AT_ONCE - len(waiting)))
+    store._dispatcher.keys_waiting()
+    assert len(waiting) == MAX_BACKLOG + MOST_AT_ONCE
 
 
 @pytest.mark.parametrize(("most", "is_enough"), [(20 * UNIT, True), (20 * UNIT - 1, False)])

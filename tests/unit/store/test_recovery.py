@@ -9,7 +9,7 @@ from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers, open_store, records, small
 
 from turbopump.protocol.record import encode
-from turbopump.runtime.disk import AlreadyLocked
+from turbopump.runtime.disk import AlreadyLocked, PlainFile
 from turbopump.store import checkpoint as checkpoints
 from turbopump.store.store import Store, UnusableStore
 from turbopump.testing.disk import PowerCut, SimulatedDisk
@@ -242,6 +242,65 @@ def test_files_are_set_aside_on_another_file_system_too(log_dir):
     aside = os.path.join(os.path.dirname(log_dir), "set-aside")
     assert crashed.read(f"{aside}/00000000000000008192") == lost
     assert not crashed.exists(f"{log_dir}/00000000000000008192")
+
+
+class Watched(SimulatedDisk):
+    """Remembers what was done to names; when it is full, half a copy can still be written."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        super().__init__(random.Random(1), HandClock())
+        self.done: list[tuple[str, str]] = []
+
+    def rename(self, old: str, new: str) -> None:
+        self.done.append(("rename", new))
+        super().rename(old, new)
+
+    def sync_dir(self, path: str) -> None:
+        self.done.append(("sync", path))
+        super().sync_dir(path)
+
+    def open_plain(self, path: str, create: bool = False, size: int = 0) -> PlainFile:
+        file = super().open_plain(path, create, size)
+        if self.is_full and "set-aside" in path:
+            file.sync = self._no_room  # type: ignore[method-assign]
+        return file
+
+    def _no_room(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def damaged(disk: SimulatedDisk) -> None:
+    """A store whose process is killed, with whole records behind a broken one."""
+    store = open_store(disk)
+    fill(store, 15, size=100)
+    store.log.files.mapped(0).buffer[list(records(store))[5].physical_offset + 95] ^= 0xFF
+    store._lock.release()
+
+
+def test_a_copy_that_does_not_fit_leaves_nothing_behind_and_the_log_as_it_was():
+    disk = Watched()
+    damaged(disk)
+    before = disk.read("/store/commitlog/00000000000000000000")
+    disk.is_full = True
+    for _ in range(2):
+        with pytest.raises(UnusableStore, match="Free some space"):
+            open_store(disk)
+        assert names(disk, "/store/set-aside") == []
+        assert disk.read("/store/commitlog/00000000000000000000") == before
+    disk.is_full = False
+    assert numbers(open_store(disk)) == list(range(5))
+    assert names(disk, "/store/set-aside") == ["00000000000000000000"]
+
+
+def test_the_directory_of_what_is_set_aside_is_durable_before_anything_is_in_it():
+    disk = Watched()
+    damaged(disk)
+    open_store(disk)
+    moved = disk.done.index(("rename", "/store/set-aside/00000000000000000000"))
+    assert ("sync", "/store") in disk.done[disk.done.index(("sync", "/store")) + 1 : moved]
+    assert ("sync", "/store/set-aside") in disk.done[moved:]
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
