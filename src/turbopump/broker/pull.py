@@ -9,7 +9,7 @@ to go on; the offset that such a pull carries is not committed.
 import asyncio
 import contextlib
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -49,6 +49,7 @@ MAX_PARKED_PER_CONNECTION = (
 MAX_FETCHES = 3  # entries of the queue, then records; what is gone again then is waited for
 MAX_SUSPEND_MS = 120_000  # an idle connection is closed then anyway
 SWEEP_S = 5.0
+WOKEN_PER_TURN = 32  # pulls that are answered before others have their turn
 """A parked pull looks again this often: messages that its filter did not want move it on too."""
 
 CODES: dict[GetStatus, ResponseCode] = {
@@ -123,7 +124,7 @@ class Pulling:
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
         self._waiting_on: Counter[Connection] = Counter()
-        self._woken: list[Pull] = []
+        self._woken: deque[Pull] = deque()
         self._fetching: set[asyncio.Task[None]] = set()
 
     def configure(self, polling: Polling) -> None:
@@ -188,6 +189,8 @@ class Pulling:
 
     def close(self) -> None:
         """Answers everyone who still waits: nothing was found."""
+        while self._woken:
+            self._finish(self._woken.popleft())
         for pull in self._parked.drain():
             self._finish(pull)
 
@@ -360,8 +363,13 @@ class Pulling:
             self._set_timer(pull)
 
     def _answer_woken(self) -> None:
-        woken, self._woken = self._woken, []
-        for pull in woken:
+        """Some in each turn of the loop: between them others are served, and the answers are freed that are
+        left unread by peers which were given up for that.
+        """
+        now = [self._woken.popleft() for _ in range(min(WOKEN_PER_TURN, len(self._woken)))]
+        if self._woken:
+            asyncio.get_running_loop().call_soon(self._answer_woken)
+        for pull in now:
             self._finish(pull)
 
     def _finish(self, pull: Pull) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from turbopump.cli import ending
 from turbopump.cli.ending import ended
 
 
@@ -44,4 +45,4 @@ def write(text: str) -> None:
 
 
 def warn(line: str) -> None:
-    print(f"mqadmin: {line}", file=sys.stderr, flush=True)
+    ending.warn(f"mqadmin: {line}")

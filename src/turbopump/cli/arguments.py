@@ -3,7 +3,8 @@ commands take.
 """
 
 import argparse
-from typing import NoReturn
+import sys
+from typing import Any, NoReturn
 
 from turbopump.cli.ending import ASKED_WRONGLY, one_line
 
@@ -13,6 +14,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(ASKED_WRONGLY, f"{self.prog}: {one_line(message)}; see {self.prog} --help\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """argparse keeps silent about help that finds no room, which unbuffered output tells at once."""
+        if file is not None and file is sys.stdout:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
 
 def count(word: str) -> int:

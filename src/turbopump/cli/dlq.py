@@ -13,6 +13,7 @@ from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
+from turbopump.cli.ending import warn
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.cli.tail import moment, parse_time, printable
 from turbopump.client.admin import Admin, NotFound
@@ -243,7 +244,7 @@ async def _export(desk: Desk) -> int:
             to.write(json.dumps(letter_document(letter), ensure_ascii=False) + "\n")
             count += 1
     words = f"{count} dead letters of group {options.group} exported"
-    print(words + (f" {cut_line('there are more: -n takes more')}" if is_cut else ""), file=sys.stderr)
+    warn(words + (f" {cut_line('there are more: -n takes more')}" if is_cut else ""))
     return 0
 
 

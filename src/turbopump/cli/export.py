@@ -143,8 +143,8 @@ def _moment(text: str | None) -> int | None:
 class Shown:
     """How far it is, on a terminal; silent elsewhere."""
 
-    def __init__(self, to: TextIO) -> None:
-        self._to = to
+    def __init__(self, to: TextIO | None) -> None:
+        self._to = to if to is not None and to.isatty() else None
         self._next = 0.0
         self._rows = self._bytes = 0
 
@@ -154,11 +154,11 @@ class Shown:
             self._rows += batch.num_rows
             self._bytes += batch.nbytes
             self._show()
-        if self._to.isatty():
+        if self._to is not None:
             self._to.write("\n")
 
     def _show(self) -> None:
-        if self._to.isatty() and time.monotonic() >= self._next:
+        if self._to is not None and time.monotonic() >= self._next:
             self._next = time.monotonic() + BETWEEN_LINES_S
             self._to.write(f"\r{self._rows:,} messages, {self._bytes >> 20:,} MiB")
             self._to.flush()

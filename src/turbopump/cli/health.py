@@ -63,7 +63,7 @@ async def examine(client: Client, address: str) -> Health:
             return of_name_server(address, answer)
         answer = await client.call(address, request(RequestCode.GET_BROKER_RUNTIME_INFO), TIMEOUT_S)
         return of_broker(address, answer)
-    except (OSError, BrokenBody, ValueError) as error:  # a name server may know addresses that are none
+    except (OSError, BrokenBody) as error:
         return Health(address, False, f"does not answer: {error or type(error).__name__}")
 
 

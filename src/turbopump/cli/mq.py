@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from turbopump.cli.ending import ASKED_WRONGLY, FAILED, ended
+from turbopump.cli.ending import ASKED_WRONGLY, FAILED, ended, warn
 from turbopump.cli.main import main_as
 
 USAGE = "Usage: mqshutdown broker | namesrv"
@@ -33,7 +33,7 @@ def _shutdown(words: list[str]) -> int:
         print(f"{USAGE}\n\nSends SIGTERM to the servers of this user that play the role.")
         return 0
     if len(words) != 1 or words[0] not in PROGRAMS:
-        print(USAGE, file=sys.stderr)
+        warn(USAGE)
         return ASKED_WRONGLY
     return stop(PROGRAMS[words[0]], running(words[0]), os.kill)
 

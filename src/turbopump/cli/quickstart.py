@@ -4,13 +4,13 @@ import argparse
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 
 from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
+from turbopump.cli.ending import warn, when_nobody_reads
 from turbopump.client.admin import Admin
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
@@ -76,7 +76,7 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
             if number == 0:  # nobody there, or the topic cannot be had: the rest would fare no better
                 raise
             failed += 1
-            print(f"message {number} was not sent: {str(error).splitlines()[0]}", file=sys.stderr)
+            warn(f"message {number} was not sent: {str(error).splitlines()[0]}")
             await admin.clock.sleep(AFTER_FAILURE_S)
         else:
             print(result_text(result), flush=True)
@@ -84,7 +84,7 @@ async def produce(options: argparse.Namespace, admin: Admin) -> int:
 
 
 async def consume(options: argparse.Namespace, admin: Admin) -> int:
-    """From the first message on, each in a line, until Ctrl-C or until there were enough."""
+    """From the first message on, each in a line, until Ctrl-C, there were enough or nobody reads."""
     if options.count == 0:
         return 0
     enough = asyncio.Event()
@@ -100,7 +100,10 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
     @consumer.on(options.topic)
     async def listen(message: MessageExt) -> None:
         nonlocal got
-        print(f"{options.group} Receive New Messages: [{message_text(message)}] ", flush=True)
+        try:
+            print(f"{options.group} Receive New Messages: [{message_text(message)}] ", flush=True)
+        except BrokenPipeError:  # no fault of the message
+            enough.set()
         got += 1
         if options.count is not None and got >= options.count:
             enough.set()
@@ -109,6 +112,7 @@ async def consume(options: argparse.Namespace, admin: Admin) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # not on every system
             loop.add_signal_handler(number, enough.set)
+    when_nobody_reads(enough.set)
     async with consumer:
         print("Consumer Started.", flush=True)
         await enough.wait()

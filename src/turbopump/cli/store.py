@@ -102,13 +102,13 @@ ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
 class Bar:
     """A progress bar on a terminal; silent elsewhere."""
 
-    def __init__(self, to: TextIO) -> None:
-        self._to = to
+    def __init__(self, to: TextIO | None) -> None:
+        self._to = to if to is not None and to.isatty() else None
         self._next = 0.0
 
     def __call__(self, progress: Progress) -> None:
         is_last = progress.done >= progress.total
-        if not self._to.isatty() or (time.monotonic() < self._next and not is_last):
+        if self._to is None or (time.monotonic() < self._next and not is_last):
             return
         self._next = time.monotonic() + BETWEEN_BARS_S
         self._to.write("\r" + bar(progress) + ("\n" if is_last else ""))

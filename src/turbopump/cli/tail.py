@@ -6,10 +6,7 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import stat
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
-from turbopump.cli.ending import give_up_stdout
+from turbopump.cli.ending import give_up_stdout, warn, when_nobody_reads
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.follow import Following, StartOf, Take
@@ -105,37 +102,18 @@ def _keeping(path: str) -> "Keeping":
 
 
 async def _tail(options: argparse.Namespace, take: Take) -> None:
-    if options.to:
-        _end_at_sigterm()
+    task = asyncio.current_task()
+    assert task is not None
+    if options.to:  # as at Ctrl-C: `timeout 60 turbopump tail …` and what runs in the background end this way
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with connect.connected(options.namesrv) as here:
-        _end_when_nobody_reads()
+        when_nobody_reads(task.cancel)
         start = parse_start(options.start, here.clock.now_ms())
         puller = Puller(here.client, here.routes)
         tags = frozenset(options.tag)
         sql = wanted_by(options.sql, tags)
         following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql)
         await following.run(start.of(puller), take)
-
-
-def _end_at_sigterm() -> None:
-    """As at Ctrl-C: `timeout 60 turbopump tail …` and what runs in the background end this way."""
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-
-
-def _end_when_nobody_reads() -> None:
-    """`turbopump tail t | head -1` ends with its first line, not when the next message cannot be shown."""
-    if sys.stdout is None or not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
-        return
-    loop, task, pipe = asyncio.get_running_loop(), asyncio.current_task(), sys.stdout.fileno()
-    assert task is not None
-
-    def end() -> None:
-        loop.remove_reader(pipe)
-        task.cancel()
-
-    loop.add_reader(pipe, end)  # our end has nothing to read; only that the other one is closed wakes it
 
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
@@ -147,7 +125,7 @@ def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
 
 
 def notice(text: str) -> None:
-    print(f"turbopump: {text}", file=sys.stderr, flush=True)
+    warn(f"turbopump: {text}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ Where an operation has a response header, Apache sends an empty one even with an
 import json
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -24,6 +25,7 @@ from turbopump.protocol.bodies import (
     TopicList,
     TopicRouteData,
 )
+from turbopump.protocol.bodies.registration import MAX_MAPPING_BYTES, MAX_MAPPINGS
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.conf import ConfigError, pack_properties
 from turbopump.protocol.errors import NoPermission, QueryNotFound, SystemFailure, TopicNotFound
@@ -31,6 +33,7 @@ from turbopump.protocol.headers import namesrv as headers
 from turbopump.protocol.names import MAX_RETRY_TOPIC_LENGTH
 from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
+from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route
 from turbopump.remoting.router import Routes as RouteTable
 from turbopump.runtime.clock import Clock
@@ -38,7 +41,7 @@ from turbopump.runtime.disk import Disk
 
 log = logging.getLogger(__name__)
 
-
+LOG_INTERVAL_S = 10.0
 STANDARD_JSON_VERSION = 401  # V4_9_4: from here on clients ask for JSON with quoted keys
 BARE_WRAPPER_VERSION = 37  # V3_0_11: older brokers send the topic table without its wrapping
 MAX_FILTER_SERVERS = 64  # of a broker; only those before 5.0 have any, a handful
@@ -71,6 +74,7 @@ class Requests:
         self._notify = notify
         self._started = clock.monotonic()
         self._has_served = False
+        self._ignored = Seldom(log, LOG_INTERVAL_S)
 
     def table(self) -> RouteTable:
         code = RequestCode
@@ -131,7 +135,7 @@ class Requests:
         header = request.header
         if header.bodyCrc32 and crc31(request.body) != header.bodyCrc32:
             return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        registration = _registration(request)
+        registration = self._registration(request)
         is_new = registration.broker_id not in self._routes.members(registration.broker_name)
         self._watch(request.connection)
         try:
@@ -284,6 +288,34 @@ class Requests:
     def _connection_lost(self, connection: Connection) -> None:
         self._removed(self._routes.disconnected(connection))
 
+    def _registration(self, request: Request[headers.RegisterBrokerRequest]) -> Registration:
+        header, zone = request.header, (request.command.ext or {}).get(ZONE_NAME)
+        _check_lengths(header, zone)
+        body = _table_of(request)
+        wrapper = body.topicConfigSerializeWrapper
+        return Registration(
+            cluster=header.clusterName,
+            broker_name=header.brokerName,
+            broker_id=header.brokerId,
+            address=header.brokerAddr,
+            ha_address=header.haServerAddr,
+            version=wrapper.dataVersion,
+            topics=self._with_short_names(wrapper.topicConfigTable, header.brokerName),
+            mappings=_checked(wrapper.topicQueueMappingInfoMap or {}),
+            filter_servers=_few(body.filterServerList),
+            timeout_ms=header.heartbeatTimeoutMillis,
+            acting_master=header.enableActingMaster,
+            zone=zone,
+        )
+
+    def _with_short_names(self, topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
+        """No client can send to a longer name; the broker's other topics need not suffer from it."""
+        kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
+        if ignored := len(topics) - len(kept):
+            words = "Broker %s: %d topics with too long names are ignored"
+            self._ignored.say(self._clock.monotonic(), words, broker_name, ignored)
+        return kept
+
     def _check_ready(self) -> None:
         if not self.config.wait_for_service or self._has_served:
             return
@@ -296,32 +328,19 @@ class Requests:
         return Answer(body=TopicList(topicList=topics()).encode())
 
 
-def _registration(request: Request[headers.RegisterBrokerRequest]) -> Registration:
-    header, command = request.header, request.command
-    body = _table_of(request)
-    wrapper = body.topicConfigSerializeWrapper
-    return Registration(
-        cluster=header.clusterName,
-        broker_name=header.brokerName,
-        broker_id=header.brokerId,
-        address=header.brokerAddr,
-        ha_address=header.haServerAddr,
-        version=wrapper.dataVersion,
-        topics=_with_short_names(wrapper.topicConfigTable, header.brokerName),
-        mappings=wrapper.topicQueueMappingInfoMap or {},
-        filter_servers=_few(body.filterServerList),
-        timeout_ms=header.heartbeatTimeoutMillis,
-        acting_master=header.enableActingMaster,
-        zone=(command.ext or {}).get(ZONE_NAME),
-    )
+def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> None:
+    """Tables are bounded by the number of their rows, so these must not be long."""
+    names = (header.clusterName, header.brokerName, header.brokerAddr, header.haServerAddr, zone)
+    longest = max(len(name or "") for name in names)
+    if longest > MAX_ADDRESS_LENGTH:
+        raise SystemFailure(f"register broker failed: a name or an address has {longest} characters")
 
 
-def _with_short_names(topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
-    """No client can send to a longer name; the broker's other topics need not suffer from it."""
-    kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
-    if ignored := len(topics) - len(kept):
-        log.warning("Broker %s: %d topics with too long names are ignored", broker_name[:40], ignored)
-    return kept
+def _checked(mappings: dict[str, Any]) -> dict[str, Any]:
+    """As few and as short as in a compressed registration."""
+    if len(mappings) > MAX_MAPPINGS or len(msgspec.json.encode(mappings)) > MAX_MAPPING_BYTES:
+        raise SystemFailure(f"register broker failed: {len(mappings)} mappings of static topics are too many")
+    return mappings
 
 
 def _few(servers: list[str]) -> tuple[str, ...]:

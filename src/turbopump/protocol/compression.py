@@ -17,7 +17,10 @@ ZLIB_LEVEL = 5
 _STEP = 64 * 1024
 
 _ZSTD_STEP = 512
-"""Bytes read at a time. Four of them may stand for 128 KiB, so a step goes at most 16 MiB beyond a limit."""
+"""Bytes read at a time, at least: they become 16 MiB at most, so that is how far a limit is overstepped."""
+_ZSTD_GROWTH = 128 * 1024 // 4
+"""What a byte becomes at most: four of them may stand for a block of 128 KiB."""
+_ZSTD_FRAMES = 64
 
 
 class CodecMissing(BrokenBody):
@@ -71,20 +74,25 @@ def _expand_lz4(data: bytes, limit: int) -> bytes:
 
 
 def _expand_zstd(data: bytes, limit: int) -> bytes:
-    """One frame, or several of which the first does not say its size; what else follows is broken.
+    """One frame, or a few of which the first does not say its size; what else follows is broken.
 
-    Read in steps: a frame that announces its size would otherwise be allocated at once."""
+    Read in steps: a frame that announces its size would otherwise be allocated at once. They are as large
+    as what is left to the limit allows."""
     library = _zstandard()
     parts: list[bytes] = []
     total = at = 0
+    frames = 1
     try:
         # the window is bounded too: a frame may ask for a history buffer of gigabytes
         decompressor = library.ZstdDecompressor(max_window_size=1 << 27)
         frame = decompressor.decompressobj(write_size=_STEP)
         while at < len(data) and total <= limit:
             if frame.eof:
+                frames += 1
+                if frames > _ZSTD_FRAMES:
+                    raise BrokenBody(f"a zstd body of more than {_ZSTD_FRAMES} frames")
                 frame = decompressor.decompressobj(write_size=_STEP)
-            step = data[at : at + _ZSTD_STEP]
+            step = data[at : at + _ZSTD_STEP + (limit - total) // _ZSTD_GROWTH]
             part = frame.decompress(step)
             parts.append(part)
             total += len(part)

@@ -31,6 +31,10 @@ CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
 MAX_PORT = 65_535
 
 
+class Unaddressable(ConnectionError):
+    """What stands for an address, perhaps in a route, is none."""
+
+
 class Client:
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Client:
         self._connect_timeout_s = connect_timeout_s
         self._unfinished: Unfinished[Connection] = Unfinished()
         self._misbehaved = Seldom(log, self._limits.log_interval_s)
+        self._failures = Seldom(log, self._limits.log_interval_s, logging.ERROR)
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self.extra = dict(extra or {})
@@ -154,9 +159,18 @@ class Client:
         await self._router.close()
 
     async def _dial(self, address: str) -> Connection:
-        host, port = split_address(address)
+        try:
+            host, port = split_address(address)
+        except ValueError as error:
+            raise Unaddressable(str(error)) from None
         connection = Connection(
-            self._router.serve, self._limits, self._unfinished, self._misbehaved, answers, gathers=True
+            self._router.serve,
+            self._limits,
+            self._unfinished,
+            self._misbehaved,
+            self._failures,
+            answers,
+            gathers=True,
         )
         try:
             async with asyncio.timeout(self._connect_timeout_s):

@@ -53,6 +53,7 @@ class Connection(asyncio.Protocol):
         "_collected_bytes",
         "_deferred",
         "_draining",
+        "_failures",
         "_gathers",
         "_held",
         "_limits",
@@ -92,10 +93,13 @@ class Connection(asyncio.Protocol):
         limits: Limits,
         unfinished: "Unfinished[Connection]",
         seldom: Seldom,
+        failures: Seldom,
         shortcut: "Shortcut | None" = None,
         gathers: bool = False,
     ) -> None:
-        """`gathers`: this is the side that dialled, whose requests are written once per turn of the loop.
+        """`seldom` takes what peers do wrong, `failures` what we do: neither hides the other.
+
+        `gathers`: this is the side that dialled, whose requests are written once per turn of the loop.
         It goes on reading answers while its own output waits, since whoever asks looks at `is_full`.
         """
         self._serve = serve
@@ -107,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._unfinished = unfinished
         self._seldom = seldom
+        self._failures = failures
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._held: bytes | bytearray = b""  # the beginning of a frame whose end has not come
@@ -420,7 +425,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         words = "Serving %s failed; closing its connection\n%s"
-        self._seldom.say(self._loop.time(), words, self, _trace(error), level=logging.ERROR)
+        self._failures.say(self._loop.time(), words, self, _trace(error))
         self.close()
 
     def _send(self, data: bytes) -> None:

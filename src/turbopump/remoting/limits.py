@@ -106,14 +106,7 @@ class Seldom:
         self._written = 0
         self._withheld = 0
 
-    def say(
-        self,
-        now: float,
-        text: str,
-        *args: object,
-        exc_info: BaseException | None = None,
-        level: int | None = None,
-    ) -> None:
+    def say(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
         if self._began is None or now - self._began >= self._interval_s:
             self._began = now
             self._written = 0
@@ -124,4 +117,4 @@ class Seldom:
             text += f" (and {self._withheld} more since the last such line)"
         self._written += 1
         self._withheld = 0
-        self._log.log(self._level if level is None else level, text, *args, exc_info=exc_info)
+        self._log.log(self._level, text, *args, exc_info=exc_info)

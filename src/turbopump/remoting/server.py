@@ -37,6 +37,7 @@ class Server:
         self._unfinished: Unfinished[Connection] = Unfinished()
         self._refused = Seldom(log, self._limits.log_interval_s)
         self._misbehaved = Seldom(log, self._limits.log_interval_s)
+        self._failures = Seldom(log, self._limits.log_interval_s, logging.ERROR)
         self._listeners: list[Listener] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
@@ -100,7 +101,7 @@ class Server:
                 self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
             )
             return _Refusal()
-        return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self)
+        return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self._failures, self)
 
     def _leaves_unread(self, connection: Connection) -> None:
         """Called when the output of one is full, and then after each write to it."""
@@ -139,6 +140,19 @@ class Server:
             now = self._clock.monotonic()
             for connection in list(self.connections):
                 connection.examine(now)
+            self._bound_unread(now)
+
+    def _bound_unread(self, now: float) -> None:
+        """Those count as well that leave less unread than makes them deaf: there may be very many."""
+        unread = {connection: connection.unread for connection in self.connections}
+        total = sum(unread.values())
+        for most in sorted(unread, key=unread.__getitem__, reverse=True):
+            if total <= self._limits.unread_bytes:
+                break
+            words = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
+            self._misbehaved.say(now, words, most, unread[most])
+            total -= unread[most]
+            most.abort()
 
 
 class _Accepted(Connection):
@@ -147,9 +161,15 @@ class _Accepted(Connection):
     __slots__ = ("_server",)
 
     def __init__(
-        self, serve: Serve, limits: Limits, unfinished: Unfinished[Connection], seldom: Seldom, server: Server
+        self,
+        serve: Serve,
+        limits: Limits,
+        unfinished: Unfinished[Connection],
+        seldom: Seldom,
+        failures: Seldom,
+        server: Server,
     ) -> None:
-        super().__init__(serve, limits, unfinished, seldom, server.shortcut)
+        super().__init__(serve, limits, unfinished, seldom, failures, server.shortcut)
         self._server = server
         self._patience = server.patience
 

@@ -79,10 +79,32 @@ def test_a_reader_who_goes_away_is_no_failure(home: Home) -> None:
         done = typed(home, line)
         assert (done.returncode, done.stderr) == (0, b""), line
         assert done.stdout.endswith(b"first\n"), line
+    done = typed(home, "turbopump quickstart consumer --topic t --group g | head -1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"SCHEDULE_TOPIC_XXXX" not in typed(home, "turbopump store dump data").stdout  # nor sent back
+
+
+@pytest.mark.parametrize(
+    "line", ["turbopump send t x --namesrv 127.0.0.1:1 2>&-", "turbopump store verify data 2>&-"]
+)
+def test_without_a_stderr_nothing_but_output_is_on_stdout(home: Home, line: str) -> None:
+    home.up().stop()
+    done = typed(home, line)
+    is_verify = "verify" in line
+    assert (done.returncode, b"records" in done.stdout) == (not is_verify, is_verify)
+    assert b"no answer" not in done.stdout
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
-@pytest.mark.parametrize("line", ["turbopump tail t --from first -n 1", "turbopump send t x"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "turbopump tail t --from first -n 1",
+        "turbopump send t x",
+        "turbopump --help",
+        "PYTHONUNBUFFERED=1 turbopump --version",
+    ],
+)
 def test_output_that_finds_no_room_is_not_blamed_on_servers(home: Home, line: str) -> None:
     home.up()
     assert typed(home, "turbopump send t x").returncode == 0

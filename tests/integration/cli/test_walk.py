@@ -64,7 +64,10 @@ def test_make_run_starts_the_servers_though_pyspark_cannot_be_had(tmp_path: Path
         cwd=PAGE.parents[1],
         capture_output=True,
         text=True,
-        env={**os.environ, "JAVA_HOME": "/nowhere"},
+        env={
+            "PATH": os.environ["PATH"],
+            "JAVA_HOME": "/nowhere",
+        },  # nothing of the `make` that runs this test
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stderr == "PySpark could not be had: the pipeline is left out\n"

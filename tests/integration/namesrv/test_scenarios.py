@@ -433,6 +433,23 @@ async def test_names_that_are_too_long_and_filter_servers_that_are_too_many_are_
 
 
 @in_world
+async def test_a_broker_with_long_names_or_large_mappings_is_refused(world: World) -> None:
+    _, address = await world.name_server()
+    peer = await world.peer(address)
+    for field in ("brokerName", "clusterName", "brokerAddr", "haServerAddr", "__ZONE_NAME"):
+        for length, code in ((255, 0), (256, 1)):
+            command = registration("T", "U")
+            command.ext = {**(command.ext or {}), field: "x" * length}
+            assert (await peer.ask(command)).code == code, (field, length)
+    for size, code in ((1 << 20, 0), (2 << 20, 1)):
+        command = registration("T", "U")
+        body = json.loads(command.body)
+        body["topicConfigSerializeWrapper"]["topicQueueMappingInfoMap"] = {"T": {"topic": "x" * size}}
+        command.body = json.dumps(body).encode()
+        assert (await peer.ask(command)).code == code, size
+
+
+@in_world
 async def test_a_small_body_that_claims_many_topics_is_refused_and_the_broker_lives_on(world: World) -> None:
     _, address = await world.name_server()
     peer = await world.peer(address)

@@ -1,11 +1,14 @@
+import asyncio
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from turbopump.cli.ending import ended, is_unread
+from turbopump.cli.ending import ended, is_unread, when_nobody_reads
 from turbopump.cli.failures import Failure
 
 
@@ -75,3 +78,53 @@ def test_output_that_finds_no_room_is_a_failure_that_names_it(capfd: pytest.Capt
     with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
         assert ended(printing(0, is_at_once=False), "turbopump") == 1
     assert capfd.readouterr().err == "turbopump: stdout: No space left on device\n"
+
+
+def printing_help() -> int:
+    print("help")
+    raise SystemExit(0)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has it")
+def test_so_it_is_of_what_argparse_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    with open("/dev/full", "w") as full, contextlib.redirect_stdout(full):
+        assert ended(printing_help, "turbopump") == 1
+    assert capfd.readouterr().err == "turbopump: stdout: No space left on device\n"
+
+
+def test_argparse_leaves_as_it_does_when_nobody_reads_it(capfd: pytest.CaptureFixture[str]) -> None:
+    with unread(), pytest.raises(SystemExit) as caught:
+        ended(printing_help, "turbopump")
+    assert (caught.value.code, capfd.readouterr().err) == (0, "")
+
+
+def test_a_failure_without_a_stderr_is_not_told_on_stdout(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    assert ended(raising(Failure("no", 2)), "turbopump") == 2
+    assert capsys.readouterr().out == ""
+
+
+def is_ended() -> bool:
+    """Whether that nobody reads is noticed while there is something else to do."""
+
+    async def run() -> bool:
+        gone = asyncio.Event()
+        when_nobody_reads(gone.set)
+        await asyncio.sleep(0.05)
+        return gone.is_set()
+
+    return asyncio.run(run())
+
+
+def test_a_reader_who_goes_away_is_noticed_before_anything_is_written() -> None:
+    with unread():
+        assert is_ended()
+
+
+def test_our_own_line_in_a_fifo_that_is_open_for_both_is_no_reader_who_goes_away(tmp_path: Path) -> None:
+    os.mkfifo(path := tmp_path / "fifo")
+    with open(os.open(path, os.O_RDWR), "w") as fifo, contextlib.redirect_stdout(fifo):
+        print("x", flush=True)
+        assert not is_ended()

@@ -93,6 +93,14 @@ def test_zstd_frames_behind_one_that_does_not_say_its_size_are_read_too() -> Non
         decompress(second + first, ZSTD)
 
 
+@pytest.mark.parametrize("write", [streamed_zstd, lambda data: compress(data, ZSTD)])
+def test_a_zstd_body_of_very_many_frames_is_broken(write: Callable[[bytes], bytes]) -> None:
+    """Each costs far more time than the few bytes that it may have."""
+    with pytest.raises(BrokenBody, match="more than 64 frames"):
+        decompress(write(b"") * 65, ZSTD)
+    assert decompress(streamed_zstd(b"x") * 64, ZSTD) == b"x" * 128
+
+
 def test_a_small_zstd_frame_that_would_fill_the_memory_stops_soon_after_its_limit() -> None:
     blocks = 100_000
     repeated = (131_072 << 3 | 1 << 1).to_bytes(3, "little") + b"x"  # a block: one byte, 128 KiB of times

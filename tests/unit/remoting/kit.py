@@ -74,9 +74,10 @@ def connected(
     unfinished: Unfinished[Connection] | None = None,
     shortcut: Shortcut | None = None,
     seldom: Seldom | None = None,
+    failures: Seldom | None = None,
 ) -> tuple[Connection, RecordingTransport]:
-    seldom = seldom or Seldom(LOG, 0.0)
-    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), seldom, shortcut)
+    seldom, failures = seldom or Seldom(LOG, 0.0), failures or Seldom(LOG, 0.0, logging.ERROR)
+    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), seldom, failures, shortcut)
     transport = RecordingTransport(peer)
     transport.protocol = connection
     connection.connection_made(transport)

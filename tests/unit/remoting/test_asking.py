@@ -18,7 +18,9 @@ from turbopump.testing.network import MemoryNetwork, Weather
 
 def dialled(limits: Limits | None = None) -> tuple[Connection, RecordingTransport]:
     limits = limits or Limits()
-    connection = Connection(Router({}).serve, limits, Unfinished(), Seldom(LOG, 10.0), answers, gathers=True)
+    connection = Connection(
+        Router({}).serve, limits, Unfinished(), Seldom(LOG, 10.0), Seldom(LOG, 10.0), answers, gathers=True
+    )
     transport = RecordingTransport()
     transport.protocol = connection
     connection.connection_made(transport)

@@ -5,7 +5,7 @@ from tests.unit.remoting.kit import virtual
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, encode
-from turbopump.remoting.client import RETIRE_S, Client, split_address
+from turbopump.remoting.client import RETIRE_S, Client, Unaddressable, split_address
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
@@ -54,6 +54,17 @@ async def test_nobody_there_is_an_error_for_every_caller() -> None:
         *(client.call("127.0.0.1:1", Command(1)) for _ in range(3)), return_exceptions=True
     )
     assert [type(result) for result in results] == [ConnectionRefusedError] * 3
+
+
+@virtual
+async def test_an_impossible_address_is_an_error_like_nobody_there() -> None:
+    """Routes may hold such ones: another broker of theirs may be fine."""
+    client = Client(MemoryNetwork(), VirtualClock())
+    for address in ("a..b:1", "127.0.0.1:99999", "nowhere"):
+        with pytest.raises(Unaddressable, match=f"not an address host:port: '{address}'"):
+            await client.call(address, Command(1))
+        with pytest.raises(OSError, match="not an address"):
+            await client.send_oneway(address, Command(1))
 
 
 @virtual

@@ -237,9 +237,9 @@ def test_bugs_in_serve_are_logged_seldom_and_without_what_the_peer_sent(
             raise ValueError(body)  # noqa: B904 - as a bug would, while something is answered
 
     async def main() -> None:
-        seldom = Seldom(LOG, 10.0)
+        failures = Seldom(LOG, 10.0, logging.ERROR)
         for body in (b"secret 1", b"secret 2", b"secret 3"):
-            connection, _ = connected(serve, seldom=seldom)
+            connection, _ = connected(serve, failures=failures)
             connection.data_received(asked(1, body=body))
             await asyncio.sleep(6)
 
@@ -249,6 +249,20 @@ def test_bugs_in_serve_are_logged_seldom_and_without_what_the_peer_sent(
     assert "ValueError" in caplog.text
     assert "(and 1 more since the last such line)" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_peers_that_send_garbage_do_not_hide_a_bug_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    def serve(connection: Connection, frames: list[Frame]) -> None:
+        raise KeyError("a bug")
+
+    async def main() -> None:
+        seldom, failures = Seldom(LOG, 10.0), Seldom(LOG, 10.0, logging.ERROR)
+        for data in (b"\xff" * 100, asked(1)):
+            connection, _ = connected(serve, seldom=seldom, failures=failures)
+            connection.data_received(data)
+
+    run_virtual(main())
+    assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
 
 
 def test_what_the_system_says_about_a_failure_is_logged(caplog: pytest.LogCaptureFixture) -> None:

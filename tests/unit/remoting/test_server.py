@@ -245,6 +245,20 @@ async def test_answers_that_were_waited_for_by_peers_that_do_not_read_stay_withi
 
 
 @virtual
+async def test_many_peers_that_each_leave_a_little_unread_stay_within_the_bound_too() -> None:
+    world = Parking()
+    await world.start()
+    peers = [await world.deaf(asks=1) for _ in range(60)]
+    for request in world.parked:
+        request.answer(Answer(body=bytes(DEAF.output_high - 500)))
+    assert world.unread > 5 * DEAF.unread_bytes
+    await asyncio.sleep(DEAF.sweep_s + 1)
+    assert 0 < world.unread <= DEAF.unread_bytes
+    assert any(not peer.lost.done() for peer in peers)
+    await world.server.stop()
+
+
+@virtual
 async def test_what_a_slow_reader_has_taken_meanwhile_does_not_count() -> None:
     world = Parking()
     await world.start()
