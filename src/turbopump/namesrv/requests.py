@@ -135,10 +135,10 @@ class Requests:
         header = request.header
         if header.bodyCrc32 and crc31(request.body) != header.bodyCrc32:
             return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        registration = self._registration(request)
-        is_new = registration.broker_id not in self._routes.members(registration.broker_name)
         self._watch(request.connection)
         try:
+            registration = self._registration(request)
+            is_new = registration.broker_id not in self._routes.members(registration.broker_name)
             registered = self._routes.register(registration, request.connection, self._clock.now_ms())
         except SystemFailure as failure:
             return Answer({}, code=failure.code, remark=failure.remark)
@@ -339,7 +339,7 @@ def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> N
 def _checked(mappings: dict[str, Any]) -> dict[str, Any]:
     """As few and as short as in a compressed registration."""
     if len(mappings) > MAX_MAPPINGS or len(msgspec.json.encode(mappings)) > MAX_MAPPING_BYTES:
-        raise SystemFailure(f"register broker failed: {len(mappings)} mappings of static topics are too many")
+        raise SystemFailure("register broker failed: too many or too large mappings of static topics")
     return mappings
 
 

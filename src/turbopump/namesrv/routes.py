@@ -30,6 +30,7 @@ DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 MAX_BROKERS = 10_000  # addresses
 MAX_ROUTES = 500_000  # pairs of topic and broker name: a third of a GiB
+MAX_MAPPING_BYTES = 64 << 20  # as JSON, of all static topics
 
 PERM_READ = 4
 PERM_WRITE = 2
@@ -117,15 +118,18 @@ class Routes:
         delete_topic_with_registration: bool = False,
         max_brokers: int = MAX_BROKERS,
         max_routes: int = MAX_ROUTES,
+        max_mapping_bytes: int = MAX_MAPPING_BYTES,
     ) -> None:
         self.support_acting_master = support_acting_master
         self.delete_topic_with_registration = delete_topic_with_registration
         self._max_brokers = max_brokers
         self._max_routes = max_routes
+        self._max_mapping_bytes = max_mapping_bytes
         self._clusters: dict[str, dict[str, None]] = {}  # broker names, in the order they came
         self._brokers: dict[str, _Broker] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name
         self._mappings: dict[str, dict[str, Any]] = {}  # topic -> broker name
+        self._mapping_bytes = 0
         self._filter_servers: dict[_Place, tuple[str, ...]] = {}
         self._live: dict[_Place, _Live] = {}
         self._route_count = 0
@@ -138,7 +142,10 @@ class Routes:
         self._check_broker(registration)
         if self._is_too_much(registration):
             self._keep_alive(place, registration.broker_name, connection, now_ms)
-            raise SystemFailure(f"register broker failed: more than {self._max_routes} routes")
+            raise SystemFailure(
+                f"register broker failed: more than {self._max_routes} routes "
+                f"or {self._max_mapping_bytes} bytes of mappings"
+            )
         self._end_former(place, registration.broker_name)
         broker = self._brokers.get(registration.broker_name)
         if broker is not None and self._is_outdated(broker, registration):
@@ -302,10 +309,16 @@ class Routes:
             raise SystemFailure(f"register broker failed: {self._max_brokers} brokers are registered")
 
     def _is_too_much(self, registration: Registration) -> bool:
-        """Would its topics not fit? Most tables are far from full, and are not counted."""
+        """Would its topics or their mappings not fit? Most tables are far from full, and are not counted."""
+        name = registration.broker_name
+        new_bytes = sum(
+            _size(mapping) - _size(self._mappings.get(topic, {}).get(name))
+            for topic, mapping in registration.mappings.items()
+        )
+        if self._mapping_bytes + new_bytes > self._max_mapping_bytes:
+            return True
         if self._route_count + len(registration.topics) <= self._max_routes:
             return False
-        name = registration.broker_name
         added = sum(name not in self._topics.get(topic, ()) for topic in registration.topics)
         return self._route_count + added > self._max_routes
 
@@ -372,7 +385,7 @@ class Routes:
             for name, mapping in registration.mappings.items():
                 # Brokers send it with its topic or after; one without would not be shown, nor ever dropped.
                 if broker.name in self._topics.get(name, ()):
-                    self._mappings.setdefault(name, {})[broker.name] = mapping
+                    self._set_mapping(name, broker.name, mapping)
 
     def _master_of(self, broker: _Broker) -> tuple[str | None, str | None]:
         master = broker.addresses.get(MASTER_ID)
@@ -401,6 +414,11 @@ class Routes:
         self._route_count += queues.brokerName not in of_topic
         of_topic[queues.brokerName] = queues
 
+    def _set_mapping(self, topic: str, broker_name: str, mapping: Any) -> None:
+        of_topic = self._mappings.setdefault(topic, {})
+        self._mapping_bytes += _size(mapping) - _size(of_topic.get(broker_name))
+        of_topic[broker_name] = mapping
+
     def _drop_queues(self, topic: str, broker_name: str) -> None:
         queues = self._topics.get(topic, {})
         if queues.pop(broker_name, None) is not None:
@@ -408,7 +426,7 @@ class Routes:
         if not queues:
             self._topics.pop(topic, None)
         mappings = self._mappings.get(topic, {})
-        mappings.pop(broker_name, None)
+        self._mapping_bytes -= _size(mappings.pop(broker_name, None))
         if not mappings:
             self._mappings.pop(topic, None)
 
@@ -444,6 +462,10 @@ class Routes:
             for address in broker.addresses.values()
             if (broker.cluster, address) in self._filter_servers
         }
+
+
+def _size(mapping: Any) -> int:
+    return 0 if mapping is None else len(msgspec.json.encode(mapping))
 
 
 def in_zone(route: TopicRouteData, zone: str) -> TopicRouteData:

@@ -42,8 +42,8 @@ class Limits:
     """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
 
     unread_bytes: int = 256 * MIB
-    """What peers that are not read from leave unread, all together; beyond it the longest deaf is closed.
-    One answer more is held for a moment."""
+    """What peers leave unread, all together; beyond it the longest deaf is closed. One answer more is held
+    for a moment; what those leave who are not deaf yet, below `output_high` each, is counted at a sweep."""
 
     max_connections: int = MAX_CONNECTIONS
     """Connections of one server; the next one is closed as soon as it is accepted. See connections_within."""
@@ -52,7 +52,8 @@ class Limits:
     """Nothing read or written for so long: closed, as Apache's peers do; with half a frame held, too."""
 
     sweep_s: float = 5.0
-    """How often we look for idle connections and old halves of frames: they may live this much longer."""
+    """How often we look for idle connections, old halves of frames and small answers that are left unread:
+    they may live this much longer."""
 
     log_interval_s: float = 10.0
     """A line that peers can cause at will is written once per this many seconds, with a count."""

@@ -415,3 +415,14 @@ def test_a_zone_keeps_its_own_brokers_and_those_without_master() -> None:
     near: TopicRouteData = in_zone(route, "Z1")
     assert [data.brokerName for data in near.brokerDatas] == ["a", "c"]
     assert [queue.brokerName for queue in near.queueDatas] == ["a", "c"]
+
+
+def test_mappings_are_bounded_all_together_and_one_that_is_there_may_be_sent_again() -> None:
+    routes = Routes(max_mapping_bytes=100)
+    mapping = {"dname": "x" * 50}
+    routes.register(broker(topics=topics("T", "U"), mappings={"T": mapping}), 1, 0)
+    for number in (2, 3):
+        routes.register(broker(topics=topics("T"), mappings={"T": mapping}, version=version(number)), 1, 0)
+    with pytest.raises(SystemFailure, match="100 bytes of mappings"):
+        routes.register(broker(topics=topics("U"), mappings={"U": mapping}, version=version(4)), 1, 0)
+    assert routes._mappings == {"T": {"a": mapping}}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.namesrv.test_routes import broker, topics, version
 
-from turbopump.namesrv.routes import Routes
+from turbopump.namesrv.routes import Routes, _size
 from turbopump.protocol.bodies import QueueData
 from turbopump.protocol.errors import SystemFailure
 
@@ -119,6 +119,8 @@ class Brokers(RuleBasedStateMachine):
         for topic, of_topic in self.routes._mappings.items():
             assert of_topic
             assert of_topic.keys() <= self.routes._topics[topic].keys()
+        held = sum(_size(one) for of_topic in self.routes._mappings.values() for one in of_topic.values())
+        assert self.routes._mapping_bytes == held
         assert self.routes._filter_servers.keys() <= self.routes._live.keys()
 
 
