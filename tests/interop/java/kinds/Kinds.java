@@ -23,6 +23,7 @@ public final class Kinds {
     private static final String BATCHES = "KindBatches";
     private static final String[] LIGHTS = {"%LMQ%every", "%LMQ%odd", "%LMQ%none"};
     private static final long PATIENCE_MS = 60_000;
+    private static final long COMMIT_MS = 5_000; // a one-way request, which is not always taken
 
     private final Client client;
     private final int round;
@@ -109,7 +110,7 @@ public final class Kinds {
         print("committed before", group.fetchConsumeOffset(every, true));
         group.updateConsumeOffset(every, 5 + round);
         group.getDefaultMQPullConsumerImpl().persistConsumerOffset();
-        Client.eventually(() -> group.fetchConsumeOffset(every, true) == 5 + round);
+        Client.eventually(() -> group.fetchConsumeOffset(every, true) == 5 + round, COMMIT_MS);
         print("committed", group.fetchConsumeOffset(every, true));
         group.shutdown();
         client.settleKey(PARENT, "key5");
