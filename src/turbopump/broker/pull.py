@@ -49,8 +49,10 @@ MAX_PARKED_PER_CONNECTION = (
 MAX_FETCHES = 3  # entries of the queue, then records; what is gone again then is waited for
 MAX_SUSPEND_MS = 120_000  # an idle connection is closed then anyway
 SWEEP_S = 5.0
-WOKEN_PER_TURN = 32  # pulls that are answered before others have their turn
 """A parked pull looks again this often: messages that its filter did not want move it on too."""
+
+WOKEN_PER_TURN = 32
+"""Pulls that are answered before others have their turn."""
 
 CODES: dict[GetStatus, ResponseCode] = {
     GetStatus.FOUND: ResponseCode.SUCCESS,

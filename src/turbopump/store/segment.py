@@ -141,7 +141,7 @@ class LogFiles:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            self.copy_aside(start, 0, self.file_size, directory)
+            kept = self.copy_aside(start, 0, self.file_size, directory)
             self._disk.remove(self.path(start))
         self.starts.pop()
         if (mapped := self._maps.pop(start, None)) is not None:
@@ -165,7 +165,7 @@ class LogFiles:
         try:
             for at in range(begin, end, SLICE):
                 piece = bytes(buffer[at : min(at + SLICE, end)])
-                if any(piece):
+                if piece != bytes(len(piece)):  # the file is made of zeros
                     file.write_at(at, piece)
             file.sync()
         except BaseException:  # the disk may be full: a copy that failed is not to fill it
