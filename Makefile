@@ -12,6 +12,7 @@ SEEDS        ?= 1000
 KILLS        ?= 100
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
+WAITING      ?= 4
 SELECT       ?= not long
 UNIT         ?= tests/unit
 
@@ -46,12 +47,12 @@ imports: $(VENV)/.dev
 	@$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.dev
-	@$(PYTEST) $(UNIT)
+	@$(PYTEST) $(UNIT) -n $(JOBS) --dist worksteal
 
 # --- tests -----------------------------------------------------------------------------------------------------
 
 test: $(VENV)/.dev  ## unit, integration, quick simulation and packaging tests; no Java, Maven or Go
-	@$(PYTEST) tests --ignore tests/interop --ignore tests/spark -m "not long and not interop" $(ARGS)
+	@$(PYTEST) tests --ignore tests/interop --ignore tests/spark -m "not long and not interop" -n $(WAITING) --dist loadfile $(ARGS)
 	@echo "make test: all passed. Real Apache clients and servers: make test-interop"
 
 test-interop: $(VENV)/.dev  ## the real Apache clients, tools and servers (needs Java, Maven, Go and the network)

@@ -5,14 +5,17 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CI=true
 
 LAST_LINES=60
+planned_total=$(awk '$1 !~ /^#/ && $3 != "beside" { sum += $2 } END { print sum }' .ci/budget)
 figures=()
 failed=()
 logs=$(mktemp -d)
 
+planned() { awk -v name="$1" '$1 == name { print $2 }' .ci/budget; }
+
 minutes() { printf '%d.%d' $(($1 / 60)) $(($1 % 60 / 6)); }
 
 judge() { # name, status, seconds, word
-  figures+=("$(printf '%-17s %7s%s%s' "$1" "$(minutes "$3")" "$4" "$([ "$2" -eq 0 ] || echo '  FAILED')")")
+  figures+=("$(printf '%-17s %7s %7s%s%s' "$1" "$(planned "$1")" "$(minutes "$3")" "$4" "$([ "$2" -eq 0 ] || echo '  FAILED')")")
   [ "$2" -eq 0 ] || failed+=("$1")
   return "$2"
 }
@@ -25,12 +28,13 @@ suite() { # name, command ...
   judge "$name" $status $((SECONDS - began)) ''
 }
 
-# A suite that takes its time where others leave some: begun by `beside`, and judged by `joined`.
-beside() { # name, command ...
-  local name=$1
-  shift
+# A suite that runs while others wait: begun by `beside`, and judged by `joined`. A niceness of 19 leaves the processor
+# to the others; 0 is for a suite that waits as well, and has tests that must not be starved.
+beside() { # niceness, name, command ...
+  local niceness=$1 name=$2
+  shift 2
   printf '\n== %s, beside the next ones: %s\n' "$name" "$*"
-  setsid nice -n 19 bash -c 'kept=$1; shift; status=0; "$@" >"$kept.log" 2>&1 || status=$?; echo $SECONDS >"$kept.seconds"; exit $status' \
+  setsid nice -n "$niceness" bash -c 'kept=$1; shift; status=0; "$@" >"$kept.log" 2>&1 || status=$?; echo $SECONDS >"$kept.seconds"; exit $status' \
     beside "$logs/$name" "$@" &
   echo $! >"$logs/$name.pid"
 }
@@ -54,9 +58,9 @@ report() {
     tail -n $LAST_LINES "$logs/$name.log"
   done
   rm -rf "$logs"
-  printf '\nsuite             minutes\n'
+  printf '\nsuite             planned  actual\n'
   printf '%s\n' "${figures[@]:-none}"
-  printf '%-17s %7s\n' total "$(minutes $SECONDS)"
+  printf '%-17s %7s %7s\n' total "$planned_total" "$(minutes $SECONDS)"
   if [ ${#failed[@]} -gt 0 ]; then
     echo "FAILED: ${failed[*]}"
     exit 1

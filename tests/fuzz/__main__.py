@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz [--seconds 60] [--target NAME …] [--runs N] [--seed S] [--jobs N]`: seconds and runs
-are per target.
+"""`python -m tests.fuzz [--seconds 60] [--target NAME …] [--only N --by COMMIT] [--runs N] [--seed S]
+[--jobs N]`: seconds and runs are per target.
 
 With atheris installed (extra group `fuzz`) the search follows coverage; otherwise, and always with --runs,
 the mutations of this package do it. Failures are kept as corpus/<target>/crash-* and printed last, with the
@@ -38,6 +38,8 @@ def main() -> int:
     table = all_targets()
     options = _options(sorted(table))
     names = options.target or sorted(table)
+    if options.only is not None:
+        names = sorted(rotated(names, options.only, options.by))
     if options.jobs > 1:
         return _side_by_side(names, options)
     guided = options.runs is None and not options.plain and importlib.util.find_spec("atheris") is not None
@@ -63,6 +65,8 @@ def _options(names: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="time for each target")
     parser.add_argument("--target", action="append", choices=names, help="only this one; may be repeated")
+    parser.add_argument("--only", type=int, metavar="N", help="N of the targets, chosen by --by")
+    parser.add_argument("--by", default="", metavar="TEXT", help="another text (a commit) chooses others")
     parser.add_argument("--runs", type=int, help="inputs for each target, instead of a time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time, a process each")
@@ -71,6 +75,11 @@ def _options(names: list[str]) -> argparse.Namespace:
         "--keep", action="store_true", help="add an input for each new way of ending to the corpus"
     )
     return parser.parse_args()
+
+
+def rotated(names: list[str], count: int, by: str) -> list[str]:
+    """Chooses `count` of the names by a hash, so that each has its turn over many commits."""
+    return sorted(names, key=lambda name: hashlib.sha256(f"{by} {name}".encode()).digest())[:count]
 
 
 def _side_by_side(names: list[str], options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ be had is `Missing`, with a reason.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -209,8 +210,11 @@ def _fingerprint(files: Iterable[Path]) -> str:
 
 
 def _fetch(command: list[str], what: str, cwd: Path | None = None) -> None:
+    """Runs a command that downloads; one at a time, since Maven's local repository is not safe for two."""
     try:
-        _run(command, cwd)
+        with open(CACHE / "fetching", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _run(command, cwd)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         raise Missing(f"{what}: {error}") from None
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import artifacts, peers
+from . import artifacts, lanes, peers
 
 StartOnce = Callable[[str], peers.Cluster]
 Early = Callable[[str], Any]
@@ -21,11 +21,22 @@ _left_out: dict[str, int] = {}
 _seconds: dict[str, float] = {}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.interop)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--lane", type=lanes.parse, metavar="N/OF", help="only the files of this lane; lanes may run at once"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = [item for item in items if Path(__file__).parent in item.path.parents]
+    for item in here:
+        item.add_marker(pytest.mark.interop)
     items.sort(key=lambda item: item.get_closest_marker("early") is not None)
+    if lane := config.getoption("--lane"):
+        wanted = lanes.files(lane, {item.path.stem for item in here})
+        left_out = [item for item in here if item.path.stem not in wanted]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session", autouse=True)

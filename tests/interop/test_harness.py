@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from . import artifacts, members, mqadmin, peers, push, recordings, two_brokers
+from . import artifacts, lanes, members, mqadmin, peers, push, recordings, two_brokers
 from .allowed import ALLOWED, ALLOWED_PUSH, Allowed, Judge
 from .compare import ABSENT, Difference, differences
 
@@ -84,3 +84,15 @@ def test_the_ports_of_a_place_do_not_meet(tmp_path: Path) -> None:
 def test_every_pair_of_client_and_server_has_been_recorded() -> None:
     pairs = (*recordings.PAIRS, *push.PAIRS, *members.PAIRS, *two_brokers.PAIRS, *mqadmin.PAIRS)
     assert [pair for pair in pairs if not recordings.path(*pair).exists()] == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_file_is_in_one_lane(count: int) -> None:
+    every = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
+    divided = [lanes.files(lanes.Lane(number + 1, count), every) for number in range(count)]
+    assert sorted(name for lane in divided for name in lane) == every
+
+
+def test_a_minute_is_counted_for_a_file_that_exists() -> None:
+    every = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert set(lanes.MINUTES) <= every

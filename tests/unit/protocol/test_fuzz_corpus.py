@@ -1,6 +1,7 @@
 """A taste of `python -m tests.fuzz`: the kept corpus, the seeds and some bent inputs per target."""
 
 import pytest
+from tests.fuzz.__main__ import rotated
 from tests.fuzz.search import ending, search
 from tests.fuzz.targets import CORPUS, all_targets, kept
 
@@ -35,3 +36,12 @@ def test_a_failure_is_found_and_shrunk() -> None:
 def test_the_corpus_stays_small_and_belongs_to_targets() -> None:
     assert sum(path.stat().st_size for path in CORPUS.rglob("*") if path.is_file()) < 300_000
     assert {path.name for path in CORPUS.iterdir() if path.is_dir()} <= TARGETS.keys()
+
+
+def test_over_many_commits_each_target_has_its_turn() -> None:
+    names = sorted(all_targets())
+    commits = [f"commit {number}" for number in range(40)]
+    chosen = [rotated(names, 12, commit) for commit in commits]
+    assert all(len(set(some)) == 12 for some in chosen)
+    assert {name for some in chosen for name in some} == set(names)
+    assert rotated(names, 12, commits[0]) == chosen[0]
