@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from turbopump.broker import filter_modules, kinds
@@ -37,7 +38,7 @@ from turbopump.broker.metrics.collectors import (
 )
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.kinds import TimerFigures, TransactionFigures
-from turbopump.broker.offsets import OffsetRequests
+from turbopump.broker.offsets import OffsetRequests, first_offset
 from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
@@ -446,7 +447,7 @@ class Broker:
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
         return [
-            OffsetRequests(offsets, topics, groups, lambda t, q: _starts_at_zero(store, t, q), fence),
+            OffsetRequests(offsets, topics, groups, partial(first_offset, store), fence, self._clock),
             locking,
             ResetRequests(
                 offsets,
@@ -550,11 +551,6 @@ class _Part(Protocol):
 def _too_early(connection: Connection, frames: list[Frame]) -> None:
     """The port is ours, the broker is not ready: who comes now may come again."""
     connection.close()
-
-
-def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
-    queue = store.find_queue(topic, queue_id)
-    return queue is not None and store.begins_in_memory(queue)
 
 
 def _split(address: str) -> tuple[str, int]:
