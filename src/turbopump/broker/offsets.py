@@ -8,8 +8,8 @@ commits are ignored, since they come from one who does not know yet.
 
 A group without a commit is answered 0 where message 0 is young, and the end of the queue where nothing is
 there to be read, which is 0 too before the first message. Only of an old queue with messages is it told
-nothing (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a message
-that arrives before the consumer asks for the end would be skipped for ever.
+nothing (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a
+message that arrives before the consumer asks for the end would be skipped for ever.
 """
 
 import logging
@@ -393,7 +393,7 @@ def first_offset(store: QueueStore[Q], topic: str, queue_id: int) -> int | None:
 
 
 class OffsetRequests:
-    """Answers 14 and 15. `first_offset` tells where a group without a commit starts, if that is decided here."""
+    """Answers 14 and 15. `first_offset` says where a group without a commit starts, or leaves it to it."""
 
     def __init__(
         self,

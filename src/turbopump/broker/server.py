@@ -23,6 +23,7 @@ from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
+from turbopump.broker.assignment import AssignmentRequests, TopicRoutes
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.delay import Delays
@@ -202,6 +203,7 @@ class Broker:
         ]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
+        parts.append(self._assignments(client, tables))
         routes = {code: route for part in parts for code, route in part.routes().items()}
         observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
         observe = observed.observe if observed is not None else None
@@ -407,6 +409,10 @@ class Broker:
             broker=self.config.identity.broker_name,
             region=self.config.sending.region_id,
         )
+
+    def _assignments(self, client: Client, tables: Tables) -> AssignmentRequests:
+        routes = TopicRoutes(client, self.config.name_servers.addresses, self._clock)
+        return AssignmentRequests(routes, tables.members, tables.topics, tables.groups, self._clock)
 
     def _replies(self, store: Store, tables: Tables, sending: Sending, receipts: Receipts) -> Replies:
         return Replies(

@@ -1,9 +1,9 @@
 """Where a group begins in a queue that has just become its own.
 
-What was committed wins; everything else is about a group that has committed nothing there. A broker tells it 0
-while the queue's first message is young. Apache's 5.x tells it nothing about an empty queue, and a message may
-arrive before the next request: whoever then begins at the end has skipped it for ever. So the end counts only
-if the broker, asked again after it, still knows no offset: then the messages before that end are old ones.
+What was committed wins; everything else is about a group that has committed nothing there. A broker tells it
+0 while the queue's first message is young. Apache's 5.x tells it nothing about an empty queue, and a message
+may arrive before the next request: whoever then begins at the end has skipped it for ever. So the end counts
+only if the broker, asked again after it, still knows no offset: then the messages before it are old ones.
 
 | the queue is | a new group begins, with LAST_OFFSET |
 |---|---|

@@ -284,9 +284,7 @@ def test_what_is_dumped_is_loaded_again(commits: list[tuple[str, str, int, int]]
 
 
 @virtual
-async def test_a_group_without_a_commit_starts_at_zero_where_the_first_message_is_young_or_still_to_come() -> (
-    None
-):
+async def test_a_group_without_a_commit_starts_at_zero_where_message_0_is_young_or_still_to_come() -> None:
     """Whoever were told nothing about an empty queue would ask for its end, and skip what came meanwhile."""
     bench = Bench()
     peer = bench.connect()

@@ -185,7 +185,7 @@ def test_a_message_sent_back_comes_again_through_the_retry_topic() -> None:
 
 @pytest.mark.parametrize("creates_group", [True, False])
 def test_a_commit_as_the_first_call_is_kept(creates_group: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache's brokers of 5.x refuse one of a group that they have not heard of: then they hear of it first."""
+    """Apache's brokers of 5.x refuse one of a group that they do not know: then they hear of it first."""
 
     def refuse(requests: OffsetRequests, group: str) -> None:
         if requests._groups.find(group) is None:
