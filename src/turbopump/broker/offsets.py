@@ -5,21 +5,26 @@ operator. Out: offsets. A commit may step back, and beyond the end of a queue: t
 told. After a crash, though, no offset stays beyond the end of its queue, or the consumer would skip what is
 written there next. A reset is pending until a consumer has been told of it with its next pull; until then
 commits are ignored, since they come from one who does not know yet.
+
+A group without a commit is answered 0 where message 0 is young, and the end of the queue where nothing is
+there to be read, which is 0 too before the first message. Only of an old queue with messages is it told
+nothing (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a
+message that arrives before the consumer asks for the end would be skipped for ever.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from turbopump.broker.config import OffsetRules
 from turbopump.broker.fence import Fence
-from turbopump.protocol import dialect
+from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.errors import BrokenBody, InvalidParameter, Refused, TopicNotFound
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
     QueryConsumerOffsetRequest,
@@ -42,6 +47,8 @@ LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queu
 SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
 BACK_LINES = 50  # about commits that step back, per ...
 BACK_INTERVAL_S = 10.0
+UNUSUAL_LINES = 10  # about commits that are refused, or of groups that are not known, per ...
+UNUSUAL_INTERVAL_S = 10.0
 REMEMBERED_MS = 180_000  # a consumer that cannot reach its broker for two minutes asks anew where to begin
 
 Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
@@ -60,6 +67,21 @@ class OffsetsFile(msgspec.Struct):
 class Queue(Protocol):
     @property
     def max_offset(self) -> int: ...
+
+
+Q = TypeVar("Q", bound="BoundedQueue")
+
+
+class BoundedQueue(Queue, Protocol):
+    @property
+    def min_offset(self) -> int: ...
+
+
+class QueueStore(Protocol[Q]):
+    def find_queue(self, topic: str, queue_id: int) -> Q | None: ...
+
+    def begins_in_memory(self, queue: Q) -> bool:
+        """Whether the very first message of the queue is still there, and young."""
 
 
 class Log(Protocol):
@@ -356,23 +378,39 @@ class TopicTable(Protocol):
 class GroupTable(Protocol):
     def find(self, name: str) -> object | None: ...
 
+    def find_or_create(self, name: str) -> object | None:
+        """None: it is not known, and may not be created."""
+
+
+def first_offset(store: QueueStore[Q], topic: str, queue_id: int) -> int | None:
+    """Where a group without a commit starts in a queue; None: its consumer decides."""
+    queue = store.find_queue(topic, queue_id)
+    if queue is None:
+        return 0
+    if queue.min_offset >= queue.max_offset:
+        return queue.max_offset
+    return 0 if store.begins_in_memory(queue) else None
+
 
 class OffsetRequests:
-    """Answers 14 and 15. `starts_at_zero` tells whether a queue still begins with its very first message."""
+    """Answers 14 and 15. `first_offset` says where a group without a commit starts, or leaves it to it."""
 
     def __init__(
         self,
         offsets: Offsets,
         topics: TopicTable,
         groups: GroupTable,
-        starts_at_zero: Callable[[str, int], bool],
+        first_offset: Callable[[str, int], int | None],
         fence: Fence,
+        clock: Clock,
     ) -> None:
         self._offsets = offsets
         self._topics = topics
         self._groups = groups
-        self._starts_at_zero = starts_at_zero
+        self._first_offset = first_offset
         self._fence = fence
+        self._clock = clock
+        self._unusual = Seldom(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
 
     def routes(self) -> Routes:
         return {
@@ -381,7 +419,7 @@ class OffsetRequests:
         }
 
     def query(self, request: Request[QueryConsumerOffsetRequest]) -> Answer:
-        """Without a commit, a group starts at 0 on a young queue; otherwise its consumer decides where."""
+        """What was committed, or where a group without a commit starts (see above)."""
         header = request.header
         where = header.consumerGroup, header.topic, header.queueId
         offset = self._offsets.query(*where)
@@ -394,27 +432,38 @@ class OffsetRequests:
             return Answer(OffsetResponse(offset))
         if header.setZeroIfNotFound is False:
             remark = "Not found, do not set to zero, maybe this group boot first"
-        elif self._starts_at_zero(header.topic, header.queueId):
-            return Answer(OffsetResponse(0))
+        elif (first := self._first_offset(header.topic, header.queueId)) is not None:
+            return Answer(OffsetResponse(first))
         else:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
         return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
 
     def update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
+        try:
+            return self._update(request)
+        except Refused as refusal:
+            if request.command.is_oneway:  # nobody hears the answer: consumers of Java commit so
+                words = "Commit of group %s by %s is refused: %s"
+                host = request.connection.peer[0]
+                self._unusual.say(
+                    self._clock.monotonic(), words, request.header.consumerGroup, host, refusal.remark
+                )
+            return Answer({}, code=refusal.code, remark=refusal.remark)
+
+    def _update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
         header = request.header
         group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
-        if self._groups.find(group) is None:
-            return _refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         if self._topics.find(topic) is None:
-            return _refused(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+            # Kept, it would make the group skip messages, should the topic be created again.
+            raise TopicNotFound(f"Topic {topic} not exist!")
         if queue_id is None:
-            return _refused(ResponseCode.INVALID_PARAMETER, f"QueueId is null, topic is {topic}")
+            raise InvalidParameter(f"QueueId is null, topic is {topic}")
         if header.commitOffset is None:
-            return _refused(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
+            raise InvalidParameter(f"Offset is null, topic is {topic}")
         if not 0 <= queue_id <= MAX_QUEUE_ID:
             # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
-            remark = f"QueueId {queue_id} is illegal, topic is {topic}"
-            return _refused(ResponseCode.INVALID_PARAMETER, remark)
+            raise InvalidParameter(f"QueueId {queue_id} is illegal, topic is {topic}")
+        self._ensure_group(group)
         if self._fence.is_up:
             if not _is_consumer(request.command):  # tools know what they do
                 self._fence.told(group, topic, queue_id, header.commitOffset)
@@ -432,6 +481,18 @@ class OffsetRequests:
             return Answer({}, remark="Offset has been previously reset")
         return Answer({})
 
+    def _ensure_group(self, group: str) -> None:
+        """A pull consumer may commit before anything else has made its group known here. Refused, that offset
+        would be lost without an error, since most commits want no answer.
+        """
+        if self._groups.find_or_create(group) is None:
+            names.check_group(group)
+            words = (
+                "Group %s is not known and autoCreateSubscriptionGroup is off: its commit is kept, "
+                "but it cannot read until mqadmin updateSubGroup creates it"
+            )
+            self._unusual.say(self._clock.monotonic(), words, group)
+
     def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
         """Peers may ask about names that they invent."""
         found = self._topics.find(topic)
@@ -442,7 +503,3 @@ class OffsetRequests:
 def _is_consumer(command: Command) -> bool:
     """Whether a commit comes from a consumer: those of Java want no answer, those of Go cannot say so."""
     return command.is_oneway or command.language == "GO"
-
-
-def _refused(code: ResponseCode, remark: str) -> Answer:
-    return Answer({}, code=code, remark=remark)

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from turbopump.broker import filter_modules, kinds
@@ -22,6 +23,7 @@ from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
+from turbopump.broker.assignment import AssignmentRequests, TopicRoutes
 from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.delay import Delays
@@ -37,7 +39,7 @@ from turbopump.broker.metrics.collectors import (
 )
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.kinds import TimerFigures, TransactionFigures
-from turbopump.broker.offsets import OffsetRequests
+from turbopump.broker.offsets import OffsetRequests, first_offset
 from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
 from turbopump.broker.receipt import Receipts
@@ -201,6 +203,7 @@ class Broker:
         ]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
         parts.append(self._replies(store, tables, sending, receipts))
+        parts.append(self._assignments(client, tables))
         routes = {code: route for part in parts for code, route in part.routes().items()}
         observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
         observe = observed.observe if observed is not None else None
@@ -407,6 +410,10 @@ class Broker:
             region=self.config.sending.region_id,
         )
 
+    def _assignments(self, client: Client, tables: Tables) -> AssignmentRequests:
+        routes = TopicRoutes(client, self.config.name_servers.addresses, self._clock)
+        return AssignmentRequests(routes, tables.members, tables.topics, tables.groups, self._clock)
+
     def _replies(self, store: Store, tables: Tables, sending: Sending, receipts: Receipts) -> Replies:
         return Replies(
             tables.members,
@@ -446,7 +453,7 @@ class Broker:
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
         return [
-            OffsetRequests(offsets, topics, groups, lambda t, q: _starts_at_zero(store, t, q), fence),
+            OffsetRequests(offsets, topics, groups, partial(first_offset, store), fence, self._clock),
             locking,
             ResetRequests(
                 offsets,
@@ -550,11 +557,6 @@ class _Part(Protocol):
 def _too_early(connection: Connection, frames: list[Frame]) -> None:
     """The port is ours, the broker is not ready: who comes now may come again."""
     connection.close()
-
-
-def _starts_at_zero(store: Store, topic: str, queue_id: int) -> bool:
-    queue = store.find_queue(topic, queue_id)
-    return queue is not None and store.begins_in_memory(queue)
 
 
 def _split(address: str) -> tuple[str, int]:

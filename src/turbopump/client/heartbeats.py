@@ -69,6 +69,10 @@ class Heartbeats:
         heard = await asyncio.gather(*(self._tell(address, described) for address in sorted(addresses)))
         return bool(addresses) and all(heard)
 
+    async def tell(self, address: str) -> bool:
+        """Tells one broker at once, whether or not it has one of our topics. False: it did not hear it."""
+        return await self._tell(address, self._describe())
+
     async def keep(self) -> None:
         """Heartbeats until cancelled."""
         while True:

@@ -7,7 +7,7 @@ standard JSON. What it had before is beside it as `offsets.json.bak`.
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,7 @@ from turbopump.client.routes import Routes
 from turbopump.protocol import bodies, dialect
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
-from turbopump.protocol.errors import BrokenBody, QueryNotFound, Refused
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, QueryNotFound, Refused
 from turbopump.protocol.headers.base import Header
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
@@ -51,6 +51,8 @@ class GroupOffsets:
     client: Client
     routes: Routes
     group: str
+    introduce: Callable[[str], Awaitable[bool]] | None = None
+    """Makes the group known to the broker at an address; None: the caller has seen to it."""
 
     async def query(self, queue: MessageQueue) -> int | None:
         """None: the group has never committed one. Raises Refused or OSError when it cannot be known."""
@@ -63,8 +65,20 @@ class GroupOffsets:
         return offset if offset >= 0 else None
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Returns when the broker has it. Raises Refused or OSError."""
-        await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
+        """Returns when the broker has it. Raises Refused or OSError.
+
+        A broker of Apache's 5.x refuses a group that it has not heard of, which creates it: then the group is
+        introduced, and the commit tried once more.
+        """
+        header = self._update(queue, offset)
+        try:
+            await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        except GroupNotFound:
+            introduce = self.introduce
+            if introduce is None:
+                raise
+            await self.routes.ask_replica(queue, lambda replica: introduce(replica.address))
+            await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def tell(self, queue: MessageQueue, offset: int) -> None:
         """As `commit`, without an answer: for the regular commits, of which the next mends a lost one."""

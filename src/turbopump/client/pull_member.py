@@ -129,7 +129,7 @@ class PullMember:
 
     def _make_offsets(self, instance: Instance) -> Offsets:
         if not self.is_broadcast:
-            return GroupOffsets(instance.client, instance.routes, self.group)
+            return GroupOffsets(instance.client, instance.routes, self.group, instance.heartbeats.tell)
         directory = self.settings.local_offset_store_dir
         return local_offsets(self._disk, directory, instance.client_id, self.group)
 

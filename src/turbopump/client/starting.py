@@ -1,4 +1,17 @@
-"""Where a group begins in a queue that has just become its own."""
+"""Where a group begins in a queue that has just become its own.
+
+What was committed wins; everything else is about a group that has committed nothing there. A broker tells it
+0 while the queue's first message is young. Apache's 5.x tells it nothing about an empty queue, and a message
+may arrive before the next request: whoever then begins at the end has skipped it for ever. So the end counts
+only if the broker, asked again after it, still knows no offset: then the messages before it are old ones.
+
+| the queue is | a new group begins, with LAST_OFFSET |
+|---|---|
+| new or empty, of a new topic or a topic that has got more queues | at its first message |
+| young: its first message is in the broker's memory | at its first message, as every client does |
+| old | at its end: no history is read |
+| of the group's retry topic | at its first message, whatever is set: it holds what the group sent back |
+"""
 
 from dataclasses import dataclass
 
@@ -14,7 +27,7 @@ HALF_AN_HOUR_MS = 1_800_000
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What was committed wins; the rest is for groups that have committed nothing."""
+    """Finds the first offset of a queue (see above)."""
 
     offsets: Offsets
     puller: Puller
@@ -26,16 +39,21 @@ class Beginning:
         stored = await self.offsets.query(queue)
         if stored is not None:
             return stored
-        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        if queue.topic.startswith(RETRY_PREFIX):
+            return 0
         match self.settings.consume_from_where:
             case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
                 return 0  # the broker's first answer corrects it
-            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
                 return await self.puller.offset_at(queue, self._time_ms)
-            case ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET if is_retry:
-                return 0
             case _:
-                return await self.puller.max_offset(queue)
+                return await self._end_of(queue)
+
+    async def _end_of(self, queue: MessageQueue) -> int:
+        """The end, unless what came before it is the young beginning of the queue."""
+        end = await self.puller.max_offset(queue)
+        stored = await self.offsets.query(queue) if end else None
+        return end if stored is None else stored
 
     @property
     def _time_ms(self) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tests.unit.remoting.kit import RecordingTransport, commands, connected, turn
@@ -23,7 +24,7 @@ from turbopump.broker.filters import Filters
 from turbopump.broker.groups import Groups
 from turbopump.broker.locks import LockRequests, QueueLocks
 from turbopump.broker.members import Members
-from turbopump.broker.offsets import OffsetRequests, Offsets
+from turbopump.broker.offsets import OffsetRequests, Offsets, first_offset
 from turbopump.broker.query import Queries
 from turbopump.broker.relay import Relay
 from turbopump.broker.resets import ResetRequests
@@ -101,7 +102,12 @@ class Bench:
         parts = (
             self.clients,
             OffsetRequests(
-                self.offsets, self.topics, self.groups, self._starts_at_zero, Fence(self.store, None)
+                self.offsets,
+                self.topics,
+                self.groups,
+                partial(first_offset, self.store),
+                Fence(self.store, None),
+                self.clock,
             ),
             LockRequests(QueueLocks(60.0), self.clock),
             ResetRequests(
@@ -175,10 +181,6 @@ class Bench:
 
     async def _settle(self) -> None:
         self.settled += 1
-
-    def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
-        queue = self.store.find_queue(topic, queue_id)
-        return queue is not None and self.store.begins_in_memory(queue)
 
 
 class Peer:

@@ -63,6 +63,20 @@ PROGRESS = """208; 208 topic; 208 empty topic; 343; 345; 303; 308; 308 no filter
 NO_AUTO_CREATION = """hb unknown group, autoCreateGroup off; 38 NOG; 15 group not exist; 14 group
 not exist; 352 miss autoCreate off"""
 
+# Where we answer as 4.9.7 did, and not as the recorded 5.5.0: nobody may skip a message, or lose an offset.
+STARTS_AT_ZERO = {"code": 0, "remark": None, "ext": {"offset": "0"}}
+KEPT = {"code": 0, "remark": None}
+AS_4_9: dict[str, dict[str, Any]] = {
+    "14 none, empty queue": STARTS_AT_ZERO,
+    "14 none, unknown topic": STARTS_AT_ZERO,
+    "14 none bad queue": STARTS_AT_ZERO,
+    "14 group not exist": STARTS_AT_ZERO | {"ext": {"offset": "1"}},
+    "15 unknown group": KEPT,
+    "15 beyond max": KEPT,
+    "14 beyond": STARTS_AT_ZERO | {"ext": {"offset": "1000000"}},
+    "15 group not exist": KEPT,
+}
+
 JAVA_ONLY = re.compile(r"Cannot invoke|org\.apache\.|java\.")
 LONG_NUMBER = re.compile(r"\d{13,}")
 PORT = re.compile(r"(127\.0\.0\.1):\d+")
@@ -98,7 +112,8 @@ async def replay(bench: Bench, script: str) -> None:
         if "resp" not in row:
             assert answers == [], name
             continue
-        assert summary(answers[-1]) == summary(command_of(row["resp"]), answers[-1]), name
+        expected = summary(command_of(row["resp"]), answers[-1]) | AS_4_9.get(name, {})
+        assert summary(answers[-1]) == expected, name
 
 
 def command_of(text: str) -> Command:

@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.broker.kit import Bench, HandClock, Peer
-from tests.unit.remoting.kit import connected, virtual
+from tests.unit.remoting.kit import connected, turn, virtual
 from tests.unit.store.kit import apache_store
 
-from turbopump.broker.config import OffsetRules
+from turbopump.broker.config import GroupRules, OffsetRules
 from turbopump.broker.fence import FIRST_LIFE, FREE, HANDED, Fence
 from turbopump.broker.offsets import SLICE, OffsetRequests, Offsets
 from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
+from turbopump.protocol.command import ONEWAY, Command, encode
 from turbopump.protocol.errors import BrokenBody
 from turbopump.remoting.router import Router
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
-from turbopump.testing.loop import VirtualClock
+from turbopump.testing.loop import VirtualClock, run_virtual
 
 QUERY, UPDATE = 14, 15
 
@@ -146,7 +147,9 @@ def test_a_clone_is_newer_than_a_pending_reset() -> None:
 async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() -> None:
     bench = Bench()
     fence = Fence(bench.store, 0)
-    requests = OffsetRequests(bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: True, fence)
+    requests = OffsetRequests(
+        bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: 0, fence, bench.clock
+    )
     peer = Peer(*connected(Router(requests.routes()).serve))
     bench.topics.update(Topic("T", 2, 2), {})
     bench.groups.find_or_create("G")
@@ -281,20 +284,37 @@ def test_what_is_dumped_is_loaded_again(commits: list[tuple[str, str, int, int]]
 
 
 @virtual
-async def test_a_group_without_a_commit_starts_at_zero_only_where_the_first_message_still_is() -> None:
+async def test_a_group_without_a_commit_starts_at_zero_where_message_0_is_young_or_still_to_come() -> None:
+    """Whoever were told nothing about an empty queue would ask for its end, and skip what came meanwhile."""
     bench = Bench()
     peer = bench.connect()
     bench.topics.update(Topic("T", 2, 2), {})
     bench.put("T", 0)
-    answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
-    assert (answer.code, answer.ext) == (0, {"offset": "0"})
     for fields in (
+        {"topic": "T", "queueId": 0},
         {"topic": "T", "queueId": 1},
         {"topic": "nope", "queueId": 0},
-        {"topic": "T", "queueId": 0, "setZeroIfNotFound": "false"},
     ):
         answer = await peer.ask(QUERY, consumerGroup="G", **fields)
+        assert (answer.code, answer.ext) == (0, {"offset": "0"})
+    for queue_id in (0, 1):
+        answer = await peer.ask(
+            QUERY, consumerGroup="G", topic="T", queueId=queue_id, setZeroIfNotFound="false"
+        )
         assert (answer.code, answer.ext) == (22, {})
+
+
+@virtual
+async def test_a_group_without_a_commit_starts_at_the_end_of_a_queue_whose_messages_are_all_gone() -> None:
+    """Nothing is there to be read, so wherever its consumer wants to begin, that is here."""
+    bench = Bench()
+    peer = bench.connect()
+    bench.topics.update(Topic("T", 1, 1), {})
+    bench.put("T", 0, 12)
+    queue = bench.store.queue("T", 0)
+    queue._floor_for, queue._floor = queue._home.log_min(), queue.max_offset
+    answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
+    assert (answer.code, answer.ext) == (0, {"offset": "12"})
 
 
 @virtual
@@ -325,33 +345,75 @@ async def test_row_22_a_new_queue_is_read_from_its_first_message() -> None:
     await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0, commitOffset=20)
     bench.topics.update(Topic("T", 2, 2), {})
     answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=1)
-    assert answer.code == 22
-    answer = await peer.ask(30, topic="T", queueId=1)
-    assert (answer.ext or {})["offset"] == "0", "before the first message: the end is the beginning"
-    bench.put("T", 1, 3)
+    assert (answer.code, answer.ext) == (0, {"offset": "0"}), "before its first message"
+    bench.put("T", 1)
     answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=1)
-    assert (answer.code, answer.ext) == (0, {"offset": "0"})
+    assert (answer.code, answer.ext) == (0, {"offset": "0"}), "and after it"
 
 
 @virtual
-async def test_a_commit_is_kept_for_a_group_and_a_topic_that_exist() -> None:
+async def test_a_commit_of_a_group_that_is_not_known_yet_creates_it() -> None:
     bench = Bench()
     peer = bench.connect()
     bench.topics.update(Topic("T", 1, 1), {})
     fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
     answer = await peer.ask(UPDATE, **fields)
-    assert (answer.code, answer.remark, answer.ext) == (26, "Group G not exist!", {})
-    bench.groups.for_consume("G")
-    answer = await peer.ask(UPDATE, **fields)
     assert (answer.code, answer.ext) == (0, {})
+    assert bench.groups.find("G") is not None
     assert bench.offsets.query("G", "T", 0) == 3
-    answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
-    assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
-    answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0)
-    assert (answer.code, answer.remark) == (29, "Offset is null, topic is T")
-    del fields["queueId"]
-    answer = await peer.ask(UPDATE, **fields)
-    assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")
+
+
+def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_operator_creates_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+        bench.topics.update(Topic("T", 1, 1), {})
+        bench.groups.configure(GroupRules(auto_create=False))
+        fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
+        assert (await peer.ask(UPDATE, **fields)).code == 0
+        assert bench.groups.find("G") is None
+        assert bench.offsets.query("G", "T", 0) == 3
+        assert "Group G is not known" in caplog.text
+        assert "updateSubGroup" in caplog.text
+
+    run_virtual(main())
+
+
+def test_a_commit_that_cannot_be_kept_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """One of a topic that is not there would make the group skip messages, should the topic come back."""
+
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+        bench.topics.update(Topic("T", 1, 1), {})
+        fields = {"consumerGroup": "G", "topic": "T", "queueId": 0, "commitOffset": 3}
+        answer = await peer.ask(UPDATE, **(fields | {"topic": "nope"}))
+        assert (answer.code, answer.remark) == (17, "Topic nope not exist!")
+        answer = await peer.ask(UPDATE, **(fields | {"consumerGroup": "no group"}))
+        assert (answer.code, "no group" in str(answer.remark)) == (29, True)
+        answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", queueId=0)
+        assert (answer.code, answer.remark) == (29, "Offset is null, topic is T")
+        answer = await peer.ask(UPDATE, consumerGroup="G", topic="T", commitOffset=3)
+        assert (answer.code, answer.remark) == (29, "QueueId is null, topic is T")
+        assert bench.offsets.topics_of_group("G") == []
+        assert not caplog.records, "the peer has an answer"
+
+    run_virtual(main())
+
+
+def test_a_refused_commit_that_wants_no_answer_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+        fields = {"consumerGroup": "G", "topic": "nope", "queueId": "0", "commitOffset": "3"}
+        peer.connection.data_received(encode(Command(UPDATE, 1, flag=ONEWAY, ext=fields)))
+        await turn()
+        assert "Commit of group G by 127.0.0.1" in caplog.text
+        assert "Topic nope not exist!" in caplog.text
+
+    run_virtual(main())
 
 
 @virtual

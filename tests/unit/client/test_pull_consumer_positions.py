@@ -6,9 +6,11 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.pulling import QUEUES, all_of, committed, consumer, sent, texts_of
 
+from turbopump.broker.offsets import OffsetRequests
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import PullStatus
+from turbopump.protocol.errors import GroupNotFound
 from turbopump.protocol.names import retry_topic
 
 # Assigning
@@ -177,5 +179,25 @@ def test_a_message_sent_back_comes_again_through_the_retry_topic() -> None:
                 await reader.send_back(message, delay_level=1)
                 (again,) = await reader.poll(20)
                 assert (again.text, again.topic, again.reconsume_times) == ("000", "orders", 1)
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("creates_group", [True, False])
+def test_a_commit_as_the_first_call_is_kept(creates_group: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache's brokers of 5.x refuse one of a group that they do not know: then they hear of it first."""
+
+    def refuse(requests: OffsetRequests, group: str) -> None:
+        if requests._groups.find(group) is None:
+            raise GroupNotFound(f"Group {group} not exist!")
+
+    async def scene() -> None:
+        if not creates_group:
+            monkeypatch.setattr(OffsetRequests, "_ensure_group", refuse)
+        async with cluster() as town:
+            await town.create_topic("orders")
+            async with consumer(town, topics=()) as reader:
+                await reader.commit({QUEUES[1]: 5})
+                assert await reader.committed(QUEUES[1]) == 5
 
     virtual(scene())

@@ -343,7 +343,7 @@ class Engine:
     def _make_offsets(self, disk: Files) -> Offsets:
         instance = self._instance
         if not self._plan.broadcast:
-            return GroupOffsets(instance.client, instance.routes, self.group)
+            return GroupOffsets(instance.client, instance.routes, self.group, instance.heartbeats.tell)
         directory = self._plan.settings.local_offset_store_dir
         return local_offsets(disk, directory, instance.client_id, self.group)
 

@@ -1,0 +1,199 @@
+"""Queues that the broker divides among the members of a group, for consumers that leave it to it (400).
+
+A Java client of 5.x with `setClientRebalance(false)` asks any broker of a topic for all the queues that it
+has to read, on every broker. So the queues come from a name server, the members from this broker, and the
+rule is the one that clients use themselves. Always in pull mode: POP is not supported, and a tool that wants
+a group to use it is refused (401).
+
+In: the request of a member. Out: its queues, or nothing for a topic that no name server knows. The route of a
+topic is kept for a moment, since such a consumer asks every second; while no name server answers, the last
+known one counts.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+from turbopump.protocol.bodies import (
+    MessageQueue,
+    MessageQueueAssignment,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+    TopicRouteData,
+)
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import request as new_request
+from turbopump.protocol.errors import (
+    BrokenBody,
+    GroupNotFound,
+    InvalidParameter,
+    NoPermission,
+    SystemFailure,
+    TopicNotFound,
+    refusal,
+)
+from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
+from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.remoting.client import Client
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Strategy: TypeAlias = Callable[[Sequence[T], Sequence[str], str], list[T]]
+
+ANSWER_S = 3.0  # for a name server, as for any client; the consumer waits as long
+KEPT_S = 5.0  # a route, before it is asked for again
+MAX_ROUTES = 10_000  # of topics that consumers may invent
+READ = 4  # of a queue's permission bits
+BROADCASTING, PULL = "BROADCASTING", "PULL"
+TROUBLE_S, TROUBLE_LINES = 60.0, 5
+NO_POP = (
+    "POP is not supported by this broker: set the mode to PULL, "
+    "or leave it; consumers with setClientRebalance(false) are served in pull mode"
+)
+
+
+def averagely(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
+    """Runs of neighbouring queues; when they do not divide evenly, the first members have one more."""
+    if me not in members:
+        return []
+    size, rest = divmod(len(queues), len(members))
+    index = members.index(me)
+    start = index * size + min(index, rest)
+    return list(queues[start : start + size + (index < rest)])
+
+
+def by_circle(queues: Sequence[T], members: Sequence[str], me: str) -> list[T]:
+    """One queue to each member in turn."""
+    return list(queues[members.index(me) :: len(members)]) if me in members else []
+
+
+STRATEGIES: Mapping[str, Strategy[MessageQueue]] = {"AVG": averagely, "AVG_BY_CIRCLE": by_circle}
+"""By the names that clients send. Others of theirs need what only the client knows."""
+
+
+def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """The queues of a topic that can be read, on all brokers, in the order that every member sees."""
+    return sorted(
+        MessageQueue(data.brokerName, number, topic)
+        for data in route.queueDatas
+        if data.perm & READ
+        for number in range(data.readQueueNums)
+    )
+
+
+class MemberTable(Protocol):
+    def consumers(self, group: str) -> Iterable[str]: ...
+
+
+class Table(Protocol):
+    def find(self, name: str) -> object | None: ...
+
+
+class TopicRoutes:
+    """The routes of topics, as name servers tell them."""
+
+    def __init__(self, client: Client, name_servers: Sequence[str], clock: Clock) -> None:
+        self._client = client
+        self._name_servers = name_servers
+        self._clock = clock
+        self._kept: dict[str, tuple[float, TopicRouteData | None]] = {}
+
+    async def find(self, topic: str) -> TopicRouteData | None:
+        """None: no such topic. Raises SystemFailure while no name server answers and none ever did."""
+        kept = self._kept.get(topic)
+        if kept is not None and self._clock.monotonic() - kept[0] < KEPT_S:
+            return kept[1]
+        try:
+            found = await self._ask(topic)
+        except (OSError, BrokenBody) as error:
+            if kept is None:
+                raise SystemFailure(f"the queues of topic {topic} cannot be known now: {error}") from error
+            return kept[1]
+        self._kept.pop(topic, None)
+        self._kept[topic] = self._clock.monotonic(), found
+        if len(self._kept) > MAX_ROUTES:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+    async def _ask(self, topic: str) -> TopicRouteData | None:
+        failure: OSError = ConnectionError("this broker has no name server")
+        for name_server in self._name_servers:
+            question = new_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic))
+            try:
+                answer = await self._client.call(name_server, question, ANSWER_S)
+            except OSError as error:
+                failure = error
+                continue
+            if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            if answer.code != ResponseCode.SUCCESS:
+                failure = ConnectionError(str(refusal(answer.code, answer.remark)))
+                continue
+            return TopicRouteData.decode(answer.body)
+        raise failure
+
+
+class AssignmentRequests:
+    def __init__(
+        self, routes: TopicRoutes, members: MemberTable, topics: Table, groups: Table, clock: Clock
+    ) -> None:
+        self._topic_routes = routes
+        self._members = members
+        self._topics = topics
+        self._groups = groups
+        self._clock = clock
+        self._trouble = Seldom(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.QUERY_ASSIGNMENT: Route(None, self.assign),
+            RequestCode.SET_MESSAGE_REQUEST_MODE: Route(None, self.set_mode),
+        }
+
+    async def assign(self, request: Request[None]) -> Answer:
+        asked = QueryAssignmentRequestBody.decode(request.body)
+        route = await self._topic_routes.find(asked.topic)
+        if route is None:  # the client keeps what it has, and asks again
+            return Answer(body=QueryAssignmentResponseBody().encode())
+        if route.topicQueueMappingByBroker:
+            raise self._told(asked, f"{asked.topic} is a static topic, whose queues only clients divide")
+        queues = readable_queues(asked.topic, route)
+        if asked.messageModel != BROADCASTING:
+            queues = self._share(asked, queues)
+        assigned = [MessageQueueAssignment(messageQueue=queue, mode=PULL) for queue in queues]
+        return Answer(body=QueryAssignmentResponseBody(messageQueueAssignments=assigned).encode())
+
+    def _share(self, asked: QueryAssignmentRequestBody, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+        strategy = STRATEGIES.get(asked.strategyName)
+        if strategy is None:
+            known = " and ".join(STRATEGIES)
+            raise self._told(asked, f"strategy {asked.strategyName} is none of {known}, which brokers know")
+        return strategy(queues, sorted(self._members.consumers(asked.consumerGroup)), asked.clientId)
+
+    def _told(self, asked: QueryAssignmentRequestBody, reason: str) -> InvalidParameter:
+        """The client only logs it, and would consume nothing: so our log has it too."""
+        words = (
+            "Consumer %s of group %s gets no queues of %s from this broker: %s; use setClientRebalance(true)"
+        )
+        self._trouble.say(
+            self._clock.monotonic(), words, asked.clientId, asked.consumerGroup, asked.topic, reason
+        )
+        return InvalidParameter(f"{reason}; use setClientRebalance(true)")
+
+    def set_mode(self, request: Request[None]) -> Answer:
+        """PULL is how every group reads here already. The refusals are Apache's, but for POP."""
+        wanted = SetMessageRequestModeRequestBody.decode(request.body)
+        if wanted.topic.startswith(RETRY_PREFIX):
+            raise NoPermission("retry topic is not allowed to set mode")
+        if self._topics.find(wanted.topic) is None:
+            raise TopicNotFound(f"Topic {wanted.topic} not exist!")
+        if self._groups.find(wanted.consumerGroup) is None:
+            raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
+        if wanted.mode != PULL:
+            raise InvalidParameter(NO_POP)
+        return Answer()
