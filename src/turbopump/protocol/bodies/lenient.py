@@ -109,7 +109,7 @@ def _list(info: inspect.ListType) -> _Repair:
     holds_scalars = _is_scalar(info.item_type)
 
     def repair(value: Any) -> Any:
-        if isinstance(value, str if holds_scalars else dict):
+        if isinstance(value, str | int | float if holds_scalars else dict):
             value = [value]
         if not isinstance(value, list):
             return value
