@@ -1,4 +1,7 @@
-"""One request to a server, past every client: a frame with a JSON header over a fresh connection."""
+"""Requests to a server, past every client: frames with a JSON header.
+
+`ask` and `asked` use a fresh connection each; a `Line` is a connection for what a server remembers with it.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +28,54 @@ class Refusal(Exception):
     """The server answered, with another code than 0."""
 
 
-def ask(address: str, code: int, body: bytes = b"", **ext: object) -> Answer:
-    host, port = address.rsplit(":", 1)
-    header = {
-        "code": code,
-        "flag": 0,
-        "language": "JAVA",
-        "opaque": 1,
-        "version": VERSION,
-        "serializeTypeCurrentRPC": "JSON",
-        "extFields": {name: _text(value) for name, value in ext.items()},
-    }
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(_frame(json.dumps(header).encode(), body))
+class Line:
+    """A connection. `answers` says what to answer to a request of the server's, by its code."""
+
+    def __init__(self, address: str, answers: Mapping[int, bytes] | None = None) -> None:
+        host, port = address.rsplit(":", 1)
+        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._answers = answers or {}
+
+    def ask(self, code: int, body: bytes = b"", version: int = VERSION, **ext: object) -> Answer:
+        header = {
+            "code": code,
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": 1,
+            "version": version,
+            "serializeTypeCurrentRPC": "JSON",
+            "extFields": {name: _text(value) for name, value in ext.items()},
+        }
+        self._socket.sendall(_frame(json.dumps(header).encode(), body))
         while True:  # a broker may speak first
-            answered, rest = _read(connection)
+            answered, rest = _read(self._socket)
             if answered["flag"] & 1:
                 return Answer(answered["code"], answered.get("remark"), answered.get("extFields") or {}, rest)
+            self._answer(answered)
+
+    def serve_one(self) -> None:
+        """Waits for a request of the server's that wants an answer, and gives it."""
+        while not self._answer(_read(self._socket)[0]):
+            pass
+
+    def _answer(self, asked: dict[str, Any]) -> bool:
+        body = self._answers.get(asked["code"])
+        if body is None or asked["flag"] & 2:
+            return False
+        header = {**asked, "code": 0, "flag": 1, "remark": None, "extFields": {}}
+        self._socket.sendall(_frame(json.dumps(header).encode(), body))
+        return True
+
+    def __enter__(self) -> Line:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+
+def ask(address: str, code: int, body: bytes = b"", **ext: object) -> Answer:
+    with Line(address) as line:
+        return line.ask(code, body, **ext)  # type: ignore[arg-type]  # no field is called `version`
 
 
 def asked(address: str, code: int, body: bytes = b"", **ext: object) -> Answer:

@@ -13,17 +13,21 @@ from concurrent.futures import Future
 from itertools import groupby
 from pathlib import Path
 
-from . import clients, members, mqadmin, peers, push, recordings, two_brokers
+from . import artifacts, clients, members, mqadmin, peers, push, recordings, request_bodies, two_brokers
 from .clients import Answers
 
 Pairs = tuple[tuple[str, str], ...]
 AskAll = Callable[[list[str], str, Path], dict[str, Future[Answers]]]
+
+BODIES = tuple((request_bodies.RECORDED, server) for server in artifacts.SERVERS)
 
 
 def main(wanted: list[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="record-") as work:
         for server, names in _by_server(recordings.PAIRS, wanted):
             record(server, names, Path(work))
+        for server, _ in _by_server(BODIES, wanted):
+            record_bodies(server, Path(work))
         for server, names in _by_server(push.PAIRS, wanted):
             record_at_once(push.ask_all, server, names, Path(work) / "push")
         for server, names in _by_server(members.PAIRS, wanted):
@@ -51,6 +55,16 @@ def record(server: str, names: list[str], work: Path) -> None:
             print(f"{target.name}: {time.monotonic() - begun:.0f} s")
     finally:
         cluster.kill()
+
+
+def record_bodies(server: str, work: Path) -> None:
+    begun = time.monotonic()
+    cluster = peers.start(server, peers.place(work / f"{request_bodies.RECORDED}-{server}"))
+    try:
+        target = recordings.save(request_bodies.RECORDED, server, request_bodies.observe(cluster))
+    finally:
+        cluster.kill()
+    print(f"{target.name}: {time.monotonic() - begun:.0f} s")
 
 
 def record_at_once(ask: AskAll, server: str, names: list[str], work: Path) -> None:

@@ -97,7 +97,7 @@ class Clients:
 
     def routes(self) -> Routes:
         return {
-            RequestCode.HEART_BEAT: Route(None, self.heartbeat),
+            RequestCode.HEART_BEAT: Route(None, self.heartbeat, warn_as="Heartbeat"),
             RequestCode.UNREGISTER_CLIENT: Route(UnregisterClientRequest, self.unregister),
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: Route(GetConsumerListByGroupRequest, self.consumer_list),
             RequestCode.CHECK_CLIENT_CONFIG: Route(None, self.check_client),

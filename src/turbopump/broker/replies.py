@@ -2,7 +2,8 @@
 
 In: a message that names the client it answers. Out: the same message on the connection of that client, which
 is found among the producers by its id, and the word of that client as the answer to the sender. The reply is
-also kept as a message, as Apache does unless told otherwise, whatever became of it.
+also kept as a message, as Apache does unless told otherwise, whatever became of it. Its body may be empty:
+an answer can say all it has to say by its properties or by its arrival.
 """
 
 import logging
@@ -64,7 +65,7 @@ class Replies:
 
     async def send(self, request: Request[SendMessageRequest]) -> Command:
         try:
-            prepared = self._sending.prepare(request.header, request.body, request)
+            prepared = self._sending.prepare(request.header, request.body, request, may_be_empty=True)
             if prepared.drafts[0].delay_ms >= 0:
                 raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a reply cannot be delayed")
         except Refused as refused:

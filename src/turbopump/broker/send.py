@@ -231,7 +231,11 @@ class Sending:
         return reply(request.command, code, None, fields)
 
     def prepare(
-        self, header: SendMessageRequest, body: bytes, request: Request[SendMessageRequest]
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        request: Request[SendMessageRequest],
+        may_be_empty: bool = False,
     ) -> Prepared:
         peer = request.connection.peer
         topic = self._target(header, peer)
@@ -247,7 +251,7 @@ class Sending:
             target = 0
         else:
             target = queue_id
-        if not body:
+        if not body and not may_be_empty:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty")
         self._check_size(body)
         level = delay_level(pairs)

@@ -83,10 +83,16 @@ class Requests:
             code.GET_KV_CONFIG: Route(headers.GetKVConfigRequest, self.get_value),
             code.DELETE_KV_CONFIG: Route(headers.DeleteKVConfigRequest, self.delete_value),
             code.GET_KVLIST_BY_NAMESPACE: Route(headers.GetKVListByNamespaceRequest, self.list_values),
-            code.REGISTER_BROKER: Route(headers.RegisterBrokerRequest, self.register_broker),
+            code.REGISTER_BROKER: Route(
+                headers.RegisterBrokerRequest, self.register_broker, warn_as="Registration"
+            ),
             code.UNREGISTER_BROKER: Route(headers.UnregisterBrokerRequest, self.unregister_broker),
-            code.BROKER_HEARTBEAT: Route(headers.BrokerHeartbeatRequest, self.heartbeat),
-            code.QUERY_DATA_VERSION: Route(headers.QueryDataVersionRequest, self.query_version),
+            code.BROKER_HEARTBEAT: Route(
+                headers.BrokerHeartbeatRequest, self.heartbeat, warn_as="Heartbeat of a broker"
+            ),
+            code.QUERY_DATA_VERSION: Route(
+                headers.QueryDataVersionRequest, self.query_version, warn_as="Query of a broker's version"
+            ),
             code.GET_BROKER_MEMBER_GROUP: Route(headers.GetBrokerMemberGroupRequest, self.member_group),
             code.GET_BROKER_CLUSTER_INFO: Route(None, self.cluster_info),
             code.GET_ROUTEINFO_BY_TOPIC: Route(headers.GetRouteInfoRequest, self.route),
@@ -97,7 +103,9 @@ class Requests:
             code.GET_HAS_UNIT_SUB_TOPIC_LIST: Route(None, self.unit_sub_topics),
             code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: Route(None, self.unit_sub_ununit_topics),
             code.DELETE_TOPIC_IN_NAMESRV: Route(headers.DeleteTopicFromNamesrvRequest, self.delete_topic),
-            code.REGISTER_TOPIC_IN_NAMESRV: Route(headers.RegisterTopicRequest, self.register_topic),
+            code.REGISTER_TOPIC_IN_NAMESRV: Route(
+                headers.RegisterTopicRequest, self.register_topic, warn_as="Registration of a topic"
+            ),
             code.WIPE_WRITE_PERM_OF_BROKER: Route(headers.WipeWritePermOfBrokerRequest, self.wipe_write_perm),
             code.ADD_WRITE_PERM_OF_BROKER: Route(headers.AddWritePermOfBrokerRequest, self.add_write_perm),
             code.UPDATE_NAMESRV_CONFIG: Route(None, self.update_config),

@@ -25,6 +25,7 @@ H = TypeVar("H")
 
 MAX_RUNNING = 65_536  # coroutine handlers of all connections together, those of closed ones too
 LOG_INTERVAL_S = 10.0
+REFUSED_LINES = 10  # per interval, of requests whose refusal is a warning
 MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be as long as a frame
 
 
@@ -94,6 +95,11 @@ Result: TypeAlias = Command | Answer | None
 class Route(Generic[H]):
     header: type[H] | None
     handler: Callable[[Request[H]], Result | Awaitable[Result]]
+    warn_as: str | None = None
+    """What a warning calls this request when it is refused; None: the peer's own log is the place to look.
+
+    For requests without which a peer is not served at all, and whose senders often ignore the answer. Their
+    handlers are plain functions."""
 
 
 Routes: TypeAlias = Mapping[int, Route[Any]]
@@ -110,6 +116,7 @@ class Router:
         self._running: set[asyncio.Task[None]] = set()
         self._failures: dict[int, Seldom] = {}
         self._unreadable = Seldom(log, LOG_INTERVAL_S, logging.INFO)
+        self._refused = Seldom(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         """All frames of a read event, in order; those for which there is no room now are deferred."""
@@ -141,11 +148,16 @@ class Router:
             if result is None:
                 return
             if isinstance(result, Command | Answer):
+                if route.warn_as is not None:
+                    self._warn_of_refusal(request, route.warn_as, result)
                 request.answer(result)
             else:
                 self._spawn(request, result)
         except Exception as error:
-            request.answer(self._failure(request, error))
+            failure = self._failure(request, error)
+            if route.warn_as is not None:
+                self._warn_of_refusal(request, route.warn_as, failure)
+            request.answer(failure)
 
     @property
     def running(self) -> int:
@@ -187,14 +199,21 @@ class Router:
         except Exception as error:
             request.answer(self._failure(request, error))
 
+    def _warn_of_refusal(self, request: Request[Any], name: str, answer: Answer | Command) -> None:
+        if answer.code != ResponseCode.SUCCESS:
+            now = asyncio.get_running_loop().time()
+            words = "%s of %s refused with code %d: %.300s"
+            self._refused.say(now, words, name, request.connection, answer.code, answer.remark)
+
     def _failure(self, request: Request[Any], error: Exception) -> Answer:
         command, connection = request.command, request.connection
         if isinstance(error, Refused):
             return Answer(code=error.code, remark=error.remark)
         now = asyncio.get_running_loop().time()
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback
-            words = "Request %d of %s cannot be read: %.200s"
-            self._unreadable.say(now, words, command.code, connection, error)
+            if self._routes[command.code].warn_as is None:
+                words = "Request %d of %s cannot be read: %.200s"
+                self._unreadable.say(now, words, command.code, connection, error)
         else:
             seldom = self._failures.setdefault(command.code, Seldom(log, LOG_INTERVAL_S, logging.ERROR))
             seldom.say(now, "Request %d of %s failed", command.code, connection, exc_info=error)

@@ -65,6 +65,34 @@ async def test_two_name_servers_know_nothing_of_one_another(world: World) -> Non
     assert await route(client_at_two) is not None
 
 
+def test_a_refused_registration_is_a_warning_with_address_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    @in_world
+    async def refused(world: World) -> None:
+        _, address = await world.name_server("10.0.0.1")
+        peer = await world.peer(address)
+        broken = registration("T")
+        broken.body = broken.body.replace(b'"perm": 6', b'"perm": "six"')
+        assert (await peer.ask(broken)).code == 1
+        assert (await peer.ask(registration("T", bodyCrc32="5"))).remark == "crc32 not match"
+        nameless = registration("T")
+        assert nameless.ext is not None
+        del nameless.ext["brokerName"]
+        assert (await peer.ask(nameless)).code == 1
+
+    refused()
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    reasons = [line.partition(" refused with code 1: ")[2] for line in lines]
+    assert [reason[:40] for reason in reasons] == [
+        "BrokenBody: no RegisterBrokerBody: Expected `int`, got `str`"[:40],
+        "crc32 not match",
+        "the field brokerName is missing",
+    ]
+    assert "topicConfigTable" in reasons[0]
+    assert all(line.startswith("Registration of 10.") for line in lines)
+
+
 @in_world
 async def test_one_name_server_stops_and_the_other_goes_on(world: World) -> None:
     first, one = await world.name_server("10.0.0.1")

@@ -69,6 +69,34 @@ async def test_a_consumer_is_known_and_told_before_its_heartbeat_is_answered() -
 
 
 @virtual
+async def test_a_consumer_of_the_cpp_library_joins_its_group() -> None:
+    """It names enums by ordinal and numbers as text."""
+    bench = Bench()
+    peer = bench.connect()
+    body = beat("me", "G").replace(b'"CONSUME_PASSIVELY"', b"1").replace(b'"CLUSTERING"', b"1")
+    body = body.replace(b'"CONSUME_FROM_FIRST_OFFSET"', b"4").replace(b'"subVersion":1', b'"subVersion":"1"')
+    assert (await peer.ask(HEARTBEAT, body)).code == 0
+    assert await ids(peer, "G") == ["me"]
+    group = bench.members.consumer_group("G")
+    assert group is not None
+    assert (group.consume_type, group.message_model) == ("CONSUME_PASSIVELY", "CLUSTERING")
+    assert group.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
+
+
+def test_a_refused_heartbeat_is_a_warning_with_address_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> str:
+        peer = Bench().connect()
+        answer = await peer.ask(HEARTBEAT, beat("me", "G").replace(b'"CONSUME_PASSIVELY"', b"99"))
+        assert answer.code == 1
+        return str(peer.connection)
+
+    address = run_virtual(main())
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.startswith(f"Heartbeat of {address} refused with code 1: BrokenBody: no HeartbeatData: ")
+    assert "$.consumerDataSet[0].consumeType" in line
+
+
+@virtual
 async def test_everyone_in_the_group_hears_of_one_who_comes_or_goes() -> None:
     bench = Bench()
     one, two = bench.connect(1), bench.connect(2)

@@ -10,7 +10,16 @@ from turbopump.protocol.frame import JSON, MAX_FRAME, ROCKETMQ
 from turbopump.protocol.headers.base import I32, Header
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits
-from turbopump.remoting.router import MAX_REMARK, Answer, Observed, Request, Route, Router, Routes
+from turbopump.remoting.router import (
+    MAX_REMARK,
+    REFUSED_LINES,
+    Answer,
+    Observed,
+    Request,
+    Route,
+    Router,
+    Routes,
+)
 from turbopump.testing.loop import run_virtual
 
 
@@ -139,6 +148,33 @@ def test_a_broken_body_is_the_peers_fault_and_has_no_traceback(caplog: pytest.Lo
         "Request 1 of 10.0.0.7:4711 cannot be read: no JSON"
     ]
     assert "Traceback" not in caplog.text
+
+
+def test_a_refusal_of_an_important_request_is_a_warning_with_address_and_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(request: Request[None]) -> Answer:
+        raise BrokenBody("no JSON")
+
+    routes: Routes = {
+        1: Route(None, refuse, warn_as="Heartbeat"),
+        2: Route(None, lambda _: Answer(code=16, remark="not now"), warn_as="Registration"),
+        3: Route(Asked, lambda _: Answer(), warn_as="Registration"),
+        4: Route(None, lambda _: Answer(), warn_as="Registration"),
+    }
+    with caplog.at_level(logging.INFO):
+        answers_to(routes, asked(1), asked(2), asked(3), asked(4))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "Heartbeat of 10.0.0.7:4711 refused with code 1: BrokenBody: no JSON"),
+        ("WARNING", "Registration of 10.0.0.7:4711 refused with code 16: not now"),
+        ("WARNING", "Registration of 10.0.0.7:4711 refused with code 1: the field topic is missing"),
+    ]
+
+
+def test_many_refusals_are_counted_instead_of_written(caplog: pytest.LogCaptureFixture) -> None:
+    routes: Routes = {2: Route(None, lambda _: Answer(code=1, remark="no"), warn_as="Heartbeat")}
+    answers_to(routes, *(asked(2) for _ in range(3 * REFUSED_LINES)))
+    assert len(caplog.records) == REFUSED_LINES
 
 
 def test_one_way_requests_are_never_answered_not_even_with_an_error() -> None:

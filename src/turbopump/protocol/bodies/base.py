@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from turbopump.protocol import dialect
+from turbopump.protocol.bodies.lenient import repaired
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.base import I32
 
@@ -27,9 +28,9 @@ def decode(kind: type[T], data: bytes) -> T:
     try:
         return decoder.decode(data)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
-        pass  # maybe a null where Java has a default
+        pass  # maybe values of other JSON types, which Java's reader accepts
     try:
-        return decoder.decode(to_json(_without_nulls(msgspec.json.decode(data))))  # type: ignore[no-any-return]
+        return decoder.decode(to_json(repaired(kind, msgspec.json.decode(data))))  # type: ignore[no-any-return]
     except (ValueError, OverflowError, RecursionError) as error:
         raise BrokenBody(f"no {kind.__name__}: {error}") from None
 
@@ -121,9 +122,8 @@ def _read_custom(kind: type[Any], value: Any) -> Any:
     if kind is not MessageQueue:
         raise NotImplementedError(kind)
     if isinstance(value, str):
-        fields = msgspec.json.decode(value, type=_QueueFields, strict=False)
-    else:
-        fields = msgspec.convert(_without_nulls(value), _QueueFields, strict=False)
+        value = msgspec.json.decode(value)
+    fields = msgspec.convert(repaired(_QueueFields, value), _QueueFields, strict=False)
     return MessageQueue(fields.brokerName, fields.queueId, fields.topic)
 
 
@@ -139,10 +139,3 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         found = _decoders[kind] = msgspec.json.Decoder(kind, strict=False, dec_hook=_read_custom)
     return found
 
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value

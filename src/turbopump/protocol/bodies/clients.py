@@ -1,7 +1,24 @@
 """Clients, as they introduce themselves and as a broker tells of them."""
 
+from typing import Annotated
+
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map
+from turbopump.protocol.bodies.lenient import java_enum
 from turbopump.protocol.headers.base import I32, I64
+
+ConsumeFromWhere = Annotated[
+    str,
+    java_enum(
+        "CONSUME_FROM_LAST_OFFSET",
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+        "CONSUME_FROM_MIN_OFFSET",
+        "CONSUME_FROM_MAX_OFFSET",
+        "CONSUME_FROM_FIRST_OFFSET",
+        "CONSUME_FROM_TIMESTAMP",
+    ),
+]
+ConsumeType = Annotated[str, java_enum("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")]
+MessageModel = Annotated[str, java_enum("BROADCASTING", "CLUSTERING", "LITE_SELECTIVE")]
 
 
 class ProducerData(Body):
@@ -49,10 +66,10 @@ class ConsumerFilterWrapper(Body):
 
 
 class ConsumerData(Body):
-    consumeFromWhere: str | None = None
-    consumeType: str | None = None
+    consumeFromWhere: ConsumeFromWhere | None = None
+    consumeType: ConsumeType | None = None
     groupName: str = always("")
-    messageModel: str | None = None
+    messageModel: MessageModel | None = None
     subscriptionDataSet: list[SubscriptionData] = empty_list()
     unitMode: bool = always(False)
 

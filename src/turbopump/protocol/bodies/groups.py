@@ -1,6 +1,9 @@
 """Subscription groups."""
 
+from typing import Annotated
+
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map, new
+from turbopump.protocol.bodies.lenient import java_enum
 from turbopump.protocol.bodies.topics import DataVersion
 from turbopump.protocol.headers.base import I32, I64
 
@@ -18,7 +21,7 @@ class ExponentialRetryPolicy(Body):
 class GroupRetryPolicy(Body):
     customizedRetryPolicy: CustomizedRetryPolicy | None = None
     exponentialRetryPolicy: ExponentialRetryPolicy | None = None
-    type: str = always("CUSTOMIZED")
+    type: Annotated[str, java_enum("EXPONENTIAL", "CUSTOMIZED")] = always("CUSTOMIZED")
 
 
 class SimpleSubscriptionData(Body):

@@ -1,7 +1,13 @@
 """Queues: who has locked or is given which, and what was acknowledged of them."""
 
+from typing import Annotated
+
 from turbopump.protocol.bodies.base import Body, MessageQueue, always, empty_list, empty_map
+from turbopump.protocol.bodies.clients import MessageModel
+from turbopump.protocol.bodies.lenient import java_enum
 from turbopump.protocol.headers.base import I32, I64
+
+MessageRequestMode = Annotated[str, java_enum("PULL", "POP")]
 
 
 class LockBatchRequestBody(Body):
@@ -22,7 +28,7 @@ class LockBatchResponseBody(Body):
 class QueryAssignmentRequestBody(Body):
     clientId: str = always("")
     consumerGroup: str = always("")
-    messageModel: str = always("CLUSTERING")
+    messageModel: MessageModel = always("CLUSTERING")
     strategyName: str = always("AVG")
     topic: str = always("")
 
@@ -39,7 +45,7 @@ class QueryAssignmentResponseBody(Body):
 
 class SetMessageRequestModeRequestBody(Body):
     consumerGroup: str = always("")
-    mode: str = always("PULL")
+    mode: MessageRequestMode = always("PULL")
     popShareQueueNum: I32 = always(0)
     topic: str = always("")
 

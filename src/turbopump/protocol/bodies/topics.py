@@ -1,9 +1,12 @@
 """Topics as brokers keep and name servers hear of them."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map, new
+from turbopump.protocol.bodies.lenient import java_enum
 from turbopump.protocol.headers.base import I32, I64
+
+TopicFilterType = Annotated[str, java_enum("SINGLE_TAG", "MULTI_TAG")]
 
 
 class DataVersion(Body):
@@ -17,7 +20,7 @@ class TopicConfig(Body):
     order: bool = always(False)
     perm: I32 = always(6)
     readQueueNums: I32 = always(16)
-    topicFilterType: str = always("SINGLE_TAG")
+    topicFilterType: TopicFilterType = always("SINGLE_TAG")
     topicName: str = always("")
     topicSysFlag: I32 = always(0)
     writeQueueNums: I32 = always(16)
