@@ -555,7 +555,7 @@ class Timers:
             return
         files = self._log.to_sync()
         try:
-            await self._workers.run(_sync, files)
+            await self._workers.run(_sync, self._log, files)
             await self._workers.run(self._save, FILE, state.encode())
         except OSError:
             self._log.sync_failed(files)
@@ -566,6 +566,7 @@ class Timers:
         self._log.delete_before(self._store.min_offset)
 
 
-def _sync(files: list[PlainFile]) -> None:
+def _sync(timer_log: TimerLog, files: list[PlainFile]) -> None:
+    timer_log.sync_names()
     for file in files:
         file.sync()

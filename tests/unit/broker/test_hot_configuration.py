@@ -148,7 +148,6 @@ async def replies_kept(desk: Desk) -> int:
 
 async def send_to_a_slow_disk(desk: Desk) -> int:
     await desk.send("T")
-    store_of(desk).flusher.inline = False
     desk.workers.stall(2.0)
     answer = await desk.send("T")
     await asyncio.sleep(3)
@@ -157,7 +156,6 @@ async def send_to_a_slow_disk(desk: Desk) -> int:
 
 async def send_while_the_disk_is_stalled(desk: Desk) -> int:
     await desk.send("T")
-    store_of(desk).flusher.inline = False
     desk.workers.stall(0.9)
     first = asyncio.create_task(desk.send("T"))
     await asyncio.sleep(0.6)

@@ -300,7 +300,6 @@ def test_sizes_of_messages_that_wait_for_the_disk_are_counted_once_they_can_be_r
     async def main() -> None:
         async with running(ON, flush_disk_type="SYNC_FLUSH") as desk:
             await desk.send("T")
-            desk.broker._store.flusher.inline = False
             desk.workers.stall(3.0)
             sent = asyncio.create_task(desk.send("T"))
             await asyncio.sleep(0.5)

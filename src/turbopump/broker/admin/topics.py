@@ -96,12 +96,15 @@ class TopicRequests:
         """
         name = request.header.topic
         await self._store.take_checkpoint()
+        await self._store.expect_deletion(name)
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
         if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
             self._fence.topic_deleted(name, self._store.max_offset)
+        await self._store.sync_removals()
+        if existed:
             await self._settled()
         await self._statistics.forget_topic(name)
         return Answer()
