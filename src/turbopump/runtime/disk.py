@@ -341,7 +341,11 @@ class _DiskThread:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
             self._thread.start()
-        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+        held_until = getattr(loop, "held_until", None)
+        if held_until is not None:  # a loop with virtual time, which stands still while threads work
+            held_until(outcome)
         self._asked.put((work, args, outcome))
         return await outcome
 
