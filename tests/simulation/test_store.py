@@ -230,12 +230,10 @@ def test_a_reader_beyond_the_end_is_sent_to_the_end_not_to_the_beginning() -> No
     scenario(story)
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_a_failed_sync_fails_who_waited_for_it_and_nobody_after_it_has_healed(inline: bool) -> None:
+def test_a_failed_sync_fails_who_waited_for_it_and_nobody_after_it_has_healed() -> None:
     async def story() -> None:
         machine = Machine(flush_disk_type="SYNC_FLUSH")
         store = await machine.start()
-        store.flusher.inline, store.flusher._typical_s = inline, 0.0 if inline else 1.0
         assert await on_disk(store, send(store, 0)) is Durability.DISK
         machine.disk.fail_sync(path_part="commitlog")
         assert await on_disk(store, send(store, 1)) is Durability.FAILED
@@ -255,7 +253,6 @@ def test_a_sync_that_takes_too_long_is_answered_in_time() -> None:
         workers = SimulatedWorkers(machine.disk)
         store = Store.open(machine.config, machine.disk, machine.disk.clock, workers)
         await store.start()
-        store.flusher.inline, store.flusher._typical_s = False, 1.0
         workers.stall(60)
         begin = machine.disk.clock.monotonic()
         assert await on_disk(store, send(store, 0)) is Durability.TIMEOUT

@@ -99,8 +99,6 @@ class World:
             log.info("opened: %d..%d", store.min_offset, store.max_offset)
             check_recovered(store, self.model, least_end, why)
             self.workers = workers
-            if self.chance.random() < 0.5:
-                store.flusher.inline, store.flusher._typical_s = False, 1.0
             return store
         raise AssertionError("the store does not come up")
 
@@ -270,7 +268,9 @@ class World:
         topic = self.chance.choice(TOPICS)
         self.model.forget_queues(topic)  # when it crashes in the middle, some may come back
         with contextlib.suppress(OSError):
+            await store.expect_deletion(topic)
             store.delete_topic(topic)
+            await store.sync_removals()
             log.info("deleted topic %s", topic)
 
     # --- chance ---

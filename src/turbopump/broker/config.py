@@ -226,6 +226,8 @@ def load(
         row = settings.SETTINGS.get(settings.ALIASES.get(entry.key, entry.key))
         if row is not None:
             config = put(config, row.path, _value(row.reader, entry))
+            if (words := settings.seconds_warning(entry.key, entry.text)) is not None:
+                warnings.append(entry.blamed(words))
         else:
             _without_field(entry, warnings, unused)
     return Loaded(_checked(config, used), (*warnings, *unused.warnings()))
@@ -283,6 +285,9 @@ class _Sourced:
     @property
     def place(self) -> str:
         return f"{self.key} in line {self.line}" if self.line else self.source
+
+    def blamed(self, words: str) -> str:
+        return f"line {self.line}: {words}" if self.line else f"{self.source}: {words}"
 
     def error(self, message: str) -> ConfigError:
         key = self.key if self.line or not self.source else self.source

@@ -135,6 +135,7 @@ MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")
 COUNT = integer(1, 2**31 - 1)
 INTERVAL = integer(1, 2**31 - 1, "milliseconds")
 PERCENT = integer(1, 100, "percent")
+PERCENT_OR_NONE = integer(0, 100, "percent")
 
 
 def _precision(text: str) -> int:

@@ -38,7 +38,7 @@ from turbopump.broker.metrics.collectors import (
     Waiting,
 )
 from turbopump.broker.metrics.exporter import Exporter
-from turbopump.broker.metrics.kinds import TimerFigures, TransactionFigures
+from turbopump.broker.metrics.kinds import TimerFigures, TopicFigures, TransactionFigures
 from turbopump.broker.offsets import OffsetRequests, first_offset
 from turbopump.broker.pull import Pulling
 from turbopump.broker.query import Queries
@@ -254,7 +254,16 @@ class Broker:
                     connections=sum(len(server.connections) for server in servers),
                 )
 
-            more: list[Collector] = [observed, TransactionFigures(transactions), TimerFigures(timers)]
+            created = TopicFigures()
+            for tool in tools:
+                if isinstance(tool, TopicRequests):
+                    tool.on_created = created.created
+            more: list[Collector] = [
+                observed,
+                TransactionFigures(transactions),
+                TimerFigures(timers),
+                created,
+            ]
             figures = collectors(lambda: self.config, store, tables, self._disk.usage, clock, waiting, stack)
             exporter = Exporter(lambda: self.config, [*figures, *more], self._network)
             host = config.metrics.host or config.listening.bind_address

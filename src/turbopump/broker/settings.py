@@ -28,6 +28,7 @@ from turbopump.broker.readers import (
     NAME,
     OPTIONAL_HOST,
     PERCENT,
+    PERCENT_OR_NONE,
     PORT,
     PRECISION,
     ROOT_DIRECTORY,
@@ -222,8 +223,8 @@ _STORE: dict[str, Setting] = {
     "checkCRCOnRecover": Setting("store.check_crc_on_recover", BOOLEAN, "check each message after a crash"),
     "accessMessageInMemoryMaxRatio": Setting(
         "store.access_in_memory_ratio",
-        PERCENT,
-        "share of the machine's memory in which the newest messages are taken to be",
+        PERCENT_OR_NONE,
+        "share of the machine's memory in which the newest messages are taken to be; 0: all are old",
         important=True,
         hot=True,
     ),
@@ -334,6 +335,39 @@ _METRICS: dict[str, Setting] = {
 }
 
 SETTINGS = _BROKER | _STORE | _WAITS | _METRICS | OURS
+
+LEAST_PLAUSIBLE_MS = {
+    "registerNameServerPeriod": 1_000,
+    "registerBrokerTimeoutMills": 200,
+    "channelExpiredTimeout": 1_000,
+    "rocketmq.broker.rebalance.lockMaxLiveTime": 1_000,
+    "flushConsumerOffsetInterval": 100,
+    "flushDelayOffsetInterval": 100,
+    "transactionTimeOut": 1_000,
+    "transactionCheckInterval": 1_000,
+    "timerFlushIntervalMs": 20,
+    "shortPollingTimeMills": 20,
+    "filterDataCleanTimeSpan": 1_000,
+    "flushIntervalCommitLog": 10,
+    "flushCommitLogThoroughInterval": 100,
+    "syncFlushTimeout": 100,
+    "flushIntervalConsumeQueue": 10,
+    "flushConsumeQueueThoroughInterval": 100,
+    "osPageCacheBusyTimeOutMills": 50,
+    "commitIntervalCommitLog": 10,
+    "cleanResourceInterval": 100,
+    "waitTimeMillsInSendQueue": 10,
+    "waitTimeMillsInPullQueue": 100,
+    "waitTimeMillsInLitePullQueue": 100,
+    "waitTimeMillsInHeartbeatQueue": 200,
+    "waitTimeMillsInTransactionQueue": 100,
+    "waitTimeMillsInAckQueue": 100,
+    "waitTimeMillsInAdminBrokerQueue": 100,
+}
+"""Times in milliseconds: a smaller value, but 0, was probably meant in seconds and gets a warning."""
+
+ANY_MS = frozenset({"deleteCommitLogFilesInterval", "startAcceptSendRequestTimeStamp"})
+"""Milliseconds that may well be few, or are a point in time."""
 
 ALIASES = {
     # 4.5's spelling, still in most files that can be found
@@ -561,6 +595,21 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
 @cache
 def known_keys() -> tuple[str, ...]:
     return (*SETTINGS, *ALIASES, *FIXED, *LATER, *sorted(WITHOUT_EFFECT))
+
+
+def seconds_warning(key: str, text: str) -> str | None:
+    """Values copied from a text that counts seconds, as `transactionCheckInterval=10`."""
+    if key not in LEAST_PLAUSIBLE_MS or not 0 < int(text) < LEAST_PLAUSIBLE_MS[key]:
+        return None
+    words = f"{key}={text} means {text} milliseconds, not seconds"
+    return f"{words}; for {text} seconds write {key}={text}000"
+
+
+def misspelt(key: str) -> str | None:
+    """The known key that an unknown one was probably meant to be."""
+    by_lower = {one.lower(): one for one in known_keys()}
+    near = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=ALIKE)
+    return by_lower[near[0]] if near else None
 
 
 def unknown_key(key: str, line: int, known: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ Before the store deletes a file of the log, what still waits in it is put into t
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from turbopump.broker import schedule, timer_forms
 from turbopump.broker.config import TimerRules
@@ -41,6 +41,7 @@ from turbopump.store.store import Appended, Draft, Durability, Store
 from turbopump.store.timer_check import Note, TimerCheck
 from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot, TimerWheel
+from turbopump.store.times import store_time
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,24 @@ class Timers:
         """Messages of the queue that are not in the wheel yet."""
         end = self._queue.max_offset if self._queue is not None else 0
         return max(0, end - self._next)
+
+    @property
+    def queue_behind_ms(self) -> int:
+        """How long the first of these has waited."""
+        if self._queue is None or not self.queue_behind:
+            return 0
+        stored_ms = store_time(self._store.log, self._queue, self._next)
+        return max(0, self._clock.now_ms() - stored_ms) if stored_ms > 0 else 0
+
+    def due_within(self, seconds: int) -> Iterator[tuple[float, int]]:
+        """In how many seconds some are due, and how many; those of the present slot first."""
+        now_ms = self._clock.now_ms()
+        if waiting := len(self._present.places()):
+            yield 0.0, waiting
+        time_ms: int | None = now_ms
+        while (time_ms := self._wheel.next_after(time_ms)) is not None and time_ms <= now_ms + 1000 * seconds:
+            if units := self._wheel.get(time_ms).units:
+                yield (time_ms - now_ms) / 1000, units
 
     @property
     def behind_ms(self) -> int:
@@ -555,7 +574,7 @@ class Timers:
             return
         files = self._log.to_sync()
         try:
-            await self._workers.run(_sync, files)
+            await self._workers.run(_sync, self._log, files)
             await self._workers.run(self._save, FILE, state.encode())
         except OSError:
             self._log.sync_failed(files)
@@ -566,6 +585,7 @@ class Timers:
         self._log.delete_before(self._store.min_offset)
 
 
-def _sync(files: list[PlainFile]) -> None:
+def _sync(timer_log: TimerLog, files: list[PlainFile]) -> None:
+    timer_log.sync_names()
     for file in files:
         file.sync()

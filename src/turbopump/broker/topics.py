@@ -151,14 +151,21 @@ class Topics:
             return self.for_group(name, 1, sys_flag=sys_flag)
         raise TopicNotFound(f"topic[{name}] not exist, apply first please!{FAQ}")
 
-    def for_group(self, name: str, queues: int, order: bool | None = None, sys_flag: int = 0) -> Topic:
+    def for_group(
+        self,
+        name: str,
+        queues: int,
+        order: bool | None = None,
+        sys_flag: int = 0,
+        purpose: str = "for a consumer group",
+    ) -> Topic:
         """The retry or dead-letter topic of a group, created when there is none. `order` None: as it is.
 
         It grows with the group's number of retry queues: what is written beyond its queues nobody reads.
         """
         topic = self._table.get(name)
         if topic is None:
-            self._say_created("Topic %s is created, %d queues, for a consumer group", name, queues)
+            self._say_created("Topic %s is created, %d queues, %s", name, queues, purpose)
             return self._put(Topic(name, queues, queues, READ_WRITE, sys_flag=sys_flag, order=bool(order)))
         if order is None:
             order = topic.order

@@ -215,7 +215,8 @@ class Transactions:
         """Nobody is asked any more; a late decision still counts. No record: it cannot be read."""
         drafts = [self._op(half.offset, half.root, Decision.EXPIRED)]
         if record is not None:
-            self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1)  # with the first that expires, as in Apache
+            # With the first that expires, as in Apache.
+            self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1, purpose="for transactions that were given up")
             drafts.insert(0, forms.expired(record, self._store.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
         self._append(drafts)
         self.halves.close(half)

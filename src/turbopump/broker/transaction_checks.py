@@ -25,7 +25,7 @@ from turbopump.protocol.command import Command
 from turbopump.protocol.errors import MessageIllegal, Refused
 from turbopump.protocol.headers.send import CheckTransactionStateRequest
 from turbopump.protocol.ids import offset_id
-from turbopump.protocol.names import HALF_TOPIC
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
@@ -128,6 +128,7 @@ class Checks:
     def _do(self, what: Step, half: Half, found: Record, asked: int) -> None:
         if what is Step.EXPIRE:
             self._transactions.expire(half, found)
+            log.error(given_up(found, asked))
         elif what is Step.MOVE:
             self._transactions.renew(half, found, asked)
         elif what is Step.ASK:
@@ -164,6 +165,26 @@ class Checks:
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)
+
+
+def given_up(half: Record, asked: int) -> str:
+    """What an operator has to know about a transaction whose message nobody gets."""
+    pairs = half.property_map()
+    topic, group, unique_key = (
+        _printable(pairs.get(name, ""))
+        for name in (properties.REAL_TOPIC, properties.PRODUCER_GROUP, properties.UNIQUE_KEY)
+    )
+    message_id = unique_key or offset_id(half.store_host, half.physical_offset)
+    return (
+        f"Transaction given up after {asked} checks, its message is not delivered: topic {topic}, message id "
+        f"{message_id}, producer group {group}. It is kept in {CHECK_MAX_TIME_TOPIC}; `turbopump transactions "
+        f"resume --id {message_id}` asks the group again"
+    )
+
+
+def _printable(text: str) -> str:
+    """A sender chose it: it must not look like another line of the log."""
+    return text if text.isprintable() else repr(text)
 
 
 class Producers:

@@ -11,6 +11,7 @@ from turbopump.broker.config import load as load_config
 from turbopump.broker.server import Broker
 from turbopump.cli import logs, serving
 from turbopump.cli.conf import ConfFile
+from turbopump.cli.ending import warn
 from turbopump.cli.process import serve
 from turbopump.protocol.codes import RequestCode
 from turbopump.remoting.http import TEXT, Page, name_server_pages
@@ -41,7 +42,9 @@ def run(options: argparse.Namespace) -> int:
     flags = {"namesrvAddr": options.namesrvAddr} if options.namesrvAddr else {}
     loaded = load(ConfFile.read(options.configFile), flags)
     if options.printConfigItem or options.printImportantConfig:
-        print(printed(loaded.config, important_only=not options.printConfigItem), end="")
+        print(printed(loaded.config, important_only=not options.printConfigItem), end="", flush=True)
+        for warning in loaded.warnings:
+            warn(f"WARNING {warning}")
         return 0
     log = logs.open_logs(logs.directory(options.log_dir, os.environ), ("broker",))
 
@@ -52,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
         )
         for warning in (*loaded.warnings, *broker.warnings):
             log.warning(warning)
-        print(ready_line(broker))
+        line = ready_line(broker)
+        log.info(line, extra=logs.PRINTED)
+        print(line)
         print(f"Acknowledged means: {broker.acknowledgement}", flush=True)
 
     return serve(start)

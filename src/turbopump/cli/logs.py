@@ -16,6 +16,8 @@ LINE = "%(asctime)s %(levelname)s %(name)s - %(message)s"
 TERMINAL_LINE = "%(levelname)s %(message)s"
 TERMINAL_ONLY = "-"
 DEFAULT_DIRECTORY = "~/logs/rocketmqlogs"
+PRINTED = {"is_printed": True}
+"""`extra` of a line that the command prints itself: it goes to the files alone."""
 
 
 def add_argument(parser: argparse.ArgumentParser, default: str = DEFAULT_DIRECTORY) -> None:
@@ -38,6 +40,7 @@ def open_logs(where: str, roles: tuple[str, ...]) -> logging.Logger:
     terminal = logging.StreamHandler()
     terminal.setFormatter(logging.Formatter(TERMINAL_LINE))
     terminal.setLevel(logging.INFO if where == TERMINAL_ONLY else logging.WARNING)
+    terminal.addFilter(lambda record: not getattr(record, "is_printed", False))
     top.addHandler(terminal)
     if where == TERMINAL_ONLY:
         return top

@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
         for warning in warnings:
             log.warning(warning)
         port = await start_namesrv(stack, config)
-        print(ready_line(config, port), flush=True)
+        line = ready_line(config, port)
+        log.info(line, extra=logs.PRINTED)
+        print(line, flush=True)
 
     return serve(start)
 

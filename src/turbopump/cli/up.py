@@ -6,6 +6,7 @@ Prints what a newcomer needs: addresses, where the data is, what an acknowledgem
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -20,7 +21,9 @@ from turbopump.broker.server import Broker
 from turbopump.broker.settings import variable
 from turbopump.cli import logs, serving
 from turbopump.cli.broker import load, pages, start_broker
+from turbopump.cli.broker import ready_line as broker_ready_line
 from turbopump.cli.conf import ConfFile
+from turbopump.cli.namesrv import ready_line as namesrv_ready_line
 from turbopump.cli.namesrv import start_namesrv
 from turbopump.cli.process import serve
 from turbopump.namesrv.config import NamesrvConfig
@@ -65,13 +68,16 @@ def run(options: argparse.Namespace) -> int:
     )
 
     async def start(stack: contextlib.AsyncExitStack) -> None:
-        port = await start_namesrv(stack, namesrv_config(host, options.namesrv_port, data), SERVERS)
+        servers = namesrv_config(host, options.namesrv_port, data)
+        port = await start_namesrv(stack, servers, SERVERS)
         address = serving.address(host, port)
         broker = await start_broker(stack, change(loaded.config, "namesrvAddr", address))
         for warning in (*dropped(file), *loaded.warnings, *(broker.warnings if options.host else ())):
             log.warning(warning)  # that 127.0.0.1 is for this machine alone is no news to who chose nothing
         known_as = serving.address(host_for_others(host, broker), port)
         served = {**pages(broker), **name_server_pages(lambda: known_as)}
+        logging.getLogger("turbopump.namesrv").info(namesrv_ready_line(servers, port), extra=logs.PRINTED)
+        logging.getLogger("turbopump.broker").info(broker_ready_line(broker), extra=logs.PRINTED)
         http_port = await serving.start_pages(stack, served, host, options.http_port)
         health = f"http://{serving.address(host, http_port)}/health" if http_port > 0 else ""
         print(welcome(broker, known_as, data, health), flush=True)

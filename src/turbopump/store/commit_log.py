@@ -14,6 +14,7 @@ import mmap
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, Record, decode, measure
@@ -38,6 +39,22 @@ class LogFile:
     end: int
     path: str
     modified_ms: int
+
+
+class Syncable(Protocol):
+    def sync(self) -> None:
+        """Blocks until it is on the medium; raises OSError when it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The names in a directory."""
+
+    disk: Disk
+    path: str
+
+    def sync(self) -> None:
+        self.disk.sync_dir(self.path)
 
 
 class CommitLog:
@@ -171,12 +188,16 @@ class CommitLog:
 
     # making durable
 
-    def unsynced(self, until: int) -> list[MappedFile]:
-        """The files to sync so that everything below `until` is on the medium."""
-        return [mapped for mapped, _, _ in self._parts(self.synced, until)]
+    def unsynced(self, until: int) -> list[Syncable]:
+        """What to sync so that everything below `until` is on the medium."""
+        names: list[Syncable] = []
+        if self.files.has_unsynced_names(until):
+            names.append(Directory(self._disk, self.files.directory))
+        return [*names, *(mapped for mapped, _, _ in self._parts(self.synced, until))]
 
     def mark_synced(self, until: int) -> None:
         self.synced = max(self.synced, until)
+        self.files.names_synced(until)
         self.files.pinned_from = self.synced - self.synced % self.file_size
 
     def dirty_again(self, until: int) -> None:
@@ -272,12 +293,14 @@ class CommitLog:
         return [LogFile(start, start + size, path, self._disk.modified_ms(path)) for start, path in paths]
 
     def delete_first(self) -> None:
-        """Removes the oldest file. The last one stays: it is being written."""
+        """Removes the oldest file; `files.removed_from` is to be synced before the next one goes. The last
+        one stays: it is being written.
+        """
         assert len(self.files.starts) > 1, "the file in use cannot go"
         start = self.files.starts[0]
         if start >= self.files.pinned_from:
             raise OSError(errno.EBUSY, "the file is not synced yet", self.files.path(start))
-        self.files.remove(start)
+        self.files.remove(start, durably=False)
 
     def close(self) -> None:
         self.files.drop_ahead()

@@ -59,7 +59,7 @@ class Home(Protocol):
     def described(self, topic: str, physical: int) -> tuple[int, bytes]: ...
     def file_starts(self, topic: str, queue_id: int) -> list[int]: ...
     def open_file(self, queue: "ConsumeQueue", start: int, create: bool) -> PlainFile | None: ...
-    def remove_file(self, topic: str, queue_id: int, start: int) -> None: ...
+    def remove_file(self, topic: str, queue_id: int, start: int, durably: bool = True) -> None: ...
     def remove_files(self, topic: str, queue_id: int) -> None: ...
 
 
@@ -340,15 +340,22 @@ class ConsumeQueue:
                 break  # what lies behind so many zeros is never reached: entries grow over it
             self._write(at - at % size, at % size, bytes(length))
 
-    def delete_before(self, log_min: int) -> None:
-        """Removes the files, never the last, all of whose entries point before `log_min`."""
+    def delete_first_before(self, log_min: int) -> bool:
+        """Removes the first file, never the last, when all of its entries point before `log_min`. Then its
+        directory has to be synced before the next goes: files that survive a crash must have no gap.
+        """
         per_file = self._file_size // self.unit
-        while self._base >= 0 and self._base + per_file < self._written:
-            last = self._entry(self._base + per_file - 1)
-            if last is not None and last[0] >= log_min:
-                break
-            self._home.remove_file(self.topic, self.queue_id, self._base * self.unit)
-            self._base += per_file
+        if not 0 <= self._base < self._written - per_file:
+            return False
+        last = self._entry(self._base + per_file - 1)
+        if last is not None and last[0] >= log_min:
+            return False
+        self._home.remove_file(self.topic, self.queue_id, self._base * self.unit, durably=False)
+        self._base += per_file
+        return True
+
+    def delete_extension_before_first(self) -> None:
+        """Removes the extension files that no entry points to any more."""
         first = self.entry(self.min_offset)
         if first is not None and is_address(first[2]):
             self._extension.delete_before(first[2])

@@ -1,8 +1,8 @@
 """Flushing: the log reaches the medium, and those who wait for it are told.
 
-All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. On a
-disk that syncs quickly the sync runs inline (a hop to a thread costs more than it does), on others in the
-thread of its own; which one is measured at the start and again whenever it goes wrong.
+All who wait in one pass of the loop share one sync; while a sync is under way the next group gathers. Every
+sync runs in a thread of its own, on a fast disk too: any disk may hang, and the loop serves everybody. Only
+before the loop runs, and after it, a sync blocks its caller.
 
 A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
 unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
@@ -12,23 +12,17 @@ that hangs is bounded. No path out of here leaves the next group waiting for a s
 """
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
 from turbopump.runtime.clock import Clock
-from turbopump.runtime.disk import Disk, MappedFile, Workers
-from turbopump.store.commit_log import CommitLog
+from turbopump.runtime.disk import Workers
+from turbopump.store.commit_log import CommitLog, Syncable
 from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Flags, Reason
 
-PROBES = 8
-INLINE_BELOW_S = 300e-6
-INLINE_ABOVE_S = 1e-3  # inline syncs that take so long on average go to the thread
-SMOOTHING = 0.05
-STALL_S = 0.02  # a single inline sync as slow as this is enough to go to the thread
 PAGE = 4096
 
 log_line = logging.getLogger("turbopump.store")
@@ -51,7 +45,6 @@ class Flusher:
     def __init__(
         self, log: CommitLog, flags: Flags, clock: Clock, workers: Workers, config: StoreConfig
     ) -> None:
-        self.inline = False
         self.on_synced: Callable[[int], None] | None = None
         self._log = log
         self._flags = flags
@@ -68,7 +61,6 @@ class Flusher:
         self._wanted = 0  # sync up to here although nobody waits
         self._under_way = False
         self._write_again = False
-        self._typical_s = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0  # the sync under way in the thread
         self._last_thorough = clock.monotonic()
@@ -77,40 +69,6 @@ class Flusher:
         """How long somebody waits, and how long until new messages are turned away."""
         self._timeout_s = config.sync_flush_timeout_ms / 1000
         self._busy_s = config.page_cache_busy_ms / 1000
-
-    def probe(self, disk: Disk, path: str) -> None:
-        """Measures a few small syncs and chooses where they run from now on. On a disk where that cannot be
-        done (it may be full) they run in the thread, which is right for every disk.
-        """
-        try:
-            self._typical_s = self._typical_sync(disk, path)
-        except OSError as error:
-            self.inline, self._typical_s = False, INLINE_ABOVE_S
-            log_line.warning("syncs cannot be measured, so they run in a thread: %s", error)
-            return
-        self.inline = self._typical_s < INLINE_BELOW_S
-        log_line.info(
-            "a sync of this disk takes %d us: it runs %s",
-            self._typical_s * 1e6,
-            "inline" if self.inline else "in a thread",
-        )
-
-    def _typical_sync(self, disk: Disk, path: str) -> float:
-        file = disk.open_plain(path, create=True)
-        try:
-            file.write_at(0, bytes(PROBES * PAGE))
-            file.sync()  # the blocks are there now, as those of a log file are
-            times = []
-            for count in range(PROBES):
-                file.write_at(count * PAGE, bytes(PAGE))
-                begin = self._clock.monotonic()
-                file.sync()
-                times.append(self._clock.monotonic() - begin)
-        finally:
-            file.close()
-            with contextlib.suppress(OSError):
-                disk.remove(path)
-        return sorted(times)[PROBES // 2]
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -127,7 +85,7 @@ class Flusher:
         self._clear_timer()
         target, files = self._prepare()
         try:
-            await self._workers.run(_sync_files, files, self._clock)
+            await self._workers.run(_sync_files, files)
         except OSError as error:
             self._failed(error)
         else:
@@ -193,28 +151,19 @@ class Flusher:
 
     def _begin(self) -> None:
         self._under_way = False
-        if self.inline and not self._write_again:
-            self._pass()
-        else:
-            self._start_task()
+        self._start_task()
 
     def _pass(self) -> None:
-        """One sync here and now."""
+        """One sync here and now: there is no loop that it could hold up."""
         self._under_way = True
         try:
-            begin = self._clock.monotonic()
             self._sync_blocking()
-            self._weigh(self._clock.monotonic() - begin)
         except BaseException:  # unforeseen: what they wait for will not come
             self._fail_waiters(Durability.FAILED)
             raise
         finally:
             self._under_way = False
         self._answer_synced()
-        if self._write_again:
-            self._retry_later()
-        elif self._waiters:
-            self._kick()
 
     def _start_task(self) -> None:
         if self._loop is not None and not self._under_way:
@@ -222,19 +171,18 @@ class Flusher:
             self._task = self._loop.create_task(self._sync_groups())
 
     async def _sync_groups(self) -> None:
-        """Syncs in a thread, group after group, until nobody waits."""
+        """Syncs in the thread, group after group, until nobody waits."""
         try:
             while self._waiters or self._wanted > self._log.synced:
                 self._began = self._clock.monotonic()
                 self._set_timer()
                 target, files = self._prepare()
                 try:
-                    took = await self._workers.urgent(_sync_files, files, self._clock)
+                    await self._workers.urgent(_sync_files, files)
                 except OSError as error:
                     self._failed(error)
                     break
                 self._succeeded(target)
-                self._weigh(took)
                 self._answer_synced()
         finally:
             self._under_way = False
@@ -254,13 +202,13 @@ class Flusher:
     def _sync_blocking(self) -> None:
         target, files = self._prepare()
         try:
-            _sync_files(files, self._clock)
+            _sync_files(files)
         except OSError as error:
             self._failed(error)
         else:
             self._succeeded(target)
 
-    def _prepare(self) -> tuple[int, list[MappedFile]]:
+    def _prepare(self) -> tuple[int, list[Syncable]]:
         self._log.commit()
         target = self._log.end
         if self._write_again:
@@ -282,18 +230,6 @@ class Flusher:
         self._wanted = self._log.committed
         self._flags.set(Reason.SYNC_FAILED, str(error))
         self._fail_waiters(Durability.FAILED)
-
-    def _weigh(self, took: float) -> None:
-        """Goes from inline to thread when syncs have become slow, and back when they are quick again."""
-        self._typical_s += SMOOTHING * (took - self._typical_s)
-        if self.inline and took > STALL_S:  # everyone waited for this one: not a second time
-            self._typical_s = took
-        if self.inline and self._typical_s > INLINE_ABOVE_S:
-            self.inline = False
-            log_line.info("syncs take %d us now: they run in a thread", self._typical_s * 1e6)
-        elif not self.inline and self._typical_s < INLINE_BELOW_S / 2:
-            self.inline = True
-            log_line.info("syncs take %d us now: they run inline", self._typical_s * 1e6)
 
     # answering
 
@@ -331,11 +267,9 @@ class Flusher:
         self._set_timer()
 
 
-def _sync_files(files: list[MappedFile], clock: Clock) -> float:
-    begin = clock.monotonic()
+def _sync_files(files: list[Syncable]) -> None:
     for file in files:
         file.sync()
-    return clock.monotonic() - begin
 
 
 def _tell(done: Done, outcome: Durability) -> None:

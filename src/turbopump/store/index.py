@@ -31,6 +31,7 @@ class Index:
     def __init__(self, directory: str, disk: Disk, slots: int, items: int, clock: Clock) -> None:
         self._directory = directory
         self._disk = disk
+        self._has_new_names = False  # files whose names are not synced yet
         self._slots = slots
         self._items = items
         self._clock = clock
@@ -161,10 +162,21 @@ class Index:
         Once a sync failed, each later one raises too, until `publish` has written everything again.
         """
         published = (0, 0)
+        self._sync_names()
         for file in list(self._files):
             published = file.published
             file.sync()
         return published
+
+    def _sync_names(self) -> None:
+        if not self._has_new_names:
+            return
+        self._has_new_names = False  # first: the loop may make another file meanwhile
+        try:
+            self._disk.sync_dir(self._directory)
+        except OSError:
+            self._has_new_names = True
+            raise
 
     def flush(self) -> tuple[int, int]:
         """`publish` and `sync`: returns time and offset of the last message; all before it is durable now."""
@@ -208,7 +220,10 @@ class Index:
         last = self._files[-1] if self._files else None
         name = _file_name(self._clock.now_ms(), last.name if last else "")
         size = file_size(self._slots, self._items)
-        mapped = self._disk.create_mapped(f"{self._directory}/{name}", size, sparse=True)
+        mapped = self._disk.create_mapped(
+            f"{self._directory}/{name}", size, sparse=True, durable_name=False
+        )
+        self._has_new_names = True
         try:
             mapped.reserve(0, HEADER.size + self._slots * SLOT.size)
         except OSError:

@@ -100,6 +100,7 @@ class ConsumeQueues:
         self.trusted_below = ANY
         self._log = log
         self._changed_dirs: set[str] = set()  # with files made since they were last synced
+        self.removed_from: set[str] = set()  # directories to sync, so that removed names do not come back
         self._open: OrderedDict[tuple[ConsumeQueue, int], PlainFile] = OrderedDict()
         self._open_limit = max(2, config.open_queue_files)
 
@@ -240,6 +241,7 @@ class ConsumeQueues:
         return sum(1 for entry in self._disk.entries(self._topic_directory(topic)) if _is_queue(entry))
 
     def delete_topic(self, topic: str) -> None:
+        """`removed_from` is to be synced before anybody is told that the topic is gone."""
         self.count -= self.count_of(topic)
         self.lights.discard(topic)
         for key in [key for key in self._queues if key[0] == topic]:
@@ -247,16 +249,15 @@ class ConsumeQueues:
         directory = self._topic_directory(topic)
         self._forget_files(directory + os.sep)
         self._disk.remove_tree(directory)
-        if self._disk.exists(os.path.dirname(directory)):
-            self._disk.sync_dir(os.path.dirname(directory))
+        self.removed_from.add(os.path.dirname(directory))
         self._disk.remove_tree(os.path.join(self._ext_root, topic))
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
-        """One queue goes, and its topic's directory with the last."""
+        """One queue goes, and its topic's directory with the last. `removed_from` is to be synced."""
         self.lights.discard(topic)
         if (queue := self._queues.pop((topic, queue_id), None)) is not None:
             queue.delete()
-        self.remove_files(topic, queue_id)
+        self.remove_files(topic, queue_id, durably=False)
         self._disk.remove_tree(os.path.join(self._ext_root, topic, str(queue_id)))
         if not self._disk.entries(self._topic_directory(topic)):
             self._disk.remove_tree(self._topic_directory(topic))
@@ -396,19 +397,26 @@ class ConsumeQueues:
             self._open.popitem(last=False)[1].close()
         return file
 
-    def remove_file(self, topic: str, queue_id: int, start: int) -> None:
+    def remove_file(self, topic: str, queue_id: int, start: int, durably: bool = True) -> None:
         path = os.path.join(self._directory(topic, queue_id), file_name(start))
         self._forget_files(path)
         self._disk.remove(path)
-        self._disk.sync_dir(os.path.dirname(path))
+        self._sync_removal(os.path.dirname(path), durably)
 
-    def remove_files(self, topic: str, queue_id: int) -> None:
+    def remove_files(self, topic: str, queue_id: int, durably: bool = True) -> None:
         directory = self._directory(topic, queue_id)
         self._forget_files(directory + os.sep)
         if self._disk.exists(directory):
             self.count -= 1
             self._disk.remove_tree(directory)
-            self._disk.sync_dir(os.path.dirname(directory))
+            self._sync_removal(os.path.dirname(directory), durably)
+
+    def _sync_removal(self, directory: str, now: bool) -> None:
+        """`now`: in recovery, where no loop waits."""
+        if now:
+            self._disk.sync_dir(directory)
+        else:
+            self.removed_from.add(directory)
 
     def _heal(self, topic: str, queue_id: int, starts: list[int], file_size: int) -> list[int]:
         """Keeps the files before the first missing one, which a crash took before a checkpoint."""

@@ -34,6 +34,9 @@ class Retained(Protocol):
         """Oldest first."""
 
     def delete_first_log_file(self) -> None: ...
+    async def sync_removals(self) -> None:
+        """What was deleted stays so after a crash of the machine."""
+
     def min_offset_changed(self) -> None:
         """Log files were deleted: consume queues and index follow."""
 
@@ -150,6 +153,7 @@ class Retention:
                     break
                 self._store.delete_first_log_file()
                 deleted += 1
+                await self._store.sync_removals()  # before the next: what a crash leaves has no gap
                 log.info(
                     "deleted %s, last written %d h ago", file.path, (now_ms - file.modified_ms) // _HOUR_MS
                 )

@@ -44,6 +44,8 @@ class LogFiles:
         self._maps: OrderedDict[int, MappedFile] = OrderedDict()
         self._creating = threading.Lock()  # one file is made by one thread; see `create_ahead`
         self._ahead: dict[int, MappedFile] = {}
+        self._unsynced_names: set[int] = set()  # starts of files whose names a power failure may take
+        self.removed_from: set[str] = set()  # directories to sync, so that removed names do not come back
 
     def load(self) -> None:
         """Finds the files. Raises UnusableStore for anything that cannot be a part of this log."""
@@ -98,17 +100,45 @@ class LogFiles:
         with self._creating:
             made = self._ahead.pop(start, None)
             if made is None:
-                made = self._disk.create_mapped(self.path(start), self.file_size)
+                made = self._create(start)
             self.starts.append(start)
         _advise(made.buffer, self._writing_advice)
         return self._keep(start, made)
 
     def create_ahead(self, start: int) -> None:
-        """Makes a file that `append_file` will ask for, beside the loop. Harmless when it comes too late."""
+        """Makes a file that `append_file` will ask for. Harmless when it comes too late."""
         with self._creating:
             is_late = bool(self.starts) and start <= self.starts[-1]  # it may even have been deleted again
             if start not in self._ahead and not is_late:
-                self._ahead[start] = self._disk.create_mapped(self.path(start), self.file_size)
+                self._ahead[start] = self._create(start)
+
+    def create_durably(self, start: int) -> None:
+        """`create_ahead` beside the loop: the name is on the medium, too. The sync holds no lock, so that
+        the append loop never waits for it.
+        """
+        self.create_ahead(start)
+        self._disk.sync_dir(self.directory)
+        self._unsynced_names.discard(start)
+
+    def _create(self, start: int) -> MappedFile:
+        """The name becomes durable with the file's first sync, in the thread of the flusher.
+
+        Two such names at a time could survive a power failure in the wrong order, as a gap in the log; so a
+        second one is synced here. That takes more than a whole file between two syncs of the log.
+        """
+        made = self._disk.create_mapped(
+            self.path(start), self.file_size, durable_name=bool(self._unsynced_names)
+        )
+        self._unsynced_names.add(start)
+        return made
+
+    def has_unsynced_names(self, below: int) -> bool:
+        return any(start < below for start in tuple(self._unsynced_names))
+
+    def names_synced(self, below: int) -> None:
+        self._unsynced_names.difference_update(
+            [start for start in tuple(self._unsynced_names) if start < below]
+        )
 
     def is_ready(self, start: int) -> bool:
         return start in self._ahead
@@ -123,14 +153,19 @@ class LogFiles:
                 self._disk.sync_dir(self.directory)
             self._ahead.clear()
 
-    def remove(self, start: int) -> None:
-        """Removes the first or the last file."""
+    def remove(self, start: int, durably: bool = True) -> None:
+        """Removes the first or the last file. Otherwise than `durably`, `removed_from` has to be synced
+        before the next one goes.
+        """
         assert start in (self.starts[0], self.starts[-1]), "only the ends of the log can go"
         self.starts.remove(start)
         if (mapped := self._maps.pop(start, None)) is not None:
             mapped.close()
         self._disk.remove(self.path(start))
-        self._disk.sync_dir(self.directory)
+        if durably:
+            self._disk.sync_dir(self.directory)
+        else:
+            self.removed_from.add(self.directory)
 
     def set_aside(self, start: int, directory: str) -> str:
         """Takes the last file out of the log, but keeps it under another directory."""

@@ -135,7 +135,6 @@ class Store:
         try:
             store = cls(config, disk, clock, workers, lock, twins)
             store._recover(progress)
-            store.flusher.probe(disk, os.path.join(config.root_dir, "sync-probe"))
         except BaseException:
             lock.release()
             raise
@@ -277,10 +276,19 @@ class Store:
         elif topic in self.queues.batch_topics and not self.queues.of(topic):
             self.queues.batch_topics.discard(topic)
 
+    async def expect_deletion(self, topic: str) -> None:
+        """Before `delete_topic`, with nothing awaited between the two: what a crash must find on the disk."""
+        await self._upkeep.expect_fewer_queues(self.queues.count_of(topic))
+
     def delete_topic(self, topic: str) -> None:
-        """Removes the topic's queues. Its records stay in the log until the log's files go."""
-        self._upkeep.expect_fewer_queues(self.queues.count - self.queues.count_of(topic))
+        """Removes the topic's queues. Its records stay in the log until the log's files go. After
+        `sync_removals` the queues do not come back, whatever happens to the machine.
+        """
         self.queues.delete_topic(topic)
+
+    async def sync_removals(self) -> None:
+        """What was deleted stays so after a crash of the machine."""
+        await self._upkeep.sync_removals()
 
     def configure(self, config: StoreConfig) -> None:
         """Takes over what can change while the store is in use: limits of reading, retention, waiting."""

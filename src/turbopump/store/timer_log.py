@@ -132,6 +132,7 @@ class TimerLog:
         """The size is that of files to come; those that are there may have been made with another."""
         self._directory = directory
         self._disk = disk
+        self._has_new_names = False  # files whose names are not synced yet
         self._files: dict[int, PlainFile] = {}
         self._unsynced: set[int] = set()
         self._tail = bytearray()
@@ -208,6 +209,18 @@ class TimerLog:
         self._unsynced.clear()
         return files
 
+    def sync_names(self) -> None:
+        """Blocking, beside the loop: the names of new files, before their contents count as safe."""
+        if not self._has_new_names:
+            return
+        self._has_new_names = False  # first: the loop may make another file meanwhile
+        try:
+            self._disk.sync_dir(self._directory)
+            self._disk.sync_dir(os.path.dirname(self._directory))
+        except OSError:
+            self._has_new_names = True
+            raise
+
     def sync_failed(self, files: list[PlainFile]) -> None:
         """The system may take their pages for clean now: all of them are written again. Raises OSError."""
         for file in files:
@@ -268,8 +281,7 @@ class TimerLog:
             file = self._files[start] = self._disk.open_plain(self._path(start), create, self.file_size)
             if start not in self._starts:
                 self._starts.append(start)
-                self._disk.sync_dir(self._directory)
-                self._disk.sync_dir(os.path.dirname(self._directory))
+                self._has_new_names = True
         return file
 
     def _remove(self, start: int) -> None:

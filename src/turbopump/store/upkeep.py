@@ -101,7 +101,7 @@ class Upkeep:
         start = self._log.wants_next(at_once=self._flags.is_set(Reason.NO_ROOM))
         with contextlib.suppress(OSError):
             if start is not None:
-                await self._workers.run(self._log.files.create_ahead, start)
+                await self._workers.run(self._log.files.create_durably, start)
             self._flags.clear(Reason.NO_ROOM)
 
     async def write_out_full(self) -> None:
@@ -192,9 +192,8 @@ class Upkeep:
             with self._queues.taken_to_sync() as to_sync:
                 index_state = await self._workers.run(self._sync_derived, to_sync)
             saved = self._checkpoint(complete, last_record, timestamp, index_begin, index_state)
-            await self._workers.run(checkpoints.save, self._disk, self._path, saved)
-            self._saved = saved
-            self._recount()
+            await self._save(saved)
+            await self._recount()
         except OSError as error:
             log_line.error("no checkpoint could be taken, will try again: %s", error)
 
@@ -250,7 +249,10 @@ class Upkeep:
         """Files of the log were deleted: those of queues and index that point into them go too."""
         log_min = self._log.min_offset
         for count, (topic, queue_id) in enumerate(self._queues.on_disk()):
-            self._queues.known(topic, queue_id).delete_before(log_min)
+            queue = self._queues.known(topic, queue_id)
+            while queue.delete_first_before(log_min):
+                await self.sync_removals()
+            queue.delete_extension_before_first()
             if count % QUEUES_PER_SLICE == 0:
                 await asyncio.sleep(0)
         if self._index is not None:
@@ -263,30 +265,53 @@ class Upkeep:
         await self.follow_log()
         queues = self._queues
         unwanted = [key for key in queues.on_disk() if not is_wanted(*key) and queues.known(*key).is_empty]
-        if unwanted:
-            self.expect_fewer_queues(queues.count - len(unwanted))
-        for count, key in enumerate(unwanted):
-            queues.delete_queue(*key)
-            if count % QUEUES_PER_SLICE == 0:
-                await asyncio.sleep(0)
-        return unwanted
+        gone = []
+        for at in range(0, len(unwanted), QUEUES_PER_SLICE):
+            await self.expect_fewer_queues(len(unwanted[at : at + QUEUES_PER_SLICE]))
+            for key in unwanted[at : at + QUEUES_PER_SLICE]:
+                if not is_wanted(*key) and queues.known(*key).is_empty:  # still so after the disk was busy
+                    queues.delete_queue(*key)
+                    gone.append(key)
+        await self.sync_removals()
+        return gone
+
+    async def sync_removals(self) -> None:
+        """Names that were removed do not come back after this, whatever happens to the machine."""
+        directories = self._queues.removed_from | self._log.files.removed_from
+        self._queues.removed_from, self._log.files.removed_from = set(), set()
+        try:
+            if directories:
+                await self._workers.run(_sync_directories, self._disk, directories)
+        except BaseException:
+            self._queues.removed_from |= directories
+            raise
 
     def disown_checkpoint(self) -> None:
         """Before what it speaks of is cut: a crash in the middle must not find it true."""
         self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)
         checkpoints.save(self._disk, self._path, self._saved)
 
-    def expect_fewer_queues(self, count: int) -> None:
-        """Before queues are deleted: if a checkpoint counted them, a crash would look like a loss."""
-        if self._saved.note is not None:
-            saved = replace(self._saved, note=replace(self._saved.note, queues=count))
-            checkpoints.save(self._disk, self._path, saved)
-            self._saved = saved
+    async def expect_fewer_queues(self, going: int) -> None:
+        """Before so many queues are deleted: if a checkpoint counted them, a crash would look like a loss.
 
-    def _recount(self) -> None:
+        Nothing may be awaited between this and the deletion: a checkpoint would count them again.
+        """
+        async with self._one_at_a_time:
+            if (note := self._saved.note) is not None:
+                await self._note_queues(min(note.queues, self._queues.count) - going)
+
+    async def _recount(self) -> None:
         """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""
-        if self._saved.note is not None and self._queues.count < self._saved.note.queues:
-            self.expect_fewer_queues(self._queues.count)
+        while self._saved.note is not None and self._queues.count < self._saved.note.queues:
+            await self._note_queues(self._queues.count)
+
+    async def _note_queues(self, count: int) -> None:
+        assert self._saved.note is not None
+        await self._save(replace(self._saved, note=replace(self._saved.note, queues=count)))
+
+    async def _save(self, saved: Checkpoint) -> None:
+        await self._workers.run(checkpoints.save, self._disk, self._path, saved)
+        self._saved = saved
 
     def _sync_derived(self, to_sync: ToSync) -> tuple[int, int]:
         to_sync.sync(self._disk)
@@ -319,6 +344,12 @@ class Upkeep:
             queue_offset=min(max(last_record, 0), begin_offset),
             note=Note(complete, last_record, index_state[1], self._queues.count),
         )
+
+
+def _sync_directories(disk: Disk, directories: set[str]) -> None:
+    for directory in sorted(directories):
+        with contextlib.suppress(FileNotFoundError):
+            disk.sync_dir(directory)
 
 
 def _mark(disk: Disk, path: str) -> None:

@@ -62,7 +62,9 @@ class SimulatedDisk:
             after._names = self._names.after_crash(self.chance, survival)
         return after
 
-    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+    def create_mapped(
+        self, path: str, size: int, sparse: bool = False, durable_name: bool = True
+    ) -> MappedFile:
         self.operation()
         if not sparse:
             self.take_space(size)
@@ -71,8 +73,9 @@ class SimulatedDisk:
         self.operation()  # the power may fail between making the file and giving it its length
         node = Node(self.clock, bytes(size), allocated=0 if sparse else size)
         self._names.link(path, node)
-        self.operation()
-        self._names.sync(parent_of(path))
+        if durable_name:
+            self.operation()
+            self._names.sync(parent_of(path))
         return _MappedFile(self, path, node)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:

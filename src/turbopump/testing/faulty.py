@@ -1,21 +1,25 @@
-"""Real files whose syncs fail and whose space ends when a test says so, for tests with real servers."""
+"""Real files whose syncs fail or hang and whose space ends when a test says so, for tests with real servers."""
 
 import errno
+import time
 from typing import Any
 
 from turbopump.runtime.disk import MappedFile, PlainFile, SystemDisk
 
 
 class FaultyDisk(SystemDisk):
-    """Real files; syncs fail and space ends when a test says so."""
+    """Real files; syncs fail or hang and space ends when a test says so."""
 
     def __init__(self) -> None:
+        self.hangs_s = 0.0  # the next sync takes this much longer
         self.failing_syncs = 0  # so many of the next syncs raise EIO
         self.space: int | None = None  # so many more bytes can be allocated
 
-    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+    def create_mapped(
+        self, path: str, size: int, sparse: bool = False, durable_name: bool = True
+    ) -> MappedFile:
         self._take_space(size)
-        return _FaultyFile(self, super().create_mapped(path, size, sparse))
+        return _FaultyFile(self, super().create_mapped(path, size, sparse, durable_name))
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
         return _FaultyFile(self, super().open_mapped(path, writable))
@@ -31,7 +35,17 @@ class FaultyDisk(SystemDisk):
                 raise OSError(errno.ENOSPC, "the test says that the disk is full")
             self.space -= size
 
+    def sync_dir(self, path: str) -> None:
+        self._hang()
+        super().sync_dir(path)
+
+    def _hang(self) -> None:
+        hangs_s, self.hangs_s = self.hangs_s, 0.0
+        if hangs_s:
+            time.sleep(hangs_s)
+
     def _before_sync(self) -> None:
+        self._hang()
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
             raise OSError(errno.EIO, "the test says that this sync fails")

@@ -99,6 +99,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         result.add_done_callback(lambda _: self._at_work.discard(work))
         return result
 
+    def held_until(self, outcome: "asyncio.Future[Any]") -> None:
+        """A thread works on this, beside those of `run_in_executor`: the clock stands still meanwhile."""
+        work = _Work()
+        self._at_work.add(work)
+        outcome.add_done_callback(lambda _: self._at_work.discard(work))
+
     def accounted(self, call: Coroutine[Any, Any, T], to_rest: bool) -> Coroutine[Any, Any, T]:
         """A call of the thread that asks for this, to be run in the loop: while it lasts, time may pass.
 

@@ -36,7 +36,9 @@ class MemoryDisk:
         other._directories = {path: names.copy() for path, names in self._directories.items()}
         return other
 
-    def create_mapped(self, path: str, size: int, sparse: bool = False) -> MappedFile:
+    def create_mapped(
+        self, path: str, size: int, sparse: bool = False, durable_name: bool = True
+    ) -> MappedFile:
         return _MappedFile(path, self._put(path, mmap.mmap(-1, size)), self._clock)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:

@@ -42,8 +42,16 @@ def test_the_two_servers_start_with_apaches_words_and_find_each_other(home: Home
     assert broker.stop() == 0
     assert not (home.path / "store/abort").exists()
     assert home.servers[0].stop() == 0
-    for role in ("broker", "namesrv"):
-        assert (home.path / "logs/rocketmqlogs" / f"{role}.log").read_text()
+    for role, words in (("broker", "The broker[broker-x"), ("namesrv", "The Name Server boot success")):
+        text = (home.path / "logs/rocketmqlogs" / f"{role}.log").read_text()
+        assert (text.count("boot success"), text.count(words)) == (1, 1)
+
+
+def test_a_server_without_log_files_says_boot_success_once(home: Home, write: Write) -> None:
+    broker = home.start("mqbroker", "--log-dir", "-", "-c", write("broker.conf", BROKER_CONF))
+    broker.wait_for("boot success")
+    assert broker.stop() == 0
+    assert "".join(broker.lines).count("boot success") == 1
 
 
 def test_a_broker_starts_without_any_name_server(home: Home, write: Write) -> None:

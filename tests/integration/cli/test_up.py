@@ -20,6 +20,9 @@ def test_what_is_sent_is_seen_and_survives_a_restart(home: Home) -> None:
     result = json.loads(sent.stdout)
     assert (result["status"], result["offset"], result["durability"]) == ("SEND_OK", 0, "memory")
     assert up.stop() == 0
+    for role, words in (("broker", "The broker[broker-a"), ("namesrv", "The Name Server boot success")):
+        text = (home.path / "data/logs" / f"{role}.log").read_text()
+        assert (text.count("boot success"), text.count(words)) == (1, 1)
     assert not (home.path / "data/store/abort").exists()
 
     again = home.up()

@@ -25,13 +25,13 @@ from turbopump.store.store import Store, StoreConfig
 ROUNDS = int(os.environ.get("KILLS") or 42)
 ROUNDS_PER_STORE = 7
 QUEUES = 3
-MODES = ("ASYNC_FLUSH", "SYNC_FLUSH inline", "SYNC_FLUSH in the thread")
+MODES = ("ASYNC_FLUSH", "SYNC_FLUSH")
 
 
 def config(root: str, mode: str) -> StoreConfig:
     return StoreConfig(
         root_dir=root,
-        flush_disk_type="SYNC_FLUSH" if mode.startswith("SYNC") else "ASYNC_FLUSH",
+        flush_disk_type="SYNC_FLUSH" if mode == "SYNC_FLUSH" else "ASYNC_FLUSH",
         commit_log_file_size=16_384,
         consume_queue_file_size=400,
         index_slots=64,
@@ -43,9 +43,7 @@ def config(root: str, mode: str) -> StoreConfig:
 
 
 def open_store(root: str, mode: str) -> Store:
-    store = Store.open(config(root, mode), SystemDisk(), SystemClock(), SystemWorkers())
-    store.flusher.inline = mode.endswith("inline")
-    return store
+    return Store.open(config(root, mode), SystemDisk(), SystemClock(), SystemWorkers())
 
 
 async def append_forever(root: str, mode: str, first: int, seed: int, pipe: int) -> None:

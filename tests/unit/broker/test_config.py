@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from turbopump.broker import config as configuration
 from turbopump.broker import settings
-from turbopump.broker.config import BrokerConfig, ConfigError, load, parse_properties, printed, show
+from turbopump.broker.config import BrokerConfig, ConfigError, get, load, parse_properties, printed, show
+from turbopump.broker.readers import INTERVAL, MILLISECONDS
 
 HERE = Path(__file__).parent
 
@@ -120,6 +121,30 @@ def test_keys_without_effect_are_named_once_together() -> None:
     assert warnings == (
         "keys without effect here: sendMessageThreadPoolNums, useReentrantLockWhenPutMessage",
     )
+
+
+@pytest.mark.parametrize(("key", "least_ms"), sorted(settings.LEAST_PLAUSIBLE_MS.items()))
+def test_a_value_in_seconds_where_milliseconds_are_meant_is_a_warning_in_words(key: str, least_ms: int) -> None:
+    seconds = min(10, least_ms - 1)
+    (warning,) = load(f"{key}={seconds}").warnings
+    assert warning == (
+        f"line 1: {key}={seconds} means {seconds} milliseconds, not seconds; for {seconds} seconds write "
+        f"{key}={seconds}000"
+    )
+    assert load(f"{key}={least_ms}").warnings == ()
+
+
+def test_every_time_in_milliseconds_has_a_least_plausible_value_below_its_default() -> None:
+    in_ms = {key for key, row in settings.SETTINGS.items() if row.reader in (INTERVAL, MILLISECONDS)}
+    assert set(settings.LEAST_PLAUSIBLE_MS) | settings.ANY_MS == in_ms
+    for key, least_ms in settings.LEAST_PLAUSIBLE_MS.items():
+        assert 2 <= least_ms <= get(BrokerConfig(), settings.SETTINGS[key].path), key
+
+
+def test_a_ratio_of_zero_makes_all_history_old() -> None:
+    assert load(b"accessMessageInMemoryMaxRatio=0").config.store.access_in_memory_ratio == 0
+    with pytest.raises(ConfigError, match="percent from 0 to 100"):
+        load(b"accessMessageInMemoryMaxRatio=-1")
 
 
 def test_keys_of_features_to_come_are_named_with_their_lines_a_feature_at_a_time() -> None:

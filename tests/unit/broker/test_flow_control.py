@@ -24,13 +24,6 @@ def hold_up(seconds: float) -> None:
     loop.call_soon(loop.jump, seconds)
 
 
-def in_thread(desk: Desk) -> None:
-    """Syncs take time here: nobody waits for them inline."""
-    store = desk.broker._store
-    assert store is not None
-    store.flusher.inline = False
-
-
 async def busy_loop(desk: Desk) -> None:
     """Some traffic, so that the broker looks whether it keeps up."""
     await desk.send("T")
@@ -155,7 +148,6 @@ def test_a_disk_that_stalls_turns_sends_away_and_takes_them_again_when_it_is_bac
     async def main() -> None:
         async with running(flush_disk_type="SYNC_FLUSH") as desk:
             await desk.send("T")
-            in_thread(desk)
             desk.workers.stall(4.0)
             first = asyncio.create_task(desk.send("T"))
             await asyncio.sleep(0.9)
@@ -185,7 +177,6 @@ def test_requests_behind_too_many_of_the_same_client_are_answered_too() -> None:
     async def main() -> None:
         async with running(flush_disk_type="SYNC_FLUSH") as desk:
             await desk.send("T")
-            in_thread(desk)
             desk.workers.stall(4.0)
             connection = await desk.client.connect(f"127.0.0.1:{desk.broker.port}")
             ext = {k: str(v) for k, v in letters("T").items()}

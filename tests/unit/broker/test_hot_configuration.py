@@ -17,7 +17,7 @@ from tests.unit.broker.test_metrics import SWITCHES
 from turbopump.broker import readers, settings
 from turbopump.broker.admin.configuration import NEVER
 from turbopump.broker.config import load
-from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.remoting.router import Request, Route
 from turbopump.store.store import Store
@@ -148,7 +148,6 @@ async def replies_kept(desk: Desk) -> int:
 
 async def send_to_a_slow_disk(desk: Desk) -> int:
     await desk.send("T")
-    store_of(desk).flusher.inline = False
     desk.workers.stall(2.0)
     answer = await desk.send("T")
     await asyncio.sleep(3)
@@ -157,7 +156,6 @@ async def send_to_a_slow_disk(desk: Desk) -> int:
 
 async def send_while_the_disk_is_stalled(desk: Desk) -> int:
     await desk.send("T")
-    store_of(desk).flusher.inline = False
     desk.workers.stall(0.9)
     first = asyncio.create_task(desk.send("T"))
     await asyncio.sleep(0.6)
@@ -392,6 +390,52 @@ def test_the_operator_may_put_more_keys_on_the_list() -> None:
             assert (await configure(desk, "brokerPermission=4")).code == 16
             assert (await configure(desk, "deleteWhen=05")).code == 0
             assert (await configure(desk, "configBlackList=")).code == 16
+
+    run_virtual(main())
+
+
+def test_an_unknown_key_is_refused_and_nothing_is_changed() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            before = (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body
+            answer = await configure(desk, "fileReservedTime=71\nfileReservedTimes=72")
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == (
+                "fileReservedTimes is an unknown key, nothing was changed; did you mean fileReservedTime?"
+            )
+            assert (await configure(desk, "xyzzy=1")).remark == "xyzzy is an unknown key, nothing was changed"
+            assert (await desk.ask(RequestCode.GET_BROKER_CONFIG)).body == before
+
+    run_virtual(main())
+
+
+def test_a_key_without_effect_is_taken_and_the_answer_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with running() as desk:
+            answer = await configure(desk, "flushCommitLogTimed=false")
+            assert (answer.code, answer.remark) == (0, "no effect in this broker: flushCommitLogTimed")
+
+    run_virtual(main())
+    assert "Configuration keys without effect" in caplog.text
+
+
+def test_a_time_that_looks_like_seconds_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with running() as desk:
+            assert (await configure(desk, "channelExpiredTimeout=120")).code == 0
+
+    run_virtual(main())
+    assert "channelExpiredTimeout=120 means 120 milliseconds, not seconds" in caplog.text
+
+
+def test_a_ratio_of_zero_makes_every_pull_one_of_old_messages() -> None:
+    async def main() -> None:
+        async with running() as desk:
+            for _ in range(20):
+                await desk.send("T")
+            assert len(records(await desk.pull("T", 0))) == 20
+            assert (await configure(desk, "accessMessageInMemoryMaxRatio=0")).code == 0
+            assert len(records(await desk.pull("T", 0))) == 8
 
     run_virtual(main())
 

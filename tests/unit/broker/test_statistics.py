@@ -331,7 +331,6 @@ def test_a_put_that_waits_for_the_disk_is_measured_until_it_is_there() -> None:
         async with running(flush_disk_type="SYNC_FLUSH") as desk:
             await desk.send("T")
             for pairs in ({}, {"TRACE_ON": "false"}):  # the quick way, and the general one
-                desk.broker._store.flusher.inline = False
                 desk.workers.stall(0.7)
                 await desk.send("T", pairs=pairs)
             await asyncio.sleep(10)
@@ -352,7 +351,6 @@ def test_returned_and_delayed_messages_are_measured_too() -> None:
         async with running(flush_disk_type="SYNC_FLUSH") as desk:
             await desk.send("T")
             await desk.pull("T", 0)
-            desk.broker._store.flusher.inline = False
             desk.workers.stall(0.7)
             ext = {"offset": 0, "group": "readers", "originTopic": "T", "delayLevel": 1}
             answer = await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, ext)

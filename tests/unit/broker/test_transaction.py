@@ -1,6 +1,7 @@
 """Transactions at the broker: what is stored, who is asked, and that each ends once."""
 
 import asyncio
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -422,6 +423,42 @@ def test_a_transaction_that_was_asked_about_too_often_expires_and_can_be_resumed
         assert (await desk.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, fields)).code == REFUSED
 
     with_broker(scenario, config=rules(check_most=3))
+
+
+def test_a_transaction_that_is_given_up_is_an_error_line_with_topic_id_and_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "turbopump")
+
+    async def scenario(desk: Desk) -> None:
+        await Member().join(desk)
+        await prepare(desk)
+        await asyncio.sleep(200)
+        assert len(await all_of(desk, EXPIRED)) == 1
+
+    with_broker(scenario, config=rules(check_most=2))
+    (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    words = line.getMessage()
+    assert words.startswith(
+        "Transaction given up after 2 checks, its message is not delivered: topic T, message id ID-half, "
+        "producer group PG"
+    )
+    assert "turbopump transactions resume" in words
+
+
+def test_the_topic_of_expired_transactions_is_not_called_one_of_a_consumer_group(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "turbopump")
+
+    async def scenario(desk: Desk) -> None:
+        await Member().join(desk)
+        await prepare(desk)
+        await asyncio.sleep(200)
+
+    with_broker(scenario, config=rules(check_most=2))
+    (line,) = [text for text in caplog.messages if EXPIRED in text and "is created" in text]
+    assert line == f"Topic {EXPIRED} is created, 1 queues, for transactions that were given up"
 
 
 @pytest.mark.parametrize(("decision", "seen"), [(COMMIT, [b"half"]), (ROLLBACK, [])])

@@ -5,6 +5,7 @@ import pytest
 from turbopump.cli.broker import load
 from turbopump.cli.conf import ConfFile
 from turbopump.cli.failures import Failure
+from turbopump.cli.mq import broker
 
 EXAMPLE = Path(__file__).parents[3] / "examples/broker.conf"
 
@@ -28,3 +29,24 @@ def test_a_mistake_in_a_file_is_blamed_on_the_file_and_one_in_a_flag_is_not() ->
         load(ConfFile("broker.conf", b"listenPort = x\n"), {})
     with pytest.raises(Failure, match=r"^flag for namesrvAddr"):
         load(ConfFile("broker.conf", b""), {"namesrvAddr": "nowhere"})
+
+
+@pytest.mark.parametrize("flag", ["-p", "-m"])
+def test_printing_the_configuration_names_the_keys_without_effect(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    file = tmp_path / "broker.conf"
+    file.write_text("sendMessageThreadPoolNums=128\nreviveInterval=1\ntransactionCheckInterval=10\nxyzzy=1\n")
+    monkeypatch.setattr("sys.argv", ["mqbroker", "-c", str(file), flag])
+    assert broker() == 0
+    printed = capsys.readouterr()
+    assert "brokerName=" in printed.out
+    assert "xyzzy" not in printed.out
+    assert printed.err.splitlines() == [
+        "WARNING line 3: transactionCheckInterval=10 means 10 milliseconds, not seconds; "
+        "for 10 seconds write transactionCheckInterval=10000",
+        "WARNING line 4: xyzzy: unknown key, no effect",
+        "WARNING not supported yet, no effect: reviveInterval in line 2 (POP consumption)",
+        "WARNING keys without effect here: sendMessageThreadPoolNums",
+    ]

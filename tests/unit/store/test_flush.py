@@ -6,7 +6,6 @@ import pytest
 from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers, open_store, small
 
 from turbopump.protocol.errors import Refused, ServiceNotAvailable, SystemBusy
-from turbopump.runtime.disk import MappedFile
 from turbopump.store import flush, upkeep
 from turbopump.store.flush import Durability
 from turbopump.store.store import Store
@@ -20,15 +19,13 @@ LOG = "commitlog"
 class Bench:
     """A store with SYNC_FLUSH whose syncs run in the simulated disk thread, and a count of them."""
 
-    def __init__(self, inline: bool = False, **settings: object) -> None:
+    def __init__(self, **settings: object) -> None:
         self.clock = VirtualClock()
         self.disk = new_disk()
         self.disk.clock = self.clock
         self.workers = SimulatedWorkers(self.disk)
         config = small(**{"flush_disk_type": "SYNC_FLUSH", **settings})
         self.store = Store.open(config, self.disk, self.clock, self.workers)
-        self.store.flusher.inline = inline
-        self.store.flusher._typical_s = 0.0 if inline else 1.0  # a simulated sync takes no time to measure
         self.outcomes: list[Durability] = []
         self.syncs = 0
         self._count(self.disk)
@@ -55,10 +52,9 @@ class Bench:
         return self.outcomes
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_all_waiters_of_one_pass_share_one_sync(inline):
+def test_all_waiters_of_one_pass_share_one_sync():
     async def main() -> None:
-        bench = Bench(inline)
+        bench = Bench()
         await bench.store.start()
         bench.send(1)
         await bench.told(1)
@@ -72,10 +68,9 @@ def test_all_waiters_of_one_pass_share_one_sync(inline):
     run_virtual(main())
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_a_fault_of_ours_in_a_sync_leaves_nobody_waiting(inline, monkeypatch):
+def test_a_fault_of_ours_in_a_sync_leaves_nobody_waiting(monkeypatch):
     async def main() -> None:
-        bench = Bench(inline)
+        bench = Bench()
         await bench.store.start()
         with monkeypatch.context() as patch:
             patch.setattr(flush, "_sync_files", lambda *_: 1 / 0)
@@ -123,10 +118,9 @@ def test_a_message_can_be_read_when_it_is_on_the_medium_not_before():
     run_virtual(main())
 
 
-@pytest.mark.parametrize("inline", [True, False])
-def test_a_failed_sync_fails_every_waiter_and_writing_stops_until_one_succeeds(inline):
+def test_a_failed_sync_fails_every_waiter_and_writing_stops_until_one_succeeds():
     async def main() -> None:
-        bench = Bench(inline)
+        bench = Bench()
         await bench.store.start()
         bench.send(2)
         await bench.told(2)
@@ -300,39 +294,6 @@ def test_closing_on_a_dead_disk_leaves_abort_for_the_next_start():
         await bench.store.close()
         assert bench.outcomes == [Durability.FAILED] * 2
         assert bench.disk.exists("/store/abort")
-
-    run_virtual(main())
-
-
-def test_where_syncs_run_follows_how_long_they_take():
-    class SlowFile:
-        def __init__(self, clock: VirtualClock) -> None:
-            self.clock = clock
-            self.seconds = 0.0
-
-        def sync(self) -> None:
-            asyncio.get_running_loop().jump(self.seconds)  # type: ignore[attr-defined]
-
-    async def main() -> None:
-        bench = Bench(inline=True)
-        flusher = bench.store.flusher
-        slow = SlowFile(bench.clock)
-
-        def unsynced(until: int) -> list[MappedFile]:
-            return [slow]  # type: ignore[list-item]
-
-        bench.store.log.unsynced = unsynced  # type: ignore[method-assign]
-        await bench.store.start()
-        slow.seconds = 0.02
-        for _ in range(4):
-            bench.send()
-            await bench.told(len(bench.outcomes) + 1)
-        assert not flusher.inline
-        slow.seconds = 50e-6
-        for _ in range(150):
-            bench.send()
-            await bench.told(len(bench.outcomes) + 1)
-        assert flusher.inline
 
     run_virtual(main())
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import logging
 import random
 
 import pytest
@@ -296,15 +295,3 @@ def test_a_first_checkpoint_that_fails_is_tried_again():
     disk = full_disk(end="killed")
     make_room(disk)
     run_virtual(main(disk))
-
-
-def test_where_syncs_cannot_be_measured_they_run_in_the_thread(caplog):
-    caplog.set_level(logging.INFO, "turbopump.store")
-    disk = full_disk()
-    store = open_store(disk, commit_log_file_size=SIZE)
-    assert not store.flusher.inline
-    assert "cannot be measured" in caplog.text
-    assert not disk.exists("/store/sync-probe")
-    make_room(disk)
-    store.flusher.probe(disk, "/store/sync-probe")
-    assert store.flusher.inline

@@ -241,7 +241,9 @@ def test_when_the_log_loses_its_beginning_both_kinds_begin_later() -> None:
     while len(store.log.files.starts) > 2:
         store.log.delete_first()
     for queue in store.queues.every():
-        queue.delete_before(store.min_offset)
+        while queue.delete_first_before(store.min_offset):
+            pass
+        queue.delete_extension_before_first()
     every, lights = store.find_queue("%LMQ%every", 0), light_bodies(store, "%LMQ%every")
     assert every is not None
     assert lights == list(range(30 - len(lights), 30))

@@ -413,7 +413,9 @@ def test_a_deleted_topic_does_not_make_the_next_start_look_for_its_queues():
     fill(store, 40, topic="T")
     fill(store, 40, topic="U", start=100)
     asyncio.run(store._upkeep.take_checkpoint())
+    asyncio.run(store.expect_deletion("T"))
     store.delete_topic("T")
+    asyncio.run(store.sync_removals())
     assert store.find_queue("T", 0) is None
     crashed = killed(disk)
     again = open_store(crashed)

@@ -112,6 +112,8 @@ class FakeStore:
             raise OSError("cannot be deleted")
         self.files.pop(0)
 
+    async def sync_removals(self) -> None: ...
+
     def min_offset_changed(self) -> None:
         self.changes += 1
 

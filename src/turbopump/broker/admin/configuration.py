@@ -49,16 +49,29 @@ class ConfigurationRequests:
         return Answer(GetBrokerConfigResponse(version=version), pack_properties(show(self.config) | EXPORTED))
 
     def update(self, request: Request[None]) -> Answer:
-        """All or nothing. Keys that nobody knows are skipped, as Apache does."""
+        """All or nothing. Apache answers 0 for a key that it does not know; here it is refused."""
         after = self.config
+        unused: list[str] = []
+        warnings: list[str] = []
         try:
             for entry in parse_properties(request.body):
-                after = _changed(after, entry.key, entry.value.strip())
+                key, text = entry.key, entry.value.strip()
+                after = _changed(after, key, text)
+                if settings.ALIASES.get(key, key) not in settings.SETTINGS:
+                    unused.append(key)
+                elif (words := settings.seconds_warning(key, text)) is not None:
+                    warnings.append(words)
         except ConfigError as error:
             raise SystemFailure(str(error)) from None
         if after != self.config:
             self._put(after, request)
-        return Answer()
+        for words in warnings:
+            log.warning("Configuration changed by %s: %s", request.connection, words)
+        if not unused:
+            return Answer()
+        names = ", ".join(unused)
+        log.warning("Configuration keys without effect, set by %s: %s", request.connection, names)
+        return Answer(remark=f"no effect in this broker: {names}")
 
     def _put(self, after: BrokerConfig, request: Request[None]) -> None:
         before = show(self.config)
@@ -86,8 +99,14 @@ def _changed(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
 
 
 def _check_without_field(key: str, text: str) -> None:
-    """What has no effect in the file has none here; what belongs to a feature to come is refused."""
+    """What has no effect in the file has none here; what belongs to a feature to come, or is unknown, is
+    refused.
+    """
     fixed = settings.FIXED.get(key)
     is_off = fixed is not None and text.lower() in fixed.accepted
     if key in settings.LATER or (fixed is not None and not is_off):
         raise SystemFailure(f"{key}={text} is not supported yet")
+    if fixed is None and key not in settings.WITHOUT_EFFECT:
+        meant = settings.misspelt(key)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise SystemFailure(f"{key} is an unknown key, nothing was changed{hint}")

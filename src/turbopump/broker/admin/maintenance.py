@@ -45,9 +45,11 @@ class MaintenanceRequests:
         if gone:
             await self._store.take_checkpoint()  # recovery starts behind it and does not make them anew
         for name in gone:
+            await self._store.expect_deletion(name)
             if self._topics.find(name) is None:  # nobody created it while the disk was busy
                 self._offsets.forget_topic(name)
                 self._store.delete_topic(name)
+                await self._store.sync_removals()
                 await self._statistics.forget_topic(name)
         log.info("Asked by %s to remove unused topics: %s", request.connection, ", ".join(gone) or "none was")
         return Answer()

@@ -1,5 +1,6 @@
 """Topics: create and change (17, 18), delete (215), show (21, 351, 305) and how full they are (202)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -54,6 +55,8 @@ class TopicRequests:
         self._fence = fence
         self._broker_name = broker_name
         self._settled = settled
+        self.on_created: Callable[[bool, bool, int], None] | None = None
+        """Told after each request for a topic: is it a system topic, was it made, in how many ms."""
 
     def routes(self) -> Routes:
         return {
@@ -67,6 +70,18 @@ class TopicRequests:
         }
 
     async def create(self, request: Request[CreateTopicRequest]) -> Answer:
+        loop = asyncio.get_running_loop()
+        began, succeeded = loop.time(), False
+        try:
+            answer = await self._create(request)
+            succeeded = True
+            return answer
+        finally:
+            if self.on_created is not None:
+                is_system = self._topics.is_system(request.header.topic)
+                self.on_created(is_system, succeeded, round(1000 * (loop.time() - began)))
+
+    async def _create(self, request: Request[CreateTopicRequest]) -> Answer:
         header = request.header
         if "topic" not in (request.command.ext or {}):  # a blank one is refused with another code
             raise SystemFailure("the field topic is missing")
@@ -96,12 +111,15 @@ class TopicRequests:
         """
         name = request.header.topic
         await self._store.take_checkpoint()
+        await self._store.expect_deletion(name)
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
         if existed or is_valid(name):
             self._store.delete_topic(name)
         if existed:
             self._fence.topic_deleted(name, self._store.max_offset)
+        await self._store.sync_removals()
+        if existed:
             await self._settled()
         await self._statistics.forget_topic(name)
         return Answer()

@@ -5,11 +5,14 @@ from collections.abc import Callable, Sequence
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.metrics.collectors import Collector
-from turbopump.broker.metrics.exposition import CONTENT_TYPE, Labels, lines
+from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Labels, lines
 from turbopump.remoting.http import Content, HttpServer
 from turbopump.runtime.network import Network
 
 LINES_PER_SLICE = 500
+SCOPE = {"otel_scope_name": "broker-meter"}
+"""As the library adds it with which Apache's broker exports; dashboards may group by it."""
+TARGET = Family("target_info", "gauge", "Target metadata", [({}, 1)])
 
 
 class Exporter:
@@ -38,6 +41,7 @@ class Exporter:
                     out.append(line)
                     if len(out) % LINES_PER_SLICE == 0:
                         await asyncio.sleep(0)
+        out += lines(TARGET, {})
         return 200, CONTENT_TYPE, "".join(out).encode()
 
 
@@ -50,4 +54,5 @@ def common_labels(config: BrokerConfig) -> Labels:
         "cluster": identity.cluster_name,
         "node_type": "broker",
         "node_id": identity.broker_name,
+        **SCOPE,
     }

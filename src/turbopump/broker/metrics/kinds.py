@@ -1,5 +1,7 @@
-"""Figures of transactions and timers, by the topics to which their messages belong."""
+"""Figures of transactions and timers, by the topics to which their messages belong, and of created topics."""
 
+import asyncio
+from bisect import bisect_left
 from collections import Counter, defaultdict
 
 from turbopump.broker.halves import Decision
@@ -9,6 +11,9 @@ from turbopump.broker.timers import Timers
 from turbopump.broker.transaction import Transactions
 
 AGE_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
+SNAPSHOT_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
+CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
+SLOTS_PER_SLICE = 500
 
 
 class TransactionFigures:
@@ -62,7 +67,49 @@ class TimerFigures:
             _one("rocketmq_timer_enqueue_lag", "Messages not in the wheel yet", timers.queue_behind),
             _one("rocketmq_timer_dequeue_lag", "Messages in the wheel", sum(waiting.values())),
             _one("rocketmq_timer_dequeue_latency_milliseconds", "How late the next one is", timers.behind_ms),
+            _one(
+                "rocketmq_timer_enqueue_latency_milliseconds",
+                "How long the next one has waited for its place in the wheel",
+                timers.queue_behind_ms,
+            ),
+            await self._snapshot(),
         ]
+
+    async def _snapshot(self) -> Family:
+        """How many are due within each bound, but not within the one before; Apache counts in the same way."""
+        counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
+        for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
+            counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
+            if number % SLOTS_PER_SLICE == SLOTS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+        samples = [({**LOCAL_DISK, "timer_bound_s": str(bound)}, count) for bound, count in counts.items()]
+        return Family("rocketmq_timer_message_snapshot", "gauge", "Messages by when they are due", [*samples])
+
+
+class TopicFigures:
+    """How long it took to create or change a topic on request."""
+
+    subject = "requests"
+
+    def __init__(self) -> None:
+        self._took: dict[tuple[bool, bool], Histogram] = {}
+
+    def created(self, is_system: bool, succeeded: bool, milliseconds: int) -> None:
+        self._took.setdefault((is_system, succeeded), Histogram(CREATION_BOUNDS_MS)).add(milliseconds)
+
+    async def families(self) -> list[Family]:
+        samples = [
+            (
+                {
+                    "invocation_status": "success" if succeeded else "failure",
+                    "is_system": str(is_system).lower(),
+                },
+                histogram,
+            )
+            for (is_system, succeeded), histogram in self._took.items()
+        ]
+        name = "rocketmq_topic_create_execution_time_milliseconds"
+        return [Family(name, "histogram", "From the request for a topic to its answer", [*samples])]
 
 
 def _by_topic(name: str, words: str, counts: dict[str, int], is_gauge: bool = False) -> Family:
