@@ -9,9 +9,10 @@ from typing import TextIO
 
 import msgspec
 
+from turbopump.admin.render import json_text
 from turbopump.cli.arguments import count
 from turbopump.cli.failures import FAILED, Failure
-from turbopump.cli.tail import fields, line
+from turbopump.cli.records import fields, line
 from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
 
@@ -82,7 +83,7 @@ def _dump(options: argparse.Namespace, directory: str) -> int:
     for record in records:
         if options.json:
             shown = {**fields(record), "logOffset": record.physical_offset, "size": record.size}
-            print(msgspec.json.encode(shown).decode())
+            print(json_text(shown))
         else:
             print(f"{record.physical_offset} {record.topic} {line(record)}")
     return 0

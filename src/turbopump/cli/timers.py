@@ -2,18 +2,18 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line
+from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import Failure
-from turbopump.cli.tail import moment, printable
+from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.timers import Timer
+from turbopump.protocol.body_text import printable
 
 SHOWN = 100
 FORM = "%-23s  %-24s  %-32s  %-16s  %-24s  %s"
@@ -60,7 +60,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
     cut = f"{len(shown)} of {len(found)} are shown: -n shows more" if len(found) > len(shown) else ""
     if options.json:
         listed = {"count": len(found), "timers": [timer_document(timer) for timer in shown]}
-        print(json.dumps(listed | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        print(json_text(listed | ({"cut": cut} if cut else {})))
         return 0
     print(FORM % HEADINGS)
     for timer in shown:

@@ -2,19 +2,19 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line
+from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
-from turbopump.cli.tail import moment, printable
+from turbopump.cli.records import moment
 from turbopump.client.admin import Admin
 from turbopump.client.admin.transactions import asked, group_of, topic_of
 from turbopump.client.message import MessageExt
+from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import Refused
 
 SHOWN = 100
@@ -63,7 +63,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
         shown = {
             state: [_document(half) for half in halves[: options.limit]] for state, halves in found.items()
         }
-        print(json.dumps(shown | ({"cut": words} if cut else {}), ensure_ascii=False))
+        print(json_text(shown | ({"cut": words} if cut else {})))
         return 0
     print(FORM % HEADINGS)
     for state, halves in found.items():
