@@ -11,7 +11,7 @@ from typing import TextIO
 from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
-from turbopump.cli.arguments import count
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.ending import warn
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.cli.records import moment
@@ -32,7 +32,7 @@ BODY_SHOWN = 60
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
-        action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        action = add_action(actions, name, summary, EXAMPLES[name])
         action.add_argument("group", metavar="GROUP", help="the consumer group")
         _add_selection(action)
         if name == "list":
@@ -255,6 +255,12 @@ async def _export(desk: Desk) -> int:
 def output(file: str) -> AbstractContextManager[TextIO]:
     return nullcontext(sys.stdout) if file == "-" else open(file, "w", encoding="utf-8")
 
+
+EXAMPLES = {
+    "list": "turbopump dlq list billing --since 1h",
+    "resend": "turbopump dlq resend billing --all\nturbopump dlq resend billing --since 1d --to-topic",
+    "export": "turbopump dlq export billing -o dead.jsonl",
+}
 
 ACTIONS: dict[str, tuple[str, Callable[[Desk], Awaitable[int]]]] = {
     "list": ("show the dead letters of a group", _list),

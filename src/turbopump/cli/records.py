@@ -39,7 +39,7 @@ def show_json(body_limit: int) -> Show:
 
 
 def show_format(text: str, body_limit: int) -> Show:
-    r"""The text with `{queue}`, `{properties[name]}` and so on replaced; `\n` and `\t` are line end and tab."""
+    r"""The text with `{queue}`, `{properties[name]}` and so on filled in; `\n` is a line end, `\t` a tab."""
     for written, meant in ESCAPES.items():
         text = text.replace(written, meant)
     parts = _checked_parts(text)
@@ -116,7 +116,7 @@ def moment(time_ms: int) -> str:
         return f"{time_ms} ms"
 
 
-# --- formats -------------------------------------------------------------------------------------------------
+# --- formats ---------------------------------------------------------------------------------------------
 
 
 def _checked_parts(text: str) -> list[tuple[str, str]]:
@@ -163,7 +163,7 @@ def _value(name: str, values: Mapping[str, object]) -> str:
     return printable(json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else str(value))
 
 
-# --- conditions ----------------------------------------------------------------------------------------------
+# --- conditions ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +181,7 @@ class Where:
 
 
 def _known_of(record: Record) -> bytes:
-    """A property string, as the filter reads it, with the message's own fields in front: its properties win."""
+    """A property string, as the filter reads it, with the message's fields in it; its properties win."""
     own = record.property_map()
     known = {
         "queue": str(record.queue_id),
