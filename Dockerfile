@@ -3,6 +3,7 @@
 FROM python:3.13 AS build
 WORKDIR /src
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
+COPY packaging packaging
 COPY src src
 RUN pip install --no-cache-dir --root-user-action=ignore --prefix=/install ".[fast]"
 

@@ -3,7 +3,6 @@ commands take.
 """
 
 import argparse
-import difflib
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -83,6 +82,8 @@ def example_text(example: str) -> str:
 
 def unknown(kind: str, word: str, known: Iterable[str]) -> str:
     """Names what may have been meant."""
+    import difflib
+
     known = list(known)
     meant = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     hint = f"perhaps {meant[0]} is meant" if meant else f"there are {', '.join(known)}"
