@@ -115,8 +115,8 @@ def load_broker(text: bytes) -> list[str]:
 def suspicious(config: BrokerConfig, lines: Mapping[str, int], environ: Mapping[str, str]) -> Iterator[str]:
     """What can be meant, but rarely is. `lines` says where each key of the file stands."""
     for key, line in lines.items():
-        if variable(ALIASES.get(key, key)) in environ:
-            yield f"line {line}: {key}: the environment variable {variable(ALIASES.get(key, key))} wins over it"
+        if (name := variable(ALIASES.get(key, key))) in environ:
+            yield f"line {line}: {key}: the environment variable {name} wins over it"
     host = config.listening.advertised_address
     if host.startswith(LOOPBACK) and not config.listening.bind_address.startswith(LOOPBACK):
         yield f"brokerIP1={host}: clients on other machines are told to connect to themselves"
