@@ -1,7 +1,7 @@
 """Writes the programs of examples/ and tests/recipes into docs/examples.md and docs/recipes.md.
 
-The pages are read on GitHub as well, where nothing includes files. Run `python scripts/example_pages.py` after
-a change of a program. A unit test fails when a page is not current.
+The pages are read on GitHub as well, where nothing includes files. Run `python scripts/example_pages.py`
+after a change of a program. A unit test fails when a page is not current.
 """
 
 import re
