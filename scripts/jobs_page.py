@@ -16,7 +16,7 @@ HEAD = """\
 <!-- Written by scripts/jobs_page.py; change the catalog in src/turbopump/pipelines/jobs, not this page. -->
 
 `turbopump pipeline JOB` reads messages at one end, does something to them on Spark, and writes at the other.
-`pip install 'turbopump[spark]'` brings PySpark; Java 17 or newer must be there.
+In a clone `pip install '.[spark]'` brings PySpark; Java 17 or newer must be there.
 
     turbopump pipeline archive --from topic:OrderTopic --to delta:lake/orders
     turbopump pipeline stats --from log:data/store --by topic,tag --report stats.html

@@ -54,10 +54,17 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "turbopump/py.typed" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {
-        "turbopump",
-        *FOUND_BY_SPARK,
-    }
+    own = [name for name in names if ".dist-info/" not in name and ".data/scripts/" not in name]
+    assert {name.split("/")[0] for name in own} == {"turbopump", *FOUND_BY_SPARK}
+
+
+def test_apaches_commands_are_scripts_for_both_shell_and_python(wheel: Path) -> None:
+    """Books write `sh bin/mqnamesrv`."""
+    files = zipfile.ZipFile(wheel)
+    scripts = {name.rpartition("/")[2]: name for name in files.namelist() if ".data/scripts/" in name}
+    assert set(scripts) == {path.name for path in (ROOT / "packaging/bin").iterdir()}
+    for name in scripts.values():
+        assert files.read(name).startswith(b"#!/bin/sh\n")
 
 
 def test_pytest_finds_the_fixtures(wheel: Path) -> None:

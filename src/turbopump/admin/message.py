@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from turbopump.admin import message_reading, trace
 from turbopump.admin.command import Call, Command, Failed
-from turbopump.admin.message_text import detail_lines, document, plain_body, queue_text
+from turbopump.admin.message_text import detail_lines, document, plain_body, queue_text, shown_body
 from turbopump.admin.options import (
     WrongUse,
     boolean,
@@ -20,6 +20,7 @@ from turbopump.admin.options import (
 )
 from turbopump.admin.render import Table, cut_line
 from turbopump.admin.sending import GROUP, result_fields, result_text
+from turbopump.admin.times import milliseconds
 from turbopump.client.admin.groups import is_push
 from turbopump.client.admin.messages import FOREVER_MS, MAX_UNIQUE, NoMessages, Track
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendStatus
@@ -35,9 +36,13 @@ THROUGH_CLUSTER = optional(
 )
 CONSUMER_GROUP = optional("g", "consumerGroup", "consumer group name", text)
 CLIENT_ID = optional("d", "clientId", "The consumer's client id", text)
-BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", number, 0)
+BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", milliseconds, 0)
 END = defaulting(
-    "e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212", number, FOREVER_MS
+    "e",
+    "endTimestamp",
+    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
+    milliseconds,
+    FOREVER_MS,
 )
 BODY_FORMAT = optional("f", "bodyFormat", "print message body by the specified format", charset)
 
@@ -132,8 +137,7 @@ async def show_messages(
             call.out.line(line)
         call.out.line(f"{'Message Body Path:':<20} {save_body(call, message, copy)}")
         if body_format:
-            shown = plain_body(message).decode(body_format, "replace")
-            call.out.line(f"{'Message Body:':<20} {shown}")
+            call.out.line(f"{'Message Body:':<20} {shown_body(message, body_format)}")
         call.out.line()
         call.out.line()
         for line in [track_text(track) for track in tracks] or ["WARN: No Consumer"]:
@@ -172,8 +176,8 @@ def track_document(track: Track) -> dict[str, object]:
 UNIQUE_KEY = required("i", "msgId", "Message Id", text)
 TOPIC_OF_MESSAGE = required("t", "topic", "The topic of msg", text)
 SHOW_ALL = flag("a", "showAll", f"Print all message, the limit is {MAX_UNIQUE}")
-START_TIME = defaulting("s", "startTime", "Begin timestamp(ms) of storing", number, 0)
-END_TIME = defaulting("e", "endTime", "End timestamp(ms) of storing", number, FOREVER_MS)
+START_TIME = defaulting("s", "startTime", "Begin timestamp(ms) of storing", milliseconds, 0)
+END_TIME = defaulting("e", "endTime", "End timestamp(ms) of storing", milliseconds, FOREVER_MS)
 
 
 async def query_by_unique_key(call: Call) -> None:

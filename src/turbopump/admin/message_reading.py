@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from turbopump.admin.command import Call, Command
-from turbopump.admin.message_text import document, message_line, plain_body, queue_text
+from turbopump.admin.message_text import document, message_line, queue_text, shown_body
 from turbopump.admin.options import WrongUse, boolean, charset, defaulting, number, optional, required, text
 from turbopump.admin.times import Time, time
 from turbopump.client.message import MessageExt, MessageQueue
@@ -49,7 +49,7 @@ async def print_queue(call: Call, show: Show, queue: MessageQueue, first: int, l
 
 
 def show_one(call: Call, show: Show, message: MessageExt, with_body: bool = True) -> None:
-    body = plain_body(message).decode(call.given[CHARSET], "replace") if with_body else "NOT PRINT BODY"
+    body = shown_body(message, call.given[CHARSET]) if with_body else "NOT PRINT BODY"
     show(document(message), [message_line(message, body)])
 
 
@@ -100,7 +100,7 @@ async def print_messages_of_queue(call: Call) -> None:
             if call.given[PRINT] and call.out.as_json:
                 messages.append(document(message))
             elif call.given[PRINT]:
-                body = plain_body(message).decode(call.given[CHARSET], "replace")
+                body = shown_body(message, call.given[CHARSET])
                 shown = body if call.given[WITH_BODY] else "NOT PRINT BODY"
                 call.out.line(message_line(message, shown))
     counted = tags.most_common() if call.given[BY_TAG] else []

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from turbopump.admin.render import moment
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.protocol import ids, properties
+from turbopump.protocol import body_text, ids, properties
+from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, BrokenRecord
 from turbopump.protocol.record import Record
 
@@ -41,10 +42,7 @@ def body_fields(message: MessageExt) -> dict[str, str]:
         body = message.body
     except BrokenBody as error:
         return {"bodyBase64": base64.b64encode(message.record.body).decode(), "bodyError": str(error)}
-    try:
-        return {"body": body.decode()}
-    except UnicodeDecodeError:
-        return {"bodyBase64": base64.b64encode(body).decode()}
+    return body_text.body_fields(body)
 
 
 def detail_lines(message: MessageExt, with_offset_id: bool = True) -> list[str]:
@@ -68,16 +66,16 @@ def detail_lines(message: MessageExt, with_offset_id: bool = True) -> list[str]:
     }
     if not with_offset_id:
         del rows["OffsetID:"]
-    return [f"{label:<20} {value}" for label, value in rows.items()]
+    return [printable(f"{label:<20} {value}") for label, value in rows.items()]
 
 
 def message_line(message: MessageExt, body: str) -> str:
     """`printMsg` and its kin: all of a message in one line."""
-    return f"MSGID: {message.message_id} {message_text(message)} BODY: {body}"
+    return printable(f"MSGID: {message.message_id} {message_text(message)} BODY: {body}")
 
 
 def message_text(message: MessageExt) -> str:
-    """As Java's MessageExt prints itself."""
+    """As Java's MessageExt prints itself, in one line that no terminal obeys."""
     record = message.record
     fields = {
         "brokerName": message.queue.broker or "null",
@@ -96,7 +94,7 @@ def message_text(message: MessageExt) -> str:
         "preparedTransactionOffset": record.prepared_transaction_offset,
         "toString()": _inner_text(message, record),
     }
-    return f"MessageExt [{', '.join(f'{name}={value}' for name, value in fields.items())}]"
+    return printable(f"MessageExt [{', '.join(f'{name}={value}' for name, value in fields.items())}]")
 
 
 def _inner_text(message: MessageExt, record: Record) -> str:
@@ -105,6 +103,11 @@ def _inner_text(message: MessageExt, record: Record) -> str:
         f"Message{{topic='{record.topic}', flag={record.flag}, properties={map_text(message.properties)}, "
         f"body=[{signed}], transactionId='null'}}"
     )
+
+
+def shown_body(message: MessageExt, charset: str = "utf-8") -> str:
+    """Its body as one line of text, for a terminal."""
+    return body_text.body_text(plain_body(message), charset)
 
 
 def plain_body(message: MessageExt) -> bytes:

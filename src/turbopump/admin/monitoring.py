@@ -7,6 +7,7 @@ import msgspec
 
 from turbopump.admin.command import Call, Command, until_interrupted
 from turbopump.admin.consumer_text import troubles
+from turbopump.admin.message_text import shown_body
 from turbopump.client.admin import NotFound
 from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageExt, MessageQueue
@@ -47,7 +48,7 @@ async def start_monitoring(call: Call) -> None:
 
     @events.on(names.OFFSET_MOVED_TOPIC)
     async def told(message: MessageExt) -> None:
-        text = message.body.decode("utf-8", "replace")
+        text = shown_body(message)
         call.out.show({"offsetMoved": text}, [f"{PREFIX} reportDeleteMsgsEvent: {text}"])
 
     with until_interrupted():

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from turbopump.protocol.body_text import printable, printable_json
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -82,7 +84,7 @@ class Output:
     def show(self, value: object, lines: Iterable[str]) -> None:
         """The whole answer, once per command; of commands that go on until they are stopped, one of many."""
         if self.as_json:
-            self._write(msgspec.json.encode(value).decode() + "\n")
+            self._write(json_text(value) + "\n")
         else:
             for line in lines:
                 self.line(line)
@@ -90,7 +92,7 @@ class Output:
     def line(self, text: str = "") -> None:
         """A line of text at once: for what was done so far, while more is being done."""
         if not self.as_json:
-            self._write(text + "\n")
+            self._write(printable(text, keep="\n\t") + "\n")
 
     def warn(self, text: str) -> None:
         """A line beside the answer, on stderr, in both modes."""
@@ -104,7 +106,7 @@ class Output:
         def show_one(value: object, lines: Iterable[str]) -> None:
             nonlocal count
             if self.as_json:
-                self._write(("[\n" if count == 0 else ",\n") + msgspec.json.encode(value).decode())
+                self._write(("[\n" if count == 0 else ",\n") + json_text(value))
             else:
                 for line in lines:
                     self.line(line)
@@ -115,6 +117,11 @@ class Output:
         finally:  # also what a command could show before it failed is a whole document
             if self.as_json:
                 self._write("\n]\n" if count else "[]\n")
+
+
+def json_text(value: object) -> str:
+    """A JSON document in one line, with nothing in it that a terminal would obey."""
+    return printable_json(msgspec.json.encode(value).decode())
 
 
 def cut_line(words: str) -> str:

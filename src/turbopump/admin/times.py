@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from turbopump.runtime.times import MIN_MS
+
 FORM = "%Y-%m-%d#%H:%M:%S:%f"
 WORDS = "now, milliseconds since 1970, or a time such as 2025-06-30#12:00:00:000"
 
@@ -23,14 +25,23 @@ def time(word: str) -> Time:
     word = word.strip()
     if word == "now":
         return Time(word, None)
-    try:
-        return Time(word, int(word))
-    except ValueError:
-        pass
+    if word.lstrip("-").isdecimal():
+        return Time(word, milliseconds(word))
     try:
         return Time(word, round(datetime.strptime(word, FORM).timestamp() * 1000))
     except (ValueError, OverflowError):
         raise ValueError(WORDS) from None
+
+
+def milliseconds(word: str) -> int:
+    """Milliseconds since 1970. What looks like seconds is refused: a group would be set back to 1970."""
+    try:
+        found = int(word.strip())
+    except ValueError:
+        raise ValueError("milliseconds since 1970") from None
+    if 0 < found < MIN_MS:
+        raise ValueError(f"milliseconds since 1970; for these seconds write {found * 1000}")
+    return found
 
 
 def local_second(time_ms: int, form: str = "%Y-%m-%d %H:%M:%S") -> str:

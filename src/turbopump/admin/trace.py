@@ -7,16 +7,20 @@ from turbopump.admin.command import Call, Command
 from turbopump.admin.message_text import host_text, plain_body
 from turbopump.admin.options import defaulting, number, required, text
 from turbopump.admin.render import Table
-from turbopump.admin.times import local_second
+from turbopump.admin.times import local_second, milliseconds
 from turbopump.client.admin.messages import FOREVER_MS
 from turbopump.client.trace import Trace, decode
 from turbopump.protocol import names
 
 ID = required("i", "msgId", "Message Id", text)
 TRACE_TOPIC = defaulting("t", "traceTopic", "The name value of message trace topic", text, names.TRACE_TOPIC)
-BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", number, 0)
+BEGIN = defaulting("b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", milliseconds, 0)
 END = defaulting(
-    "e", "endTimestamp", "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212", number, FOREVER_MS
+    "e",
+    "endTimestamp",
+    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
+    milliseconds,
+    FOREVER_MS,
 )
 MAX_COUNT = defaulting(
     "c", "maxNum", "The maximum number of messages returned by the query, default:64", number, 64

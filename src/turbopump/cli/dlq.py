@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -10,16 +9,18 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line
+from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
-from turbopump.cli.arguments import count
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.ending import warn
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
-from turbopump.cli.tail import moment, parse_time, printable
+from turbopump.cli.records import moment
+from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.dead_letters import DeadLetters, Target, Window, origin_of
 from turbopump.client.admin.messages import FOREVER_MS
 from turbopump.client.message import MessageExt
+from turbopump.protocol.body_text import body_text, printable
 from turbopump.protocol.errors import BrokenBody, Refused
 
 GROUP_OF_SENDER = "turbopump-dlq"
@@ -31,7 +32,7 @@ BODY_SHOWN = 60
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
-        action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        action = add_action(actions, name, summary, EXAMPLES[name])
         action.add_argument("group", metavar="GROUP", help="the consumer group")
         _add_selection(action)
         if name == "list":
@@ -68,12 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    when = "a time (2025-06-30T12:00) or an age (10m)"
     parser.add_argument(
         "--id", action="append", default=[], help="only this letter, by either of its ids; may be repeated"
     )
-    parser.add_argument("--since", metavar="TIME", help=f"only those that died at or after {when}")
-    parser.add_argument("--until", metavar="TIME", help=f"only those that died at or before {when}")
+    parser.add_argument("--since", metavar="TIME", help=f"only those that died at or after {WHEN}")
+    parser.add_argument("--until", metavar="TIME", help=f"only those that died at or before {WHEN}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -93,10 +93,14 @@ class Desk:
                 yield await self.letters.with_id(message_id)
             return
         now_ms = self.admin.clock.now_ms()
-        since = parse_time(self.options.since, now_ms) if self.options.since else 0
-        until = parse_time(self.options.until, now_ms) if self.options.until else FOREVER_MS
+        since = _time(self.options.since, now_ms, "--since", 0)
+        until = _time(self.options.until, now_ms, "--until", FOREVER_MS)
         async for letter in self.letters.within(Window(since, until)):
             yield letter
+
+
+def _time(text: str | None, now_ms: int, name: str, default_ms: int) -> int:
+    return default_ms if text is None else point_in_time(text, now_ms, name)
 
 
 async def _run(options: argparse.Namespace, action: Callable[[Desk], Awaitable[int]]) -> int:
@@ -126,7 +130,7 @@ async def _list(desk: Desk) -> int:
         shown.append(letter)
     if desk.options.json:
         found = {"group": desk.options.group, "messages": [letter_document(letter) for letter in shown]}
-        print(json.dumps(found | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        print(json_text(found | ({"cut": cut} if cut else {})))
         return 0
     print(FORM % HEADINGS)
     for letter in shown:
@@ -144,7 +148,7 @@ def row(letter: MessageExt) -> str:
 
 def beginning(letter: MessageExt) -> str:
     try:
-        text = letter.body.decode("utf-8", "backslashreplace")
+        text = body_text(letter.body)
     except BrokenBody:
         return f"({len(letter.record.body)} bytes that cannot be read)"
     return text if len(text) <= BODY_SHOWN else text[:BODY_SHOWN] + "…"
@@ -201,7 +205,7 @@ async def _resend(desk: Desk) -> int:
     failed = sum(outcome.status == NOT_SENT for outcome in outcomes)
     if options.json:
         found = {"group": options.group, "results": [outcome.document() for outcome in outcomes]}
-        print(json.dumps(found | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        print(json_text(found | ({"cut": cut} if cut else {})))
     else:
         print(summary(outcomes))
         if cut:
@@ -241,7 +245,7 @@ async def _export(desk: Desk) -> int:
             if count == options.limit:
                 is_cut = True
                 break
-            to.write(json.dumps(letter_document(letter), ensure_ascii=False) + "\n")
+            to.write(json_text(letter_document(letter)) + "\n")
             count += 1
     words = f"{count} dead letters of group {options.group} exported"
     warn(words + (f" {cut_line('there are more: -n takes more')}" if is_cut else ""))
@@ -251,6 +255,12 @@ async def _export(desk: Desk) -> int:
 def output(file: str) -> AbstractContextManager[TextIO]:
     return nullcontext(sys.stdout) if file == "-" else open(file, "w", encoding="utf-8")
 
+
+EXAMPLES = {
+    "list": "turbopump dlq list billing --since 1h",
+    "resend": "turbopump dlq resend billing --all\nturbopump dlq resend billing --since 1d --to-topic",
+    "export": "turbopump dlq export billing -o dead.jsonl",
+}
 
 ACTIONS: dict[str, tuple[str, Callable[[Desk], Awaitable[int]]]] = {
     "list": ("show the dead letters of a group", _list),

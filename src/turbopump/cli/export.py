@@ -12,7 +12,7 @@ import msgspec
 
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
-from turbopump.cli.tail import parse_time
+from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.pull import Puller
 from turbopump.runtime.clock import SystemClock
 
@@ -25,15 +25,15 @@ BETWEEN_LINES_S = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    option, when = parser.add_argument, "a time (2025-06-30T12:00) or an age (10m)"
+    option = parser.add_argument
     option("directory", metavar="DIR", nargs="?", help="a store directory; without it brokers are asked")
     option("--to", required=True, metavar="PATH", help="the file to write; with --by, an empty directory")
     option("--topic", action="append", default=[], help="this topic; may be repeated for a directory")
     option("--pattern", default="", metavar="REGEX", help="topics whose names match; of a directory")
     option("--system-topics", action="store_true", help="also retry, dead-letter, delay and system topics")
     option("--queue", action="append", type=int, metavar="ID", help="this queue; may be repeated")
-    option("--since", metavar="TIME", help=f"stored at or after {when}")
-    option("--until", metavar="TIME", help=f"stored before {when}")
+    option("--since", metavar="TIME", help=f"stored at or after {WHEN}")
+    option("--until", metavar="TIME", help=f"stored before {WHEN}")
     option("--tag", action="append", default=[], help="messages with this tag; may be repeated")
     option("--key", default="", help="messages with this key or message id; of a directory")
     option("--columns", default="", metavar="A,B", help="these columns, with commas between")
@@ -90,8 +90,8 @@ def _of_directory(options: argparse.Namespace, schema: "Schema") -> Iterator[Any
         system_topics=options.system_topics,
         queue=options.queue,
         columns=schema.names,
-        since=_moment(options.since),
-        until=_moment(options.until),
+        since=_moment(options.since, "--since"),
+        until=_moment(options.until, "--until"),
         tags=options.tag,
         key=options.key,
         scan=options.scan,
@@ -114,8 +114,8 @@ async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterato
         options.topic[0],
         schema,
         None if options.queue is None else frozenset(options.queue),
-        _moment(options.since),
-        _moment(options.until),
+        _moment(options.since, "--since"),
+        _moment(options.until, "--until"),
         frozenset(options.tag),
     )
     async with AsyncExitStack() as stack:
@@ -136,8 +136,8 @@ def _stepped(batches: AsyncIterator[Any]) -> Iterator[Any]:
             yield batch
 
 
-def _moment(text: str | None) -> int | None:
-    return None if text is None else parse_time(text, SystemClock().now_ms())
+def _moment(text: str | None, name: str) -> int | None:
+    return None if text is None else point_in_time(text, SystemClock().now_ms(), name)
 
 
 class Shown:

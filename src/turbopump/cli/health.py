@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "address",
         metavar="ADDR",
-        nargs="?",
-        help="one server, host:port (default: a name server and its brokers)",
+        nargs="*",
+        help="these servers, host:port (default: a name server and its brokers)",
     )
     connect.add_argument(parser)
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
 async def _examine(options: argparse.Namespace) -> list[Health]:
     async with connect.connected(options.namesrv) as here:
         if options.address:
-            return [await examine(here.client, connect.checked(options.address))]
+            return [await examine(here.client, connect.checked(address)) for address in options.address]
         servers = [await examine(here.client, address) for address in connect.name_servers(options.namesrv)]
         brokers = sorted({broker for server in servers for broker in server.brokers})
         return servers + [await examine(here.client, address) for address in brokers]

@@ -7,11 +7,12 @@ import argparse
 import gc
 import importlib
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Protocol, cast
 
 import turbopump
-from turbopump.cli.arguments import Parser
+from turbopump.cli.arguments import Parser, example_text, sentence, unknown
 from turbopump.cli.ending import ended
 
 COMMANDS = {
@@ -22,6 +23,8 @@ COMMANDS = {
     "tail": "print the messages of a topic as they arrive",
     "trace": "the way of one message: who sent it, who consumed it and how long that took",
     "health": "ask a server whether it works: exit status 0 or 1",
+    "doctor": "find out why clients do not reach a cluster: addresses, routes, disk, clock, versions",
+    "config": "check a configuration file before a server is started with it",
     "admin": "administer a cluster (also: mqadmin)",
     "dlq": "dead letters of a consumer group: list, resend, export",
     "transactions": "transactions that nobody has ended: list, resume",
@@ -30,7 +33,37 @@ COMMANDS = {
     "quickstart": "the producer and the consumer that RocketMQ users try first",
     "export": "the messages of a topic or of a store directory into Parquet files",
     "store": "look into a store directory: verify, rebuild, dump",
+    "completion": "print a script that completes commands and options in bash, zsh or fish",
+    "help": "explain a command",
 }
+
+EXAMPLES = {
+    "up": "turbopump up --data ./data\nturbopump up --host 0.0.0.0 --http-port 8080",
+    "namesrv": "turbopump namesrv --http-port 8080",
+    "broker": "turbopump broker -n 127.0.0.1:9876 -c broker.conf",
+    "send": 'turbopump send orders "paid" --tag paid --key A-1 --property amount=5\n'
+    "turbopump send orders --lines --by A-1 < orders.txt\n"
+    'turbopump send orders "remind me" --delay 10m',
+    "tail": "turbopump tail orders --from 10m --tag paid\n"
+    "turbopump tail orders --from first --where \"amount > 5\" --format '{time} {keys} {body}'",
+    "trace": "turbopump trace 7F0000010001000000000000000000001",
+    "health": "turbopump health\nturbopump health 127.0.0.1:10911",
+    "doctor": "turbopump doctor --namesrv 10.0.0.5:9876 --topic orders",
+    "config": "turbopump config check broker.conf",
+    "admin": "turbopump admin topicList\nturbopump admin help consumerProgress",
+    "dlq": "turbopump dlq list billing --since 1h\nturbopump dlq resend billing --all",
+    "transactions": "turbopump transactions list",
+    "timers": "turbopump timers list --topic orders",
+    "pipeline": "turbopump pipeline archive --help\nturbopump pipeline stats --from topic:orders",
+    "quickstart": "turbopump quickstart producer -n 10\nturbopump quickstart consumer",
+    "export": "turbopump export --topic orders --since 1d --to orders.parquet\n"
+    "turbopump export ./data/store --to exported --by topic,date",
+    "store": "turbopump store verify ./data",
+    "completion": "source <(turbopump completion bash)",
+    "help": "turbopump help send\nturbopump help dlq resend",
+}
+
+WIDTH = 110
 
 
 class Command(Protocol):
@@ -52,24 +85,64 @@ def main_as(name: str, program: str, arguments: Sequence[str] | None = None) -> 
 
 
 def _run(given: Sequence[str]) -> int:
-    asked = next((word for word in given if not word.startswith("-")), "")
-    first_paragraph = (turbopump.__doc__ or "").partition("\n\n")[0]  # an example for programmers follows
-    parser = Parser(prog="turbopump", description=first_paragraph)
+    if given and given[0] in COMMANDS:
+        return _run_as(given[0], f"turbopump {given[0]}", given[1:])
+    if given:
+        _explain(given)
+    print(overview())
+    return 0
+
+
+def _explain(given: Sequence[str]) -> None:
+    """Leaves with the version, with the help, or with what is wrong."""
+    parser = Overview(prog="turbopump")
     parser.add_argument("--version", action="version", version=f"turbopump {turbopump.__version__}")
-    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, summary in COMMANDS.items():
-        subparser = choices.add_parser(name, help=summary, description=summary.capitalize() + ".")
-        if name == asked:
-            command_named(name).add_arguments(subparser)
-    options = parser.parse_args(given)
-    return command_named(options.command).run(options)
+    if given[0].startswith("-"):
+        parser.parse_args(given)
+    parser.error(unknown("command", given[0], COMMANDS))
 
 
 def _run_as(name: str, program: str, arguments: Sequence[str] | None) -> int:
-    command = command_named(name)
-    parser = Parser(prog=program, description=COMMANDS[name].capitalize() + ".")
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(arguments))
+    return command_named(name).run(parser_of(name, program).read(arguments))
+
+
+def parser_of(name: str, program: str) -> Parser:
+    parser = Parser(prog=program, description=sentence(COMMANDS[name]), epilog=example_text(EXAMPLES[name]))
+    command_named(name).add_arguments(parser)
+    return parser
+
+
+class Overview(Parser):
+    """Of `turbopump` without a command."""
+
+    def format_help(self) -> str:
+        return overview() + "\n"
+
+
+def overview() -> str:
+    """What `turbopump` alone prints."""
+    first_paragraph = (turbopump.__doc__ or "").partition("\n\n")[0]  # an example for programmers follows
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: turbopump COMMAND [OPTIONS ...]",
+            "",
+            textwrap.fill(first_paragraph, WIDTH),
+            "",
+            "commands:",
+            *(f"  {name:<{width}}  {summary}" for name, summary in COMMANDS.items()),
+            "",
+            "options:",
+            f"  {'-h, --help':<{width}}  show this help",
+            f"  {'--version':<{width}}  show the version",
+            "",
+            example_text(
+                'turbopump up\nturbopump send hello "Hello, RocketMQ"\nturbopump tail hello --from first'
+            ),
+            "",
+            "turbopump help COMMAND explains one of them.",
+        ]
+    )
 
 
 def command_named(name: str) -> Command:

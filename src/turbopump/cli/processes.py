@@ -11,6 +11,9 @@ from pathlib import Path
 # A role is played by these commands, and by these words after `turbopump` or `python -m turbopump`.
 PROGRAMS = {"broker": "mqbroker", "namesrv": "mqnamesrv"}
 WORDS = {"broker": {"broker", "up"}, "namesrv": {"namesrv", "up"}}
+# Scripts that start what the Java class after them names.
+SCRIPTS = {"runserver.sh", "runbroker.sh", "tools.sh"}
+CLASSES = {"broker": ".BrokerStartup", "namesrv": ".NamesrvStartup"}
 
 
 def running(role: str, proc: Path = Path("/proc")) -> list[int]:
@@ -26,6 +29,8 @@ def plays(role: str, words: list[str]) -> bool:
     if not words:
         return False
     program = os.path.basename(words[0])
+    if program in SCRIPTS:
+        return any(word.endswith(CLASSES[role]) for word in words[1:])
     asked = next((word for word in words[1:] if not word.startswith("-")), "")
     return program == PROGRAMS[role] or (program == "turbopump" and asked in WORDS[role])
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from turbopump.admin.message_text import message_text
 from turbopump.admin.sending import result_text
 from turbopump.cli import connect
-from turbopump.cli.arguments import count
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.ending import warn, when_nobody_reads
 from turbopump.client.admin import Admin
 from turbopump.client.consumer import Consumer
@@ -29,7 +29,7 @@ AFTER_FAILURE_S = 1.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     roles = parser.add_subparsers(dest="role", metavar="ROLE", required=True)
     for name, (summary, _) in ROLES.items():
-        role = roles.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        role = add_action(roles, name, summary, f"turbopump quickstart {name} -n 10")
         role.add_argument("--topic", default=TOPIC, help=f"default: {TOPIC}")
         if name == "producer":
             role.add_argument(

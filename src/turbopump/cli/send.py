@@ -1,40 +1,154 @@
-"""`turbopump send`: one message, and what the broker says it did with it."""
+"""`turbopump send`: messages, and what the broker says it did with each."""
 
 import argparse
 import asyncio
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from turbopump.cli import connect
-from turbopump.cli.arguments import text
+from turbopump.cli.arguments import count, text
+from turbopump.cli.ending import FAILED, warn
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
-from turbopump.client.message import Message, SendResult, SendStatus
+from turbopump.cli.times import point_in_time
+from turbopump.client.errors import SendFailed
+from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.routes import QueueChoice
-from turbopump.client.rules import check_topic
-from turbopump.client.sender import Sender
+from turbopump.client.rules import Rules, check_topic
+from turbopump.client.selectors import by_hash
+from turbopump.client.sender import DEFAULTS, Pick, Sender
+from turbopump.protocol.errors import Refused
 from turbopump.protocol.ids import UniqueIds
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.times import format_time, parse_duration_s
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument(
-        "body", metavar="BODY", nargs="?", default="-", help="the text to send; - reads stdin"
+    option = parser.add_argument
+    option("topic", metavar="TOPIC")
+    option("body", metavar="BODY", nargs="?", default="-", help="the text to send; - reads stdin")
+    option("--tag", type=text, default="", help="the message's tag, by which consumers filter")
+    option("--key", type=text, action="append", default=[], help="a key to find it by; may be repeated")
+    option(
+        "--property",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of your own; may be repeated",
     )
-    parser.add_argument("--tag", type=text, default="", help="the message's tag, by which consumers filter")
-    parser.add_argument(
-        "--key", type=text, action="append", default=[], help="a key to find it by; may be repeated"
+    later = parser.add_mutually_exclusive_group()
+    later.add_argument(
+        "--delay", type=duration, metavar="TIME", help="consumers get it so much later: 30s, 10m, 1h30m"
     )
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    later.add_argument(
+        "--at",
+        metavar="TIME",
+        help="consumers get it then: 2026-11-01T12:00, local unless it says otherwise, as ...T12:00Z does",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--by", type=text, metavar="KEY", help="messages with the same KEY go to the same queue, in order"
+    )
+    where.add_argument("--queue", type=queue, metavar="[BROKER:]ID", help="to this queue")
+    option("--count", type=count, default=1, metavar="N", help="send it N times")
+    option("--lines", action="store_true", help="each line of the body is a message; empty lines are not")
+    option("--json", action="store_true", help="print the result as JSON, one object per message")
     connect.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     check_topic(options.topic)
-    message = Message(options.topic, body_of(options.body), options.tag, tuple(options.key))
-    result = asyncio.run(_send(message, options.namesrv))
-    print(json.dumps(fields(result)) if options.json else line(result))
-    return 0 if result.status is SendStatus.SEND_OK else 1
+    messages = messages_of(options, SystemClock().now_ms())
+    rules = Rules(DEFAULTS.max_message_size)
+    for message in messages:
+        rules.check(message)
+    return asyncio.run(_send_all(options, messages))
+
+
+def messages_of(options: argparse.Namespace, now_ms: int) -> list[Message]:
+    """What is to be sent, in order; `--count` repeats the whole."""
+    at_ms = delivery_ms(options.at, now_ms) if options.at is not None else None
+    bodies = list(lines_of(body_of(options.body))) if options.lines else [body_of(options.body)]
+    made = [
+        Message(
+            options.topic,
+            body,
+            options.tag,
+            tuple(options.key),
+            dict(options.property),
+            delay=options.delay,
+            deliver_at=at_ms,
+        )
+        for body in bodies
+    ]
+    repeat: int = options.count
+    return made * repeat
+
+
+def lines_of(body: bytes) -> Iterator[bytes]:
+    """Lines without their ends. Brokers refuse empty messages: empty lines are left out and counted."""
+    lines = body.split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    lines = [line.removesuffix(b"\r") for line in lines]
+    if empty := sum(not line for line in lines):
+        warn(f"turbopump: {empty} empty line{'s are' if empty > 1 else ' is'} not sent")
+    yield from filter(None, lines)
+
+
+def delivery_ms(at: str, now_ms: int) -> int:
+    found = point_in_time(at, now_ms, "--at")
+    if found <= now_ms:
+        when = format_time(found)
+        raise Failure(
+            f"--at must be in the future, got {at} ({when}); --delay counts from now", ASKED_WRONGLY
+        )
+    return found
+
+
+async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) -> int:
+    """One after the other: their order is kept, and the first that fails ends it."""
+    status, sent = 0, 0
+    async with connect.connected(options.namesrv) as here:
+        # Every run is a process of its own, so address and pid are told apart by the random salt.
+        ids = UniqueIds("127.0.0.1", os.getpid(), here.clock.now_ms, here.chance.getrandbits(32))
+        sender = Sender(here.client, here.routes, here.clock, ids, QueueChoice(here.chance))
+        for message in messages:
+            try:
+                result = await sender.deliver(sender.letter(message), pick=pick_of(options, message))
+            except (SendFailed, Refused):
+                if len(messages) > 1:
+                    warn(f"turbopump: {sent} of {len(messages)} messages were sent")
+                raise
+            sent += 1
+            print(json.dumps(fields(result)) if options.json else line(result), flush=True)
+            if result.status is not SendStatus.SEND_OK:
+                status = FAILED
+            if message.is_delayed and result.recall_handle is None and sent == 1:
+                warn("turbopump: the broker did not confirm the time: brokers before 5.0 deliver at once")
+    return status
+
+
+def pick_of(options: argparse.Namespace, message: Message) -> Pick | None:
+    if options.by is not None:
+        select = by_hash(options.by)
+        return lambda queues: select(queues, message)
+    return None if options.queue is None else lambda queues: queue_among(queues, options.queue)
+
+
+def queue_among(queues: Sequence[MessageQueue], wanted: tuple[str, int]) -> MessageQueue:
+    broker, number = wanted
+    found = [one for one in queues if one.id == number and broker in ("", one.broker)]
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(f"{one.broker}:{one.id}" for one in queues)
+    what = "several brokers have it" if found else "there is none"
+    raise Failure(
+        f"--queue {f'{broker}:' if broker else ''}{number}: {what}; write one of {there}", ASKED_WRONGLY
+    )
 
 
 def body_of(word: str) -> bytes:
@@ -44,14 +158,6 @@ def body_of(word: str) -> bytes:
     if sys.stdin is None:
         raise Failure("there is no stdin to read the body from", ASKED_WRONGLY)
     return sys.stdin.buffer.read()
-
-
-async def _send(message: Message, namesrv: str | None) -> SendResult:
-    async with connect.connected(namesrv) as here:
-        # Every run is a process of its own, so address and pid are told apart by the random salt.
-        ids = UniqueIds("127.0.0.1", os.getpid(), here.clock.now_ms, here.chance.getrandbits(32))
-        producer = Sender(here.client, here.routes, here.clock, ids, QueueChoice(here.chance))
-        return await producer.send(message)
 
 
 def fields(result: SendResult) -> dict[str, str | int]:
@@ -65,6 +171,7 @@ def fields(result: SendResult) -> dict[str, str | int]:
         "offset": result.offset,
         "durability": result.durability,
         "replicas": result.replicas,
+        "recallHandle": result.recall_handle,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -72,3 +179,25 @@ def fields(result: SendResult) -> dict[str, str | int]:
 def line(result: SendResult) -> str:
     status, *rest = fields(result).items()
     return " ".join([str(status[1]), *(f"{name}={value}" for name, value in rest)])
+
+
+# --- values of options -----------------------------------------------------------------------------------
+
+
+def pair(word: str) -> tuple[str, str]:
+    name, equals, value = text(word).partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{word!r} must be NAME=VALUE")
+    return name, value
+
+
+def duration(word: str) -> timedelta:
+    try:
+        return timedelta(seconds=parse_duration_s(word))
+    except (ValueError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def queue(word: str) -> tuple[str, int]:
+    broker, _, number = word.rpartition(":")
+    return broker, count(number)

@@ -9,9 +9,10 @@ from typing import TextIO
 
 import msgspec
 
-from turbopump.cli.arguments import count
+from turbopump.admin.render import json_text
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.failures import FAILED, Failure
-from turbopump.cli.tail import fields, line
+from turbopump.cli.records import fields, line
 from turbopump.store.tools import Copied, Progress, Rebuilt, Report, backup, dump, rebuild, verify
 from turbopump.store.tools import run as run_steps
 
@@ -22,7 +23,7 @@ BETWEEN_BARS_S = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for name, (summary, _) in ACTIONS.items():
-        action = actions.add_parser(name, help=summary, description=summary.capitalize() + ".")
+        action = add_action(actions, name, summary, EXAMPLES[name])
         action.add_argument("directory", metavar="DIR", help="the store directory, with commitlog/ in it")
         action.add_argument("--json", action="store_true", help="print JSON")
         if name == "backup":
@@ -82,11 +83,18 @@ def _dump(options: argparse.Namespace, directory: str) -> int:
     for record in records:
         if options.json:
             shown = {**fields(record), "logOffset": record.physical_offset, "size": record.size}
-            print(msgspec.json.encode(shown).decode())
+            print(json_text(shown))
         else:
             print(f"{record.physical_offset} {record.topic} {line(record)}")
     return 0
 
+
+EXAMPLES = {
+    "verify": "turbopump store verify ./data",
+    "rebuild": "turbopump store rebuild ./data",
+    "backup": "turbopump store backup ./data/store /backup/store",
+    "dump": "turbopump store dump ./data --topic orders -n 10 --json",
+}
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, str], int]]] = {
     "verify": (

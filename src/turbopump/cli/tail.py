@@ -5,64 +5,97 @@ in a Parquet file, which is whole however the reading ends.
 import argparse
 import asyncio
 import contextlib
-import json
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from turbopump.cli import connect
 from turbopump.cli.arguments import count
 from turbopump.cli.ending import give_up_stdout, warn, when_nobody_reads
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.cli.records import Show, Wanted, Where, show_format, show_json, show_line
+from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.follow import Following, StartOf, Take
+from turbopump.client.follow import Following, NoSuchQueue, StartOf, Take
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import Puller
 from turbopump.client.rules import check_topic
 from turbopump.client.subscription import choice
-from turbopump.protocol.errors import BrokenBody
-from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import SQL92
-from turbopump.protocol.record import Record, body_of
+from turbopump.protocol.record import Record
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.times import MIN_MS
 
 if TYPE_CHECKING:
     from turbopump.pipelines.keeping import Keeping
 
-UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+TERMINAL_BODY_LIMIT = 1000
+"""Characters of a body on a terminal, which four megabytes would flood. Pipes and files get all of it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument(
+    option = parser.add_argument
+    option("topic", metavar="TOPIC")
+    option(
         "--from",
         dest="start",
         default="last",
         metavar="WHERE",
-        help="first, last (default: only what is new), an offset, a time (2025-06-30T12:00) or an age (10m)",
+        help=f"first, last (default: only what is new), an offset, {WHEN}",
     )
-    parser.add_argument("-n", dest="limit", type=count, metavar="N", help="stop after N messages")
-    parser.add_argument(
-        "--tag", action="append", default=[], help="only messages with this tag; may be repeated"
+    option("-n", dest="limit", type=count, metavar="N", help="stop after N messages")
+    option("--queue", action="append", type=count, metavar="ID", help="only this queue; may be repeated")
+    option("--tag", action="append", default=[], help="only messages with this tag; may be repeated")
+    option("--sql", metavar="EXPR", help="only messages of which this SQL92 condition on properties is true")
+    option(
+        "--where",
+        metavar="EXPR",
+        help="the same, but decided here, for brokers without SQL filters; also on queue, offset, stored, "
+        "born, size and body",
     )
-    parser.add_argument(
-        "--sql", metavar="EXPR", help="only messages of which this SQL92 condition on properties is true"
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="one JSON object per line")
+    form.add_argument(
+        "--format",
+        metavar="TEXT",
+        help="a line of your own: '{time} {queue}:{offset} {properties[amount]} {body}'",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument(
-        "--to", metavar="FILE", help="also into this Parquet file, as `turbopump export` writes"
+    option(
+        "--body-limit",
+        type=count,
+        metavar="N",
+        help=f"show at most N characters of a body; 0: all (default: {TERMINAL_BODY_LIMIT} on a terminal)",
     )
+    option("--to", metavar="FILE", help="also into this Parquet file, as `turbopump export` writes")
     connect.add_argument(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     check_topic(options.topic)  # a topic that cannot be would be waited for without end
-    printer = Printer(options.json, options.limit)
+    printer = Printer(shown_by(options), options.limit)
+    where = Where(options.where).predicate() if options.where is not None else None
     with kept(options.to, printer) if options.to else contextlib.nullcontext(printer.take) as take:
         if options.limit != 0:
-            _until_enough(options, take)
+            _until_enough(options, chosen(where, take) if where else take)
     return 0
+
+
+def shown_by(options: argparse.Namespace) -> Show:
+    limit = options.body_limit
+    if options.json:
+        return show_json(limit or 0)
+    if options.format is not None:
+        return show_format(options.format, limit or 0)
+    if limit is None:
+        limit = TERMINAL_BODY_LIMIT if sys.stdout is not None and sys.stdout.isatty() else 0
+    return show_line(limit)
+
+
+def chosen(where: Wanted, take: Take) -> Take:
+    """What is not wanted is passed over."""
+    return lambda record, queue: take(record, queue) if where(record) else True
 
 
 def _until_enough(options: argparse.Namespace, take: Take) -> None:
@@ -106,14 +139,18 @@ async def _tail(options: argparse.Namespace, take: Take) -> None:
     assert task is not None
     if options.to:  # as at Ctrl-C: `timeout 60 turbopump tail …` and what runs in the background end this way
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    start = parse_start(options.start, SystemClock().now_ms())
+    tags = frozenset(options.tag)
+    sql = wanted_by(options.sql, tags)
+    queues = frozenset(options.queue or ())
     async with connect.connected(options.namesrv) as here:
         when_nobody_reads(task.cancel)
-        start = parse_start(options.start, here.clock.now_ms())
         puller = Puller(here.client, here.routes)
-        tags = frozenset(options.tag)
-        sql = wanted_by(options.sql, tags)
-        following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql)
-        await following.run(start.of(puller), take)
+        following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql, queues)
+        try:
+            await following.run(start.of(puller), take)
+        except NoSuchQueue as error:
+            raise Failure(f"--queue: {error}", ASKED_WRONGLY) from None
 
 
 def wanted_by(sql: str | None, tags: frozenset[str]) -> str:
@@ -142,82 +179,41 @@ class Start:
                 return await puller.max_offset(queue)
             if self.time_ms is not None:
                 return await puller.offset_at(queue, self.time_ms)
-            return max(self.offset, await puller.min_offset(queue))
+            first = await puller.min_offset(queue)
+            if self.offset:
+                self._say_where(queue, first, await puller.max_offset(queue))
+            return max(self.offset, first)
 
         return start
 
+    def _say_where(self, queue: MessageQueue, first: int, end: int) -> None:
+        where = f"queue {queue.id} of {queue.broker}"
+        if self.offset > end:
+            notice(f"--from {self.offset}: {where} ends at offset {end}, nothing is shown before")
+        elif self.offset < first:
+            notice(f"--from {self.offset}: {where} begins at offset {first}, what was before is deleted")
+
 
 def parse_start(text: str, now_ms: int) -> Start:
+    """A number is an offset, or milliseconds since 1970 where no queue is that long."""
     if text in ("first", "last"):
         return Start(end=text)
-    if text.isdecimal():
+    if text.isdecimal() and int(text) < MIN_MS:
         return Start(offset=int(text))
-    return Start(time_ms=parse_time(text, now_ms, "first, last, an offset, "))
-
-
-def parse_time(text: str, now_ms: int, others: str = "") -> int:
-    """A moment, or how long ago it was. `others` are words that would have done as well."""
-    if text[:-1].isdecimal() and text[-1] in UNITS_MS:
-        return now_ms - int(text[:-1]) * UNITS_MS[text[-1]]
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        accepted = f"{others}a time such as 2025-06-30T12:00 or an age such as 10m"
-        raise Failure(f"{text}: not one of {accepted}", ASKED_WRONGLY) from None
+    return Start(time_ms=point_in_time(text, now_ms, "--from", "first, last or an offset"))
 
 
 @dataclass
 class Printer:
-    as_json: bool
+    show: Show
     left: int | None
 
     def take(self, record: Record, queue: MessageQueue) -> bool:
         try:
-            print(json.dumps(fields(record)) if self.as_json else line(record), flush=True)
+            print(self.show(record), flush=True)
         except BrokenPipeError:  # `turbopump tail | head` has seen enough
             give_up_stdout()
             return False
         if self.left is not None:
             self.left -= 1
         return self.left is None or self.left > 0
-
-
-def line(record: Record) -> str:
-    marks = {"queue": record.queue_id, "offset": record.queue_offset, "tag": record.tags, "keys": record.keys}
-    words = [f"{name}={value}" for name, value in marks.items() if value is not None]
-    return printable(f"{moment(record.store_timestamp)} {' '.join(words)} | {text_of(record)}")
-
-
-def moment(time_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "milliseconds")
-    except (ValueError, OverflowError, OSError):  # no such year
-        return f"{time_ms} ms"
-
-
-def printable(text: str) -> str:
-    """One line, and nothing that a terminal would obey: a message may hold any character."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
-def fields(record: Record) -> dict[str, object]:
-    return {
-        "topic": record.topic,
-        "queue": record.queue_id,
-        "offset": record.queue_offset,
-        "msgId": record.unique_key,
-        "offsetMsgId": offset_id(record.store_host, record.physical_offset),
-        "stored": record.store_timestamp,
-        "born": record.born_timestamp,
-        "tag": record.tags,
-        "keys": record.keys,
-        "properties": record.property_map(),
-        "body": text_of(record),
-    }
-
-
-def text_of(record: Record) -> str:
-    try:
-        return body_of(record).decode("utf-8", "backslashreplace")
-    except BrokenBody as error:
-        return f"({len(record.body)} bytes that cannot be read: {error})"

@@ -2,18 +2,18 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line
+from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
-from turbopump.cli.arguments import count
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import Failure
-from turbopump.cli.tail import moment, printable
+from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.timers import Timer
+from turbopump.protocol.body_text import printable
 
 SHOWN = 100
 FORM = "%-23s  %-24s  %-32s  %-16s  %-24s  %s"
@@ -22,7 +22,7 @@ HEADINGS = ("#Due", "#Topic", "#Message ID", "#Tags", "#Body", "#Handle")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    shown = actions.add_parser("list", help=ACTIONS["list"][0], description="Messages that wait.")
+    shown = add_action(actions, "list", ACTIONS["list"][0], "turbopump timers list --topic orders")
     shown.add_argument("--topic", metavar="TOPIC", help="only those that will be delivered there")
     shown.add_argument(
         "-n",
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"at most N messages, the next first (default: {SHOWN})",
     )
     shown.add_argument("--json", action="store_true", help="print one JSON document")
-    recall = actions.add_parser("recall", help=ACTIONS["recall"][0], description="Nobody will get it.")
+    recall = add_action(actions, "recall", ACTIONS["recall"][0], "turbopump timers recall HANDLE")
     recall.add_argument(
         "handle", metavar="HANDLE", help="from `timers list`, or from the receipt of the send"
     )
@@ -60,7 +60,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
     cut = f"{len(shown)} of {len(found)} are shown: -n shows more" if len(found) > len(shown) else ""
     if options.json:
         listed = {"count": len(found), "timers": [timer_document(timer) for timer in shown]}
-        print(json.dumps(listed | ({"cut": cut} if cut else {}), ensure_ascii=False))
+        print(json_text(listed | ({"cut": cut} if cut else {})))
         return 0
     print(FORM % HEADINGS)
     for timer in shown:
@@ -91,5 +91,5 @@ def timer_document(timer: Timer) -> dict[str, object]:
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, Admin], Awaitable[int]]]] = {
     "list": ("messages that wait for a time of their own, the next first", _list),
-    "recall": ("take one of them back", _recall),
+    "recall": ("take one of them back: nobody will get it", _recall),
 }

@@ -7,16 +7,17 @@ client told is not shown.
 
 import argparse
 import asyncio
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from turbopump.admin.render import json_text
 from turbopump.cli import connect
 from turbopump.cli.failures import Failure
-from turbopump.cli.tail import moment, printable
+from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.trace import AFTER, BEFORE, END, PUB, Outcome, Trace, decode
 from turbopump.protocol import names
+from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
 
 MOST_MESSAGES = 512  # of the trace topic, for one message
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     async with connect.administration(options.namesrv) as admin:
         way = way_of(options.message_id, await told(admin, options.topic, options.message_id))
-    print(json.dumps(way.document(), ensure_ascii=False) if options.json else "\n".join(way.lines()))
+    print(json_text(way.document()) if options.json else "\n".join(way.lines()))
     return 0
 
 

@@ -2,19 +2,19 @@
 
 import argparse
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 from turbopump.admin.message_text import document
-from turbopump.admin.render import cut_line
+from turbopump.admin.render import cut_line, json_text
 from turbopump.cli import connect
-from turbopump.cli.arguments import count
+from turbopump.cli.arguments import add_action, count
 from turbopump.cli.dlq import beginning
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
-from turbopump.cli.tail import moment, printable
+from turbopump.cli.records import moment
 from turbopump.client.admin import Admin
 from turbopump.client.admin.transactions import asked, group_of, topic_of
 from turbopump.client.message import MessageExt
+from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import Refused
 
 SHOWN = 100
@@ -25,10 +25,17 @@ OPEN, EXPIRED = "open", "expired"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    shown = actions.add_parser("list", help="show open and expired transactions")
+    shown = add_action(
+        actions, "list", "show open and expired transactions", "turbopump transactions list -n 20"
+    )
     shown.add_argument("-n", dest="limit", type=count, default=SHOWN, metavar="N", help="at most N of each")
     shown.add_argument("--json", action="store_true", help="print one JSON document")
-    resumed = actions.add_parser("resume", help="ask producers about expired transactions again")
+    resumed = add_action(
+        actions,
+        "resume",
+        "ask producers about expired transactions again",
+        "turbopump transactions resume --all",
+    )
     resumed.add_argument("--id", action="append", default=[], help="only this message; may be repeated")
     resumed.add_argument("--all", action="store_true", help="every expired one that has not ended")
     for action in (shown, resumed):
@@ -63,7 +70,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
         shown = {
             state: [_document(half) for half in halves[: options.limit]] for state, halves in found.items()
         }
-        print(json.dumps(shown | ({"cut": words} if cut else {}), ensure_ascii=False))
+        print(json_text(shown | ({"cut": words} if cut else {})))
         return 0
     print(FORM % HEADINGS)
     for state, halves in found.items():

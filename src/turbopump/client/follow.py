@@ -30,6 +30,10 @@ Take = Callable[[Record, MessageQueue], bool]
 """Receives each record and where it was; False ends the reading."""
 
 
+class NoSuchQueue(LookupError):
+    """A queue was asked for that the topic does not have."""
+
+
 @dataclass
 class Following:
     puller: Puller
@@ -40,6 +44,8 @@ class Following:
     notice: Callable[[str], None] = field(default=lambda text: None)
     """Told what a person who waits would like to know."""
     sql: str = ""  # instead of tags; the broker chooses
+    only: frozenset[int] = frozenset()
+    """Ids of the queues to read, of each broker; empty: all."""
 
     _away: set[str] = field(default_factory=set, init=False)  # brokers whose silence has been told
 
@@ -58,7 +64,7 @@ class Following:
         waited = False
         while True:
             try:
-                return (await self.routes.refresh(self.topic)).subscribe, waited
+                return self._chosen((await self.routes.refresh(self.topic)).subscribe), waited
             except TopicNotFound:
                 if not waited:
                     self.notice(f"there is no topic {self.topic} yet: waiting for it")
@@ -104,7 +110,16 @@ class Following:
             route = await self.routes.refresh(self.topic)
         except (OSError, TopicNotFound):  # the name server or the topic may come back; the pulls go on
             return []
-        return [queue for queue in route.subscribe if queue not in known]
+        return [queue for queue in route.subscribe if queue not in known and self._is_chosen(queue)]
+
+    def _chosen(self, queues: tuple[MessageQueue, ...]) -> tuple[MessageQueue, ...]:
+        if missing := self.only - {queue.id for queue in queues}:
+            there = ", ".join(str(one) for one in sorted({queue.id for queue in queues}))
+            raise NoSuchQueue(f"topic {self.topic} has no queue {min(missing)}, only {there}")
+        return tuple(queue for queue in queues if self._is_chosen(queue))
+
+    def _is_chosen(self, queue: MessageQueue) -> bool:
+        return not self.only or queue.id in self.only
 
     async def _pull(self, queue: MessageQueue, offset: int, hold_s: float) -> PullResult:
         expression = self.sql or " || ".join(sorted(self.tags)) or ALL

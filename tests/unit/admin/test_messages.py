@@ -52,6 +52,36 @@ def test_messages_in_json() -> None:
     virtual(scene())
 
 
+NASTY = b"\x1b[2Jboo\r\nMSGID: forged \xc2\x9b31m"
+
+
+def test_no_command_prints_what_a_terminal_would_obey() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            await town.create_topic("orders", 1)
+            first = await sent(town, 0, NASTY, keys=("k1",), properties={"note": "\x1b]0;title\x07"})
+            of_queue = ("-t", "orders", "-b", "broker-a", "-i", "0")
+            for words in (
+                ("printMsg", "-t", "orders"),
+                ("printMsgByQueue", "-t", "orders", "-a", "broker-a", "-i", "0", "-p", "true", "-d", "true"),
+                ("consumeMessage", "-t", "orders"),
+                ("queryMsgById", "-i", first.offset_message_id, "-f", "UTF-8"),
+                ("queryMsgByOffset", *of_queue, "-o", "0", "-f", "UTF-8"),
+                ("queryMsgByUniqueKey", "-t", "orders", "-i", first.message_id),
+            ):
+                for more in ((), ("--json",)):
+                    printed = await town.mqadmin(*words, *more)
+                    assert printed.status == 0, printed.err
+                    assert not [char for char in printed.out if not char.isprintable() and char != "\n"], (
+                        words
+                    )
+                    assert not [line for line in printed.lines if line.startswith("MSGID: forged")], words
+            printed = await town.mqadmin("printMsg", "-t", "orders")
+            assert r"BODY: \x1b[2Jboo\r\nMSGID: forged \x9b31m" in printed.out
+
+    virtual(scene())
+
+
 def test_what_became_of_a_message_is_told_for_each_group() -> None:
     async def scene() -> None:
         async with cluster() as town:

@@ -1,6 +1,7 @@
 """Options are spelled as Apache's: commons-cli reads them so."""
 
 import pytest
+from tests.unit.admin.kit import cluster, virtual
 
 from turbopump.admin.options import (
     JSON,
@@ -100,3 +101,22 @@ def test_readers() -> None:
     for reader, word in ((boolean, "1"), (choice("a", "b"), "c"), (pairs_of_changes, "a=b"), (number, "")):
         with pytest.raises(ValueError):
             reader(word)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("resetOffsetByTime", "-g", "readers", "-t", "orders", "-s", "1700000000"),
+        ("printMsg", "-t", "orders", "-b", "1700000000"),
+        ("queryMsgByKey", "-t", "orders", "-k", "k", "-e", "1700000000"),
+        ("queryMsgTraceById", "-i", "x", "-b", "1700000000"),
+    ],
+)
+def test_a_time_that_looks_like_seconds_is_refused(words: tuple[str, ...]) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            printed = await town.mqadmin(*words)
+            assert printed.status == 2
+            assert "for these seconds write 1700000000000" in printed.err
+
+    virtual(scene())

@@ -1,10 +1,13 @@
+import argparse
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from turbopump.cli.main import COMMANDS, command_named, main
+from turbopump.cli.main import COMMANDS, EXAMPLES, command_named, main, parser_of
 from turbopump.cli.mq import shutdown
 
 
@@ -29,6 +32,100 @@ def test_the_help_is_prose_and_no_program(capsys: pytest.CaptureFixture[str]) ->
     told = capsys.readouterr().out
     assert "RocketMQ in Python" in told
     assert "import" not in told
+
+
+def test_the_program_alone_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert all(f"  {name} " in told.out for name in COMMANDS)
+    assert "example" in told.out
+
+
+@pytest.mark.parametrize("words", [["help"], ["--help"], ["-h"]])
+def test_help_is_what_the_program_alone_prints(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    alone = capsys.readouterr().out
+    assert status_of(words) == 0
+    assert capsys.readouterr().out == alone
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        ("help send", "usage: turbopump send "),
+        ("help dlq resend", "usage: turbopump dlq resend "),
+        ("help admin topicList", "usage: mqadmin topicList"),
+        ("help help", "usage: turbopump help "),
+    ],
+)
+def test_help_explains_a_command(words: str, usage: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(words.split()) == 0
+    assert capsys.readouterr().out.startswith(usage)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("sned t x", "turbopump: there is no command 'sned', perhaps send is meant; see turbopump --help"),
+        ("stroe", "turbopump: there is no command 'stroe', perhaps store is meant; see turbopump --help"),
+        ("help sned", "turbopump: there is no command 'sned', perhaps send is meant; see turbopump --help"),
+        (
+            "dlq lst g",
+            "turbopump dlq: there is no action 'lst', perhaps list is meant; see turbopump dlq --help",
+        ),
+        (
+            "store fly .",
+            "turbopump store: there is no action 'fly', there are verify, rebuild, backup, dump; "
+            "see turbopump store --help",
+        ),
+        ("tail t --fly", "turbopump tail: unrecognized arguments: --fly; see turbopump tail --help"),
+        (
+            "dlq list g --fly",
+            "turbopump dlq list: unrecognized arguments: --fly; see turbopump dlq list --help",
+        ),
+        ("--fly", "turbopump: unrecognized arguments: --fly; see turbopump --help"),
+    ],
+)
+def test_a_mistake_is_named_with_what_was_meant_and_the_right_help(
+    words: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(words.split()) == 2
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def parsers_of(name: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Of a command and of its actions; those of jobs come from a table of their own."""
+    parser = parser_of(name, f"turbopump {name}")
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and name != "pipeline":
+            yield from ((f"{name} {each}", child) for each, child in action.choices.items())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_text_keeps_its_capitals_and_has_an_example(command: str) -> None:
+    for name, parser in parsers_of(command):
+        told = parser.format_help()
+        assert f"example:\n  turbopump {name}" in told or "examples:\n" in told or name == "completion"
+        assert "rocketmq users" not in told
+        assert parser.description is not None
+        assert parser.description[0].isupper()
+        assert parser.description.endswith(".")
+
+
+def test_capitals_within_a_summary_stay() -> None:
+    assert "RocketMQ users" in (parser_of("quickstart", "turbopump quickstart").description or "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_can_be_read_by_the_command_it_is_of(name: str) -> None:
+    for line in EXAMPLES[name].splitlines():
+        words = shlex.split(line.partition("<(")[2].rstrip(")") or line, comments=True)
+        words = words[: words.index("<")] if "<" in words else words
+        assert words[:2] == ["turbopump", name]
+        if "--help" not in words:
+            parser_of(name, f"turbopump {name}").read(words[2:])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

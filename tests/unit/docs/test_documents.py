@@ -1,5 +1,6 @@
 """What the documents name exists: tests in the table of deviations, targets, commands, files."""
 
+import importlib.util
 import re
 from pathlib import Path
 
@@ -53,6 +54,47 @@ def test_links_between_files_lead_somewhere() -> None:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+def test_no_page_installs_from_an_index_that_does_not_have_us() -> None:
+    """`pip install turbopump[x]` is right only where turbopump is installed, as the messages say that do."""
+    notebooks = [*(ROOT / "examples").rglob("*.md"), *(ROOT / "examples").rglob("*.ipynb")]
+    for page in [*PAGES, *notebooks]:
+        found = re.findall(r"pip install[^`\n]*?[\s'\"]turbopump\b[^`\n]*", page.read_text())
+        assert not found, f"{page}: {found}"
+
+
+def test_programs_can_be_read_on_pages_that_nobody_built() -> None:
+    spec = importlib.util.spec_from_file_location("example_pages", ROOT / "scripts/example_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for page in module.PAGES:
+        text = page.read_text()
+        assert "--8<--" not in text
+        assert len(module.BLOCK.findall(text)) > 4
+        assert text == module.current(text), "run python scripts/example_pages.py"
+
+
+def test_readme_says_which_clients_of_5_work() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert re.search(r"The gRPC clients of 5\.x [^.]*\([^)]*\) do not work yet", text)
+
+
+def test_the_page_for_those_who_move_knows_timers() -> None:
+    text = (ROOT / "docs/migrate.md").read_text()
+    assert "any time is not yet there" not in text
+    assert "setDeliverTimeMs(" in text
+    assert "deliver_at=" in text
+
+
+def test_container_files_and_pages_say_which_address_clients_are_told() -> None:
+    for name in ("Dockerfile", "compose.yaml", "docs/quickstart.md"):
+        assert "TURBOPUMP_BROKER_IP1" in (ROOT / name).read_text(), name
+    for command in re.findall(r"docker run [^`\n]*", (ROOT / "Dockerfile").read_text()):
+        assert all(f"-p {port}:{port}" in command for port in (9876, 10911, 10909)), command
+        assert "TURBOPUMP_BROKER_IP1=" in command
 
 
 def test_modules_on_the_map_exist() -> None:

@@ -1,0 +1,328 @@
+"""`turbopump doctor`: why clients do not reach a cluster, or soon will not. Asks only; changes nothing.
+
+Name servers are asked for their brokers, each broker at the address that clients are told, and with `--topic`
+for a topic's queues. What was found is a list of findings, which functions without a socket judge.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import ipaddress
+import os
+import platform
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import turbopump
+from turbopump.admin.render import json_text
+from turbopump.cli import connect
+from turbopump.cli.ending import FAILED
+from turbopump.client.name_servers import NameServers
+from turbopump.client.routes import Route, Routes
+from turbopump.protocol import bodies
+from turbopump.protocol.body_text import printable
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
+from turbopump.remoting.client import Client, split_address
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.network import SystemNetwork
+from turbopump.runtime.times import format_time
+
+TIMEOUT_S = 3.0
+FAST_PORT_BELOW = 2
+MAX_CLOCK_DIFFERENCE_S = 3.0
+DISK_SOON_FULL = 0.75
+"""Apache's diskMaxUsedSpaceRatio: from here on old files are deleted."""
+DISK_FULL = 0.9
+"""From here on brokers refuse messages."""
+OK, WARN, FAIL = "ok", "WARN", "FAIL"
+HTTP_PROBE = b"GET / HTTP/1.0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str
+    subject: str
+    text: str
+    advice: str = ""
+
+    def lines(self) -> list[str]:
+        first = printable(f"{self.level:<4} {self.subject}: {self.text}")
+        return [first, printable(f"     -> {self.advice}")] if self.advice else [first]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAt:
+    """A broker as a name server shows it."""
+
+    name: str
+    id: int
+    address: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--topic", help="also look at the queues of this topic")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    connect.add_argument(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    addresses = connect.name_servers(options.namesrv)
+    found = [here(), where_from(options.namesrv, os.environ, addresses)]
+    found += asyncio.run(_examine(addresses, options.topic))
+    failed = any(one.level == FAIL for one in found)
+    if options.json:
+        print(json_text({"isWell": not failed, "findings": [asdict(one) for one in found]}))
+    else:
+        for one in found:
+            print("\n".join(one.lines()))
+        print(summary(found))
+    return FAILED if failed else 0
+
+
+def summary(found: Sequence[Finding]) -> str:
+    counts = [(level, sum(one.level == level for one in found)) for level in (FAIL, WARN)]
+    told = ", ".join(f"{number} {level}" for level, number in counts if number)
+    return told or "everything is well"
+
+
+# --- asking ----------------------------------------------------------------------------------------------
+
+
+async def _examine(addresses: Sequence[str], topic: str | None) -> list[Finding]:
+    client = Client(SystemNetwork(), SystemClock())
+    try:
+        found: list[Finding] = []
+        known: dict[str, set[BrokerAt]] = {}
+        for address in addresses:
+            finding, brokers = await _name_server(client, address)
+            found.append(finding)
+            if brokers is not None:
+                known[address] = brokers
+        found += judge_name_servers(known)
+        for broker in sorted(
+            {one for brokers in known.values() for one in brokers}, key=lambda one: one.address
+        ):
+            found += await _broker(client, broker, list(known))
+        if topic is not None and known:
+            found.append(await _topic(client, list(known), topic))
+        return found
+    finally:
+        await client.close()
+
+
+async def _name_server(client: Client, address: str) -> tuple[Finding, set[BrokerAt] | None]:
+    subject, begun = f"name server {address}", time.monotonic()
+    try:
+        answer = await client.call(address, request(RequestCode.GET_BROKER_CLUSTER_INFO), TIMEOUT_S)
+        if answer.code == ResponseCode.SUCCESS:
+            brokers = brokers_of(bodies.ClusterInfo.decode(answer.body))
+            took_ms = (time.monotonic() - begun) * 1000
+            return Finding(OK, subject, f"answers in {took_ms:.0f} ms, knows {len(brokers)} brokers"), brokers
+        answer = await client.call(address, request(RequestCode.GET_BROKER_RUNTIME_INFO), TIMEOUT_S)
+        if answer.code == ResponseCode.SUCCESS:
+            advice = "give the address of a name server, whose port is usually 9876"
+            return Finding(FAIL, subject, "this is a broker, not a name server", advice), None
+        return Finding(FAIL, subject, f"answers code {answer.code}: {answer.remark}"), None
+    except (OSError, BrokenBody) as error:
+        return await _silent(subject, address, error), None
+
+
+async def _silent(subject: str, address: str, error: Exception) -> Finding:
+    """What is there instead of a server of RocketMQ."""
+    host, port = split_address(address)
+    why = str(error) or type(error).__name__
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(HTTP_PROBE)
+                start = await reader.read(5)
+            finally:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+    except (OSError, TimeoutError):
+        start = b""
+    if start == b"HTTP/":
+        return Finding(
+            FAIL, subject, "this is an HTTP server", "give the port of a name server, usually 9876"
+        )
+    advice = "`turbopump up` starts one, --namesrv or NAMESRV_ADDR names another; or a firewall is between"
+    return Finding(FAIL, subject, f"does not answer: {why}", advice)
+
+
+async def _broker(client: Client, broker: BrokerAt, name_servers: Sequence[str]) -> list[Finding]:
+    subject = f"broker {broker.name} ({broker.id}) at {broker.address}"
+    try:
+        answer = await client.call(broker.address, request(RequestCode.GET_BROKER_RUNTIME_INFO), TIMEOUT_S)
+        figures = bodies.KVTable.decode(answer.body).table if answer.code == ResponseCode.SUCCESS else {}
+    except (OSError, BrokenBody) as error:
+        return [unreachable(subject, broker.address, str(error) or type(error).__name__)]
+    found = judge_broker(subject, figures, SystemClock().now_ms())
+    found += judge_address(subject, broker.address, name_servers)
+    found += await _fast_port(subject, broker.address)
+    return found
+
+
+async def _fast_port(subject: str, address: str) -> list[Finding]:
+    host, port = split_address(address)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host, port - FAST_PORT_BELOW)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    except (OSError, TimeoutError):
+        advice = f"open port {port - FAST_PORT_BELOW}, or have those clients set vipChannelEnabled=false"
+        text = f"its fast port {port - FAST_PORT_BELOW} cannot be reached: Java clients before 4.6 send there"
+        return [Finding(WARN, subject, text, advice)]
+    return []
+
+
+async def _topic(client: Client, name_servers: list[str], topic: str) -> Finding:
+    try:
+        routes = Routes(NameServers(client, name_servers, Chance()))
+        return judge_route(topic, await routes.refresh(topic))
+    except TopicNotFound:
+        return judge_route(topic, None)
+    except (OSError, Refused) as error:
+        return Finding(FAIL, f"topic {topic}", f"its route cannot be had: {error}")
+
+
+# --- judging ---------------------------------------------------------------------------------------------
+
+
+def here() -> Finding:
+    now = format_time(SystemClock().now_ms())
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    return Finding(OK, "here", f"turbopump {turbopump.__version__}, {python}, the clock says {now}")
+
+
+def where_from(flag: str | None, environ: Mapping[str, str], addresses: Sequence[str]) -> Finding:
+    source = "--namesrv" if flag else "NAMESRV_ADDR" if environ.get("NAMESRV_ADDR") else "the default"
+    return Finding(OK, "address", f"name servers by {source}: {'; '.join(addresses)}")
+
+
+def brokers_of(cluster: bodies.ClusterInfo) -> set[BrokerAt]:
+    return {
+        BrokerAt(name, int(number), address)
+        for name, broker in cluster.brokerAddrTable.items()
+        for number, address in broker.brokerAddrs.items()
+    }
+
+
+def judge_name_servers(known: Mapping[str, set[BrokerAt]]) -> Iterable[Finding]:
+    """Brokers register with every name server: all must know the same."""
+    everything = set().union(*known.values()) if known else set()
+    if known and not everything:
+        advice = "start one with `mqbroker -n ADDRESS`, or see its log for why it cannot register"
+        yield Finding(FAIL, "brokers", "no name server knows a broker", advice)
+    for address, brokers in known.items():
+        for missing in sorted(everything - brokers, key=lambda one: one.address):
+            advice = "give the broker all name servers (namesrvAddr): clients ask any of them"
+            text = f"does not know {missing.name} at {missing.address}, which another name server knows"
+            yield Finding(WARN, f"name server {address}", text, advice)
+
+
+def unreachable(subject: str, address: str, why: str) -> Finding:
+    host, _ = split_address(address)
+    advice = (
+        "this is the address that clients are told: set brokerIP1 (TURBOPUMP_BROKER_IP1) to one that they "
+        f"reach, and publish the port if it runs in a container; {host} {_kind_of(host)}"
+    )
+    return Finding(FAIL, subject, f"cannot be reached from here: {why}", advice)
+
+
+def judge_address(subject: str, address: str, name_servers: Sequence[str]) -> list[Finding]:
+    """A loopback address is right only where everything runs on one machine."""
+    host, _ = split_address(address)
+    if not _is_loopback(host) or all(_is_loopback(split_address(one)[0]) for one in name_servers):
+        return []
+    advice = "set brokerIP1 (TURBOPUMP_BROKER_IP1) to the broker's address in the network"
+    text = f"clients are told {address}, which is their own machine for clients on other machines"
+    return [Finding(FAIL, subject, text, advice)]
+
+
+def judge_broker(subject: str, figures: Mapping[str, str], now_ms: int) -> list[Finding]:
+    if not figures:
+        return [Finding(WARN, subject, "answers, but not with its figures")]
+    found = [Finding(OK, subject, f"answers, version {figures.get('brokerVersionDesc', 'unknown')}")]
+    if trouble := figures.get("storeTrouble"):
+        found.append(Finding(FAIL, subject, f"takes no messages: {trouble}"))
+    found += _judge_disk(subject, figures)
+    clock_ms = clock_of(figures)
+    if clock_ms is not None and abs(clock_ms - now_ms) > MAX_CLOCK_DIFFERENCE_S * 1000:
+        ahead = (clock_ms - now_ms) / 1000
+        text = f"its clock differs from the one here by {ahead:+.0f} s"
+        advice = "run NTP on both: delays, timers and times that you type are by the broker's clock"
+        found.append(Finding(WARN, subject, text, advice))
+    return found
+
+
+def _judge_disk(subject: str, figures: Mapping[str, str]) -> list[Finding]:
+    try:
+        used = float(figures.get("commitLogDiskRatio", "0"))
+    except ValueError:
+        return []
+    if used < DISK_SOON_FULL:
+        return []
+    text = f"its disk is {used:.0%} full ({figures.get('commitLogDirCapacity', 'size unknown').rstrip('.')})"
+    advice = (
+        "make room, or lower fileReservedTime: from 75% on messages are deleted early, at 90% none is taken"
+    )
+    return [Finding(FAIL if used >= DISK_FULL else WARN, subject, text, advice)]
+
+
+def clock_of(figures: Mapping[str, str]) -> int | None:
+    """The broker's clock, to the second: when it started, and how long it says it has run since."""
+    parts = [int(number) for number in re.findall(r"\d+", figures.get("runtime", ""))]
+    booted = figures.get("bootTimestamp", "")
+    if len(parts) != 4 or not booted.isdecimal():
+        return None
+    days, hours, minutes, seconds = parts
+    return int(booted) + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+def judge_route(topic: str, route: Route | None) -> Finding:
+    subject = f"topic {topic}"
+    if route is None:
+        advice = (
+            f"`mqadmin updateTopic -t {topic} -c CLUSTER` creates it, or a first send where brokers allow it"
+        )
+        return Finding(WARN, subject, "no name server knows it", advice)
+    reads, writes = len(route.subscribe), len(route.publish)
+    text = f"{writes} queues to write, {reads} to read, on {_brokers(route)}"
+    if not reads or not writes:
+        return Finding(WARN, subject, text, "`mqadmin updateTopicPerm -p 6` makes it readable and writable")
+    return Finding(OK, subject, text)
+
+
+def _brokers(route: Route) -> str:
+    return ", ".join(sorted({queue.broker for queue in (*route.publish, *route.subscribe)})) or "no broker"
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _kind_of(host: str) -> str:
+    """What is known about the address, for whoever wonders where it comes from."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "is a name that must be known here"
+    if address.is_loopback:
+        return "is the machine where a client runs"
+    if address in ipaddress.ip_network("172.16.0.0/12"):
+        return "looks like an address inside of a container network"
+    return "is a private address" if address.is_private else "is a public address"
