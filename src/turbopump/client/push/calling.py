@@ -24,8 +24,8 @@ class NoHandler(Exception):
 
 async def _nobody(message: MessageExt) -> None:
     raise NoHandler(
-        f"this consumer has no handler for tag {message.tags} of topic {message.topic}; all members of a group "
-        "need the same subscriptions"
+        f"this consumer has no handler for tag {message.tags} of topic {message.topic}; all members of a "
+        "group need the same subscriptions"
     )
 
 
