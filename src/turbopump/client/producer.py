@@ -192,6 +192,7 @@ class Producer:
             settings=settings,
             hooks=hooks,
             faults=faults,
+            chance=world.chance,
         )
         if faults is not None and faults.is_probed:
             self._detector = Detector(

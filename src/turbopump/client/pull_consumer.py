@@ -456,7 +456,14 @@ class PullConsumer:
         instance = self._running()
         world = self._world
         choice = QueueChoice(world.chance)
-        sender = Sender(instance.client, instance.routes, world.clock, instance.unique_ids, choice)
+        sender = Sender(
+            instance.client,
+            instance.routes,
+            world.clock,
+            instance.unique_ids,
+            choice,
+            chance=world.chance,
+        )
         back = SendBack(sender, self._member.group, self.settings.max_reconsume_times)
         if not await back.send(replace(message, queue=self._names.on_wire(message.queue)), delay_level):
             raise ConnectionError(f"message {message.message_id} could not be sent back now; try again later")

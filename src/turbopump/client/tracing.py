@@ -90,6 +90,7 @@ class Tracing:
             QueueChoice(instance.world.chance),
             self.group,
             ProducerSettings(send_msg_timeout=SEND_TIMEOUT_S, unit_mode=settings.unit_mode),
+            chance=instance.world.chance,
         )
 
     def topics(self) -> Iterable[str]:

@@ -109,7 +109,7 @@ class Admin:
         """
         clock, chance = self.clock, self.chance
         ids = UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32))
-        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group)
+        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group, chance=chance)
 
     async def close(self) -> None:
         """Closes its connections. Again: nothing."""

@@ -367,6 +367,7 @@ class Engine:
             self._clock,
             instance.unique_ids,
             QueueChoice(instance.world.chance),
+            chance=instance.world.chance,
         )
         return SendBack(sender, self.group, self._plan.max_reconsume_times)
 
