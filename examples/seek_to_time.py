@@ -13,7 +13,7 @@ with Producer("meter") as producer:
     producer.send_batch([Message("MeterTopic", b"new %d" % number) for number in range(5)], by="meter")
 
 with PullConsumer("meter-readers", topics=["MeterTopic"]) as consumer:
-    consumer.seek_to_time(moment)  # or "2026-11-01T00:00:00Z", or seconds since 1970
+    consumer.seek_to_time(moment)  # or "2026-11-01T00:00:00Z", "10m", milliseconds since 1970
     readings = []
     for message in consumer:  # waits for more messages for ever: so break when there are enough
         readings.append(message.text)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 from turbopump.client import settings
+from turbopump.client.times import Time
 
 PATH = Path(__file__).parents[1] / "src/turbopump/client/options.py"
 
@@ -18,6 +19,7 @@ from typing import TypedDict
 
 from turbopump.client.rebalance import Strategy
 from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
+from turbopump.client.times import Time
 '''
 
 KINDS = {
@@ -42,6 +44,8 @@ def type_text(kind: type, name: str) -> str:
     hint = get_type_hints(kind)[name]
     if hint == settings.Strategy:
         return "Strategy"
+    if hint == Time | None:
+        return "Time | None"
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 

@@ -75,8 +75,8 @@ SOURCES = (
         base="Running",
         by_hand=frozenset({"run"}),
         noted={
-            "on": ["topic"],
-            "subscribe": ["topic"],
+            "on": ["topic", "tags"],
+            "subscribe": ["topic", "tags"],
             "unsubscribe": ["topic"],
             "on_queues_changed": ["topic", "callback"],
         },

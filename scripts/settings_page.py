@@ -10,6 +10,7 @@ from typing import get_type_hints
 
 from turbopump.client import settings
 from turbopump.client.signature import default_text
+from turbopump.client.times import Time
 
 PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 
@@ -99,6 +100,8 @@ def row(kind: type[settings.ClientSettings], field: "dataclasses.Field[object]")
 def type_text(hint: object) -> str:
     if hint == settings.Strategy:
         return "strategy"
+    if hint == Time | None:
+        return "Time | None"
     return hint.__name__ if isinstance(hint, type) and not hasattr(hint, "__args__") else str(hint)
 
 

@@ -210,7 +210,7 @@ def where_a_group_begins(stage: Stage) -> Facts:
     old = stage.old
     wheres: dict[str, Any] = {
         "first": {"consume_from_where": FIRST},
-        "time": {"consume_from_where": TIMESTAMP, "consume_timestamp": old.half - 0.5},
+        "time": {"consume_from_where": TIMESTAMP, "consume_timestamp": round((old.half - 0.5) * 1000)},
         "last": {"consume_from_where": LAST},
     }
     facts: Facts = {}

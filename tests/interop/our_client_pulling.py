@@ -86,7 +86,7 @@ def assign_seek_and_commit(stage: Stage) -> Facts:
         facts["goes on"] = _poll(consumer, 3)
     with stage.pull_consumer("-time", auto_commit=False) as consumer:
         consumer.assign(consumer.queues(stage.old.topic))
-        consumer.seek_to_time(stage.old.half - 0.5)
+        consumer.seek_to_time(round((stage.old.half - 0.5) * 1000))
         facts["time"] = _poll(consumer, 2)[-2:]
     return facts
 

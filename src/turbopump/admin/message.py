@@ -23,7 +23,7 @@ from turbopump.admin.sending import GROUP, result_fields, result_text
 from turbopump.admin.times import milliseconds
 from turbopump.client.admin.groups import is_push
 from turbopump.client.admin.messages import FOREVER_MS, MAX_UNIQUE, NoMessages, Track
-from turbopump.client.message import Message, MessageExt, MessageQueue, SendStatus
+from turbopump.client.message import CopiedMessage, Message, MessageExt, MessageQueue, SendStatus
 from turbopump.protocol import bodies
 from turbopump.protocol.errors import Refused
 
@@ -118,7 +118,8 @@ async def resend(call: Call, messages: Sequence[MessageExt]) -> None:
 def copy_of(message: MessageExt, topic: str | None = None) -> Message:
     """The same message again, with all its properties."""
     kept = message.record.property_map()
-    return Message(topic or message.record.topic, message.body, properties=kept, flag=message.record.flag)
+    wanted = topic or message.record.topic
+    return CopiedMessage(wanted, message.body, properties=kept, flag=message.record.flag)
 
 
 async def show_messages(

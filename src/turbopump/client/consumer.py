@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Self, TypeVar, Unpack
 
 from turbopump.client import rules
@@ -20,10 +21,10 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.options import ConsumerOptions
 from turbopump.client.push.engine import Engine, Plan
-from turbopump.client.push.handlers import Handler
+from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
-from turbopump.client.subscription import ALL, Subscription, choice
+from turbopump.client.subscription import ALL, TAGS_OR, Subscription, choice
 from turbopump.client.telemetry import consume_hooks
 from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
@@ -37,7 +38,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What `on` was told."""
+    """One call of `on`."""
 
     subscription: Subscription
     handler: Handler
@@ -91,7 +92,7 @@ class Consumer:
         self._hooks = (*hooks, *consume_hooks(self.settings.telemetry))
         self._world = world or World()
         self._disk = disk or SystemFiles()
-        self._wishes: dict[str, _Wish] = {}
+        self._wishes: dict[str, tuple[_Wish, ...]] = {}  # by topic; several have tags of their own
         self._listeners = QueueListeners(QueueNames(self.settings.namespace))
         self._filters = tuple(filters)
         self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
@@ -112,6 +113,7 @@ class Consumer:
         batch: int | None = None,
         broadcast: bool = False,
         auto_commit: bool = True,
+        replace: bool = False,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -124,6 +126,11 @@ class Consumer:
         the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
         to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
         or not, and broadcasting or not, for all its topics.
+
+        A topic can have several handlers when each has tags that no other has: a message goes to the handler
+        of its tag, and the group subscribes to all these tags. Anything else (a tag twice, `*`, `sql`,
+        `module`, `auto_commit=False`) is refused, unless `replace=True` puts it in place of the topic's
+        handlers.
 
         An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
         anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
@@ -145,6 +152,7 @@ class Consumer:
                 batch=batch,
                 broadcast=broadcast,
                 auto_commit=auto_commit,
+                replace=replace,
             )
             return handler
 
@@ -162,10 +170,9 @@ class Consumer:
         batch: int | None = None,
         broadcast: bool = False,
         auto_commit: bool = True,
+        replace: bool = False,
     ) -> None:
-        """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
-        already gets the new handler and expression.
-        """
+        """The same as `on` without the decorator, also while the consumer runs."""
         if self._was_started and self._engine is None:
             raise NotRunning("this consumer is closed; make a new one")
         if not auto_commit and not ordered:
@@ -177,10 +184,12 @@ class Consumer:
             ordered,
             broadcast or self._broadcasts_all,
         )
-        self._check_same(wish, topic)
-        self._wishes[topic] = wish
+        beside = () if replace else self._wishes.get(topic, ())
+        self._check_same(wish, beside, topic)
+        _check_beside(wish, beside, topic)
+        self._wishes[topic] = (*beside, wish)
         if self._engine is not None:
-            self._engine.subscribe(subscription, wish.handler)
+            self._engine.subscribe(*_together(self._wishes[topic]))
             self._engine.announce_soon(subscription.topic)
 
     async def unsubscribe(self, topic: str) -> None:
@@ -232,8 +241,8 @@ class Consumer:
             hooks = (*hooks, ConsumeTrace(tracing, self.settings.consume_timeout))
         engine = Engine(plan, instance, hooks, self._disk, self._listeners, self._filters)
         engine.crew.least, engine.crew.most = self._crew
-        for wish in self._wishes.values():
-            engine.subscribe(wish.subscription, wish.handler)
+        for wishes in self._wishes.values():
+            engine.subscribe(*_together(wishes))
         stack.push_async_callback(engine.stop)
         await engine.start()
         self._engine = engine
@@ -302,7 +311,7 @@ class Consumer:
     def queues(self) -> tuple[MessageQueue, ...]:
         """Those that are ours now, without the retry topic's."""
         engine = self._running
-        topics = {wish.subscription.topic for wish in self._wishes.values()}
+        topics = {wish.subscription.topic for wish in self._all_wishes()}
         return engine.as_users_know(queue for queue in engine.queues.ours if queue.topic in topics)
 
     @property
@@ -311,11 +320,11 @@ class Consumer:
 
     @property
     def is_ordered(self) -> bool:
-        return any(wish.ordered for wish in self._wishes.values())
+        return any(wish.ordered for wish in self._all_wishes())
 
     @property
     def is_broadcast(self) -> bool:
-        return self._broadcasts_all or any(wish.broadcast for wish in self._wishes.values())
+        return self._broadcasts_all or any(wish.broadcast for wish in self._all_wishes())
 
     @property
     def _running(self) -> Engine:
@@ -342,14 +351,45 @@ class Consumer:
             raise InvalidArgument(f"batch must be between 1 and 1024, not {batch}")
         return batch
 
-    def _check_same(self, wish: _Wish, topic: str) -> None:
-        others = [other for name, other in self._wishes.items() if name != topic]
+    def _all_wishes(self) -> Iterator[_Wish]:
+        return chain.from_iterable(self._wishes.values())
+
+    def _check_same(self, wish: _Wish, beside: tuple[_Wish, ...], topic: str) -> None:
+        elsewhere = chain.from_iterable(wishes for name, wishes in self._wishes.items() if name != topic)
+        others = [*elsewhere, *beside]
         if any(other.ordered != wish.ordered for other in others):
             raise InvalidArgument("a consumer is ordered or not for all its topics; make two consumers")
         if any(other.broadcast != wish.broadcast for other in others):
             raise InvalidArgument("a consumer broadcasts or not for all its topics; make two consumers")
         if self._engine is not None and (wish.ordered, wish.broadcast) != self._engine.manner:
             raise InvalidArgument("how a running consumer delivers cannot change; make another consumer")
+
+
+def _check_beside(wish: _Wish, beside: tuple[_Wish, ...], topic: str) -> None:
+    """Refuses a handler when it would not be clear which of the topic's handlers a message is for."""
+    if not beside:
+        return
+    advice = "; give each handler tags of its own, or replace the handlers of the topic with replace=True"
+    if not all(one.subscription.tags for one in (wish, *beside)):
+        given = " and ".join(repr(one.subscription.text) for one in (*beside, wish))
+        raise InvalidArgument(f"the handlers of topic {topic} must differ by tag, got {given}{advice}")
+    taken = {tag for one in beside for tag in one.subscription.tags}
+    if twice := sorted(taken.intersection(wish.subscription.tags)):
+        raise InvalidArgument(f"topic {topic} has a handler for tag {', '.join(twice)} already{advice}")
+    if not all(one.handler.commits for one in (wish, *beside)):
+        raise InvalidArgument(
+            f"a handler with auto_commit=False must be the only one of its topic, got two for {topic}; "
+            "make two consumers"
+        )
+
+
+def _together(wishes: tuple[_Wish, ...]) -> tuple[Subscription, Handler | TagHandlers]:
+    """What the group subscribes to, and what handles it."""
+    first, *more = wishes
+    if not more:
+        return first.subscription, first.handler
+    by_tag = {tag: wish.handler for wish in wishes for tag in wish.subscription.tags}
+    return Subscription(first.subscription.topic, TAGS_OR.join(by_tag)), TagHandlers(by_tag)
 
 
 def _catch(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], None]) -> bool:

@@ -12,10 +12,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.instance import Instance
 from turbopump.client.message import MessageQueue
 from turbopump.client.rebalance import Strategy, share, shift
-from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
+from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused, TopicNotFound
+from turbopump.protocol.names import RETRY_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,8 @@ class Division:
         self._share_of = share_of
         self._interval_s = interval_s
         self._due = asyncio.Event()
+        self._missing: set[str] = set()
+        self._failures = CountedLog(log, logging.INFO)
         self._one_at_a_time = asyncio.Lock()
 
     def look_again(self) -> None:
@@ -85,12 +89,18 @@ class Division:
     async def _balance_topic(self, topic: str) -> bool:
         try:
             ours = await self._share_of(topic)
+        except TopicNotFound as error:
+            self._complain_of_missing(topic, error)
+            return False
         except FAILURES as error:
-            log.info("Queues of %s cannot be divided now: %s", topic, error)
+            self._failures.say(topic, "Queues of %s cannot be divided now: %s", topic, error)
             return False
         except Exception:  # the user's own strategy: what we have stays ours until it does better
             log.exception("Queues of %s cannot be divided: the allocation strategy failed", topic)
             return False
+        if topic in self._missing:
+            self._missing.discard(topic)
+            log.info("Topic %s exists now: it is consumed", topic)
         change = shift([queue for queue in self._holder.held() if queue.topic == topic], ours.mine)
         await asyncio.gather(*(self._holder.drop(queue) for queue in change.dropped))
         taken = await asyncio.gather(*(self._holder.take(queue) for queue in change.taken))
@@ -98,6 +108,18 @@ class Division:
             log.info("Topic %s: %d queues are ours", topic, len(ours.mine))
             self._holder.divided(topic, ours)
         return ours.is_settled and all(taken)
+
+    def _complain_of_missing(self, topic: str, error: TopicNotFound) -> None:
+        """Once: it may be a misspelt name. A group's retry topic comes with its first retry."""
+        if topic.startswith(RETRY_PREFIX):
+            self._failures.say(topic, "Queues of %s cannot be divided now: %s", topic, error)
+        elif topic not in self._missing:
+            self._missing.add(topic)
+            log.warning(
+                "Topic %s does not exist, so nothing is consumed from it: check the name, or create it with "
+                "`turbopump admin updateTopic` or Admin.topics.create; it is consumed as soon as it is there",
+                topic,
+            )
 
 
 @dataclass

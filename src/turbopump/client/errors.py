@@ -87,11 +87,22 @@ class SendFailed(ClientError, OSError):
     """
 
     def __init__(self, topic: str, tries: Sequence[Try], code: int, advice: str) -> None:
-        told = "; ".join(f"{one.broker} ({one.seconds:.3f} s): {one.failure}" for one in tries) or "no try"
+        told = "; ".join(_told(tries)) or "no try"
         super().__init__(f"a message for {topic} was not sent after {len(tries)} tries [{told}]. {advice}")
         self.topic = topic
         self.tries = tuple(tries)
         self.code = code
+
+
+def _told(tries: Sequence[Try]) -> list[str]:
+    """What came of the tries; equal failures of a broker are counted."""
+    same: dict[tuple[str, str], list[float]] = {}
+    for one in tries:
+        same.setdefault((one.broker, str(one.failure)), []).append(one.seconds)
+    return [
+        f"{broker} ({sum(spent):.3f} s{f', {len(spent)} times' if len(spent) > 1 else ''}): {failure}"
+        for (broker, failure), spent in same.items()
+    ]
 
 
 class SendTimedOut(SendFailed, TimeoutError):

@@ -15,7 +15,7 @@ from turbopump.client.errors import NotRunning
 from turbopump.client.instance import complain
 from turbopump.client.letters import Letter
 from turbopump.client.message import Message, MessageQueue, SendResult
-from turbopump.client.rules import TIMERS
+from turbopump.client.message_fields import TIMERS
 from turbopump.client.sender import Pick, Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import names, properties

@@ -13,6 +13,16 @@ from msgspec.structs import force_setattr
 
 from turbopump.client.bodies import from_json, to_json
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.message_fields import (
+    check_keys,
+    check_numbers,
+    check_priority,
+    check_properties,
+    check_tag,
+    check_time,
+    check_topic,
+    check_topic_once,
+)
 from turbopump.client.namespace import unwrap
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
@@ -48,7 +58,9 @@ class Message(msgspec.Struct, frozen=True):
     delay: float | timedelta | None = None
     """Consumers get it so much later: seconds, or a timedelta. For brokers of 5.x; others do not heed it."""
     deliver_at: datetime | int | None = None
-    """Consumers get it then: a datetime with a time zone, or ms since 1970. The same holds."""
+    """Consumers get it then: a datetime with a time zone, or milliseconds since 1970. A number that looks
+    like seconds is refused. For brokers of 5.x; others do not heed it.
+    """
     priority: int | None = None
     """From 0 on: it goes to the queue of that number, or to the last, for who reads those first. For brokers
     of 5.5; others do not heed it.
@@ -79,6 +91,27 @@ class Message(msgspec.Struct, frozen=True):
             force_setattr(self, "keys", _keys(given))
         if self.properties is None:
             force_setattr(self, "properties", {})
+        self._check()
+
+    def _check(self) -> None:
+        """Raises InvalidArgument where the mistake is made, not where it is sent."""
+        if self.topic.__class__ is not str:
+            check_topic(self.topic)
+        check_topic_once(self.topic)
+        if self.tags:
+            if not isinstance(self.tags, str):
+                raise InvalidArgument(f"the tag is text, not {type(self.tags).__name__}")
+            check_tag(self.tags)
+        if self.keys:
+            check_keys(self.keys)
+        if self.properties:
+            check_properties(self.properties)
+        if self.delay_level or self.flag:
+            check_numbers(self.delay_level, self.flag)
+        if self.delay is not None or self.deliver_at is not None:
+            check_time(self.delay_level, self.delay, self.deliver_at, self.properties)
+        if self.priority is not None:
+            check_priority(self.priority, self.is_delayed)
 
     @classmethod
     def json(
@@ -114,6 +147,13 @@ class Message(msgspec.Struct, frozen=True):
         return own
 
 
+class CopiedMessage(Message, frozen=True):
+    """A message made of one that is stored: its fields are as they were, and are not checked."""
+
+    def _check(self) -> None:
+        pass
+
+
 def _milliseconds(delay: float | timedelta) -> int:
     """Rounded up: nothing comes early."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
@@ -128,7 +168,7 @@ def _moment_ms(moment: datetime | int) -> int:
 
 def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
     if isinstance(given, str):
-        return (given,) if given else ()
+        return (given,)
     if isinstance(given, Iterable):
         return tuple(given)
     raise InvalidArgument(f"keys={given!r}: a key is text; write str(key), or a list of several")

@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from turbopump.client.rebalance import Strategy
 from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
+from turbopump.client.times import Time
 
 
 class ClientOptions(TypedDict, total=False):
@@ -75,7 +76,7 @@ class ReadingOptions(ClientOptions, total=False):
 
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
-    consume_timestamp: float | None
+    consume_timestamp: Time | None
     allocate_message_queue_strategy: Strategy
     pull_threshold_for_queue: int
     pull_threshold_size_for_queue: int

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.division import FAILURES
 from turbopump.client.hooks import Filter, let_through
 from turbopump.client.message import MessageQueue
@@ -38,6 +39,7 @@ class Prefetch:
     room: asyncio.Event
     """Set by others when messages have gone, or a queue may be read again."""
     filters: Sequence[Filter] = ()
+    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def fill(self, shelf: Shelf, subscription: Subscription) -> None:
         """Until cancelled, or the shelf is dropped."""
@@ -50,7 +52,8 @@ class Prefetch:
             except FlowControl:
                 await self.clock.sleep(FLOW_CONTROL_S)
             except FAILURES as error:
-                log.info("Pulling %s failed, trying again: %s", shelf.queue, error)
+                at = shelf.queue
+                self._failures.say((at.topic, at.broker), "Pulling %s failed, trying again: %s", at, error)
                 self.puller.routes.doubt(shelf.queue.topic)
                 await self.clock.sleep(self.settings.pull_time_delay_when_exception)
             else:

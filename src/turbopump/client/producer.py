@@ -31,7 +31,7 @@ from turbopump.client.requests import marks_of_request, reply_to
 from turbopump.client.routes import QueueChoice
 from turbopump.client.selectors import Selector
 from turbopump.client.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
-from turbopump.client.settings import LOOKS_LIKE_MS, ProducerSettings, made
+from turbopump.client.settings import ProducerSettings, made
 from turbopump.client.telemetry import send_hooks
 from turbopump.client.tracing import SendTrace, Tracing
 from turbopump.client.transaction import (
@@ -192,6 +192,7 @@ class Producer:
             settings=settings,
             hooks=hooks,
             faults=faults,
+            chance=world.chance,
         )
         if faults is not None and faults.is_probed:
             self._detector = Detector(
@@ -556,11 +557,7 @@ class Producer:
         return deadline - clock.monotonic()
 
     def _seconds(self, timeout: float | None) -> float:
-        if timeout is None:
-            return self._settings.send_msg_timeout
-        if timeout > LOOKS_LIKE_MS:
-            raise InvalidArgument(f"timeout is in seconds: {timeout} looks like ms; write {timeout / 1000}")
-        return timeout
+        return self._settings.send_msg_timeout if timeout is None else rules.check_timeout(timeout)
 
     def _meet(self, topic: str) -> None:
         """A topic that is new to us: its brokers shall hear of us soon."""

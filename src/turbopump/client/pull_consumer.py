@@ -20,7 +20,6 @@ from turbopump.client.hooks import ConsumeContext, ConsumeHook, Filter, run_afte
 from turbopump.client.instance import Instance, instances
 from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.options import PullOptions
 from turbopump.client.pull import PullStatus
 from turbopump.client.pull_member import PullMember, Scheduled
@@ -30,6 +29,7 @@ from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.subscription import ALL, Subscription, choice
+from turbopump.client.times import Time, past_ms
 from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
 
@@ -243,7 +243,7 @@ class PullConsumer:
             for message in await consumer.poll(timeout=1):
                 print(message.text)
         """
-        wait_s = self.settings.poll_timeout if timeout is None else timeout
+        wait_s = self.settings.poll_timeout if timeout is None else rules.check_seconds(timeout)
         if wait_s < 0:
             raise InvalidArgument(f"poll waits 0 seconds or more, not {wait_s}")
         self._running()
@@ -332,15 +332,16 @@ class PullConsumer:
         """Goes on behind the last message, in these queues or all that are ours."""
         await self._seek_each(queues, self.max_offset)
 
-    async def seek_to_time(self, when: Moment, queues: Iterable[MessageQueue] | None = None) -> None:
+    async def seek_to_time(self, when: Time, queues: Iterable[MessageQueue] | None = None) -> None:
         """Goes on at the first message stored at that time or later, in these queues or all that are ours.
 
-        `when` is a datetime, ISO text or seconds since 1970; without a zone it is local time.
+        `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970, ISO
+        text with a zone, or an age such as `10m`.
 
             await consumer.seek_to_time("2026-11-01T00:00:00Z")
-            await consumer.seek_to_time(datetime.now() - timedelta(hours=2))
+            await consumer.seek_to_time(-timedelta(hours=2))
         """
-        time_ms = moment_ms(when)
+        time_ms = past_ms(when, self._world.clock.now_ms())
         await self._seek_each(queues, lambda queue: self._member.puller.offset_at(queue, time_ms))
 
     async def _seek_each(
@@ -437,10 +438,12 @@ class PullConsumer:
         self._running()
         return await self._member.puller.max_offset(self._names.on_wire(queue))
 
-    async def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+    async def offset_at(self, queue: MessageQueue, when: Time) -> int:
         """The offset of the first message stored at that time or later."""
         self._running()
-        return await self._member.puller.offset_at(self._names.on_wire(queue), moment_ms(when))
+        return await self._member.puller.offset_at(
+            self._names.on_wire(queue), past_ms(when, self._world.clock.now_ms())
+        )
 
     async def send_back(self, message: MessageExt, delay_level: int = 0) -> None:
         """The message is to come again later: its broker keeps a copy for the group, with a delay that grows
@@ -453,7 +456,14 @@ class PullConsumer:
         instance = self._running()
         world = self._world
         choice = QueueChoice(world.chance)
-        sender = Sender(instance.client, instance.routes, world.clock, instance.unique_ids, choice)
+        sender = Sender(
+            instance.client,
+            instance.routes,
+            world.clock,
+            instance.unique_ids,
+            choice,
+            chance=world.chance,
+        )
         back = SendBack(sender, self._member.group, self.settings.max_reconsume_times)
         if not await back.send(replace(message, queue=self._names.on_wire(message.queue)), delay_level):
             raise ConnectionError(f"message {message.message_id} could not be sent back now; try again later")

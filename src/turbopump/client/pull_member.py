@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.division import FAILURES, Division, GroupShare, Share, readable_queues
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.expressions import check_expression
@@ -55,6 +56,7 @@ class PullMember:
         self, group: str, settings: PullSettings, clock: Clock, disk: Files, filters: Sequence[Filter] = ()
     ) -> None:
         self.names = QueueNames(settings.namespace)
+        self._failures = CountedLog(log)
         self.group = self.names.topic(group)
         self.settings = settings
         self.clock = clock
@@ -199,7 +201,7 @@ class PullMember:
         try:
             start = await self._beginning.of(queue)
         except FAILURES as error:
-            log.warning("Where to begin in %s cannot be known yet: %s", queue, error)
+            self._failures.say(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         if queue.topic in self.subscriptions:
             self._put_up(Shelf(queue, start))

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from dataclasses import dataclass
 from typing import TypeVar
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.protocol import bodies
@@ -109,6 +110,7 @@ class Routes:
         self._name_servers = name_servers
         self._timeout_s = timeout_s
         self._known: dict[str, Route] = {}
+        self._failures = CountedLog(log, logging.INFO)
         self._doubted: set[str] = set()
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
 
@@ -160,7 +162,7 @@ class Routes:
             if kept is not None:
                 self._known[topic] = kept
         except (OSError, Refused, BrokenBody) as error:
-            log.info("The route of %s is not refreshed: %s", topic, error)
+            self._failures.say(topic, "The route of %s is not refreshed: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""

@@ -8,7 +8,7 @@ topic itself.
 import logging
 from dataclasses import dataclass
 
-from turbopump.client.message import Message, MessageExt
+from turbopump.client.message import CopiedMessage, Message, MessageExt
 from turbopump.client.name_servers import successful
 from turbopump.client.namespace import wrap
 from turbopump.client.sender import Sender
@@ -77,6 +77,6 @@ class SendBack:
         kept[properties.RECONSUME_TIME] = str(message.reconsume_times + 1)
         kept[properties.MAX_RECONSUME_TIMES] = str(self.max_reconsume_times)
         kept[properties.DELAY] = str(FIRST_RETRY_LEVEL + message.reconsume_times)
-        return Message(
+        return CopiedMessage(
             retry_topic(self.group), body_of(message.record), properties=kept, flag=message.record.flag
         )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from turbopump.client.backoff import pause_s
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.faults import Faults
 from turbopump.client.hooks import SendContext, SendHook, SendMode, run_after, run_before
@@ -29,6 +30,8 @@ from turbopump.protocol.command import Command
 from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import Refused, TopicNotFound, refusal
 from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.remoting.connection import ConnectionClosed
+from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -95,6 +98,8 @@ class Sender:
     settings: ProducerSettings = DEFAULTS
     hooks: Sequence[SendHook] = ()
     faults: Faults | None = None
+    chance: Chance = field(default_factory=Chance)
+    """For the pauses between tries."""
     _oneways: int = 0
     _envelopes: dict[str, Envelope] = field(default_factory=dict)
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -263,7 +268,7 @@ class Sender:
         begun: "Begun | None" = None,
     ) -> SendResult:
         """Try after try until one succeeds, a refusal is final, or time or tries are over. The first may be
-        one that has `begun` already.
+        one that has `begun` already. Tries that reached no broker are not counted: nothing was sent by them.
         """
         settings, clock, topic = self.settings, self.clock, letter.envelope.topic
         if timeout_s is None:
@@ -273,11 +278,13 @@ class Sender:
         if letter.is_raw:
             await self._finish(letter)
             now = clock.monotonic()
-        most = settings.retry_times_when_send_failed + 1 if pick is None else 1
+        retries = settings.retry_times_when_send_failed
+        most = retries + 1 if pick is None else 1
+        counted = 0  # tries after which the message may be stored, or that a broker refused
         tries: list[Try] = []
         weak: SendResult | None = None  # stored, but not as asked
         failed_broker: str | None = None
-        for attempt in range(1, most + 1):
+        while counted < most:
             left_s = deadline - now
             if left_s <= 0:
                 break
@@ -293,14 +300,14 @@ class Sender:
             else:
                 queue = self.choice.choose(route.publish, failed_broker)
             started = now
-            if attempt < most and settings.send_msg_max_timeout_per_request >= 0:
+            if counted + 1 < most and settings.send_msg_max_timeout_per_request >= 0:
                 left_s = min(left_s, settings.send_msg_max_timeout_per_request)
             try:
                 if begun is not None:
                     waiting, begun = begun[1], None
                     result = result_of(await waiting, queue, letter)
                 else:
-                    result = await self._once(letter, route, queue, left_s, attempt)
+                    result = await self._once(letter, route, queue, left_s, len(tries) + 1)
             except (OSError, Refused) as error:
                 now = clock.monotonic()
                 tries.append(Try(queue.broker, now - started, error))
@@ -310,7 +317,11 @@ class Sender:
                         return weak
                     raise
                 failed_broker = queue.broker
-                await self._doubt(topic, route, failed_broker, deadline - now if attempt < most else 0.0)
+                counted += not (retries and _is_unsent(error))
+                await self._doubt(topic, route, failed_broker, deadline - now if counted < most else 0.0)
+                brokers = 1 if pick is not None else len({one.broker for one in route.publish})
+                if counted < most and not await self._pause(len(tries), brokers, deadline):
+                    break
                 now = clock.monotonic()
                 continue
             if self.faults is not None:
@@ -318,6 +329,7 @@ class Sender:
                 self.faults.record(queue.broker, now - started, now)
             if result.status is SendStatus.SEND_OK or not settings.retry_another_broker_when_not_store_ok:
                 return result
+            counted += 1
             weak, failed_broker, now = result, queue.broker, clock.monotonic()
         if weak is not None:
             return weak
@@ -444,6 +456,19 @@ class Sender:
         if left_s > 0 and all(queue.broker == broker for queue in route.publish):
             await asyncio.wait({renewal}, timeout=min(left_s, ROUTE_PATIENCE_S))
 
+    async def _pause(self, failures: int, brokers: int, deadline: float) -> bool:
+        """Waits before brokers are tried that have failed before; the first try at each needs no pause.
+        False: there is no time left for another try.
+        """
+        rounds, others = divmod(failures, brokers)
+        if others:
+            return True
+        wait_s = pause_s(rounds - 1, self.chance.random())
+        if self.clock.monotonic() + wait_s >= deadline:
+            return False
+        await self.clock.sleep(wait_s)
+        return True
+
     def _renew(self, topic: str) -> asyncio.Task[None]:
         """In the background, so that silent name servers do not take a send's time; once at a time."""
         renewal = self._renewals.get(topic)
@@ -458,6 +483,13 @@ class Sender:
         is_refused, is_ours = isinstance(error, Refused), isinstance(error, BrokerUnknown)
         is_reachable = is_ours or not (is_refused or self.faults.is_probed)
         self.faults.record(broker, seconds, now, failed=not is_ours, reachable=is_reachable)
+
+
+def _is_unsent(error: Exception) -> bool:
+    """Whether a broker did not accept a connection, and so cannot have the message."""
+    return isinstance(error, OSError) and not isinstance(
+        error, ConnectionClosed | TimeoutError | BrokerUnknown
+    )
 
 
 Begun: TypeAlias = tuple[MessageQueue, Awaitable[Command], float]

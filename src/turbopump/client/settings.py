@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.rebalance import Strategy, averagely
+from turbopump.client.times import Time, past_ms
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 
@@ -240,9 +241,10 @@ class ReadingSettings(ClientSettings):
     consume_from_where: ConsumeFromWhere = setting(
         ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, "where a new group begins", "consumeFromWhere"
     )
-    consume_timestamp: float | None = setting(
+    consume_timestamp: Time | None = setting(
         None,
-        "seconds since 1970, with CONSUME_FROM_TIMESTAMP; without it half an hour before the start",
+        "with CONSUME_FROM_TIMESTAMP: a datetime or ISO text with a time zone, milliseconds since 1970, "
+        "a negative timedelta or an age such as `10m` before the start; without it half an hour before",
         "consumeTimestamp",
     )
     allocate_message_queue_strategy: Strategy = setting(
@@ -425,6 +427,8 @@ def check(settings: ClientSettings) -> None:
             raise InvalidArgument(
                 f"{field.name} is in seconds: {value} looks like milliseconds; write {value / 1000}"
             )
+    if isinstance(settings, ReadingSettings) and settings.consume_timestamp is not None:
+        past_ms(settings.consume_timestamp, 0, "consume_timestamp")
 
 
 def _check_type(name: str, value: object, default: object) -> None:

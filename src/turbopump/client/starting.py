@@ -16,10 +16,10 @@ only if the broker, asked again after it, still knows no offset: then the messag
 from dataclasses import dataclass
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.moments import moment_ms
 from turbopump.client.offsets import Offsets
 from turbopump.client.pull import Puller
 from turbopump.client.settings import ConsumeFromWhere, ReadingSettings
+from turbopump.client.times import past_ms
 from turbopump.protocol.names import RETRY_PREFIX
 
 HALF_AN_HOUR_MS = 1_800_000
@@ -57,5 +57,7 @@ class Beginning:
 
     @property
     def _time_ms(self) -> int:
-        asked_s = self.settings.consume_timestamp
-        return self.started_ms - HALF_AN_HOUR_MS if asked_s is None else moment_ms(asked_s)
+        asked = self.settings.consume_timestamp
+        if asked is None:
+            return self.started_ms - HALF_AN_HOUR_MS
+        return past_ms(asked, self.started_ms, "consume_timestamp")

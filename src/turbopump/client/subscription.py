@@ -13,6 +13,7 @@ from turbopump.protocol.names import MODULE_NAME, SQL92, TAG, WASM
 
 ALL = "*"
 OR = "||"
+TAGS_OR = f" {OR} "
 
 
 def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import ClientError
 from turbopump.client.hooks import ConsumeContext, MessageKind, SendContext
 from turbopump.client.instance import Instance, complain, end
-from turbopump.client.message import Message, MessageExt, SendStatus
+from turbopump.client.message import CopiedMessage, Message, MessageExt, SendStatus
 from turbopump.client.namespace import unwrap
 from turbopump.client.routes import QueueChoice
 from turbopump.client.sender import Sender
@@ -90,6 +90,7 @@ class Tracing:
             QueueChoice(instance.world.chance),
             self.group,
             ProducerSettings(send_msg_timeout=SEND_TIMEOUT_S, unit_mode=settings.unit_mode),
+            chance=instance.world.chance,
         )
 
     def topics(self) -> Iterable[str]:
@@ -214,7 +215,8 @@ class Tracing:
         topic = CLOUD_TOPIC + (parcel.region or "") if self._is_cloud else self._topic
         self._topics.setdefault(topic)
         try:
-            await self._sender.send(Message(topic, parcel.text.encode(), keys=tuple(parcel.keys)))
+            keys = tuple(parcel.keys)
+            await self._sender.send(CopiedMessage(topic, parcel.text.encode(), keys=keys))
             self._is_failing = False
         except (OSError, Refused, ClientError) as error:
             self.dropped += parcel.count

@@ -24,7 +24,9 @@ from turbopump.testing.cluster import (
     ClockKind,
     NotConsumed,
     commit_now,
+    not_in_time,
 )
+from turbopump.testing.failures import Expected
 from turbopump.testing.loop import VirtualLoop
 from turbopump.testing.thread import LoopThread
 
@@ -192,7 +194,7 @@ class Cluster:
         """
         from turbopump.testing.adoption import adopted, adopted_faces
 
-        with adopted(self._clients, lambda core: None), adopted_faces(self._here, self._keep):
+        with adopted(self._clients, self._core.watch), adopted_faces(self._here, self._keep):
             yield
 
     def kill_client(self, client: object) -> None:
@@ -262,18 +264,25 @@ class Cluster:
         deadline = clock.monotonic() + timeout
         while not condition():  # in the thread of the test, where all it uses is at home
             if clock.monotonic() >= deadline:
-                raise TimeoutError(f"what was waited for did not become true within {timeout} s")
+                raise TimeoutError(not_in_time(timeout))
             self._call(clock.sleep(self._core.look_s))
 
-    def wait_until_consumed(self, group: str, topic: str, timeout: float = WAIT_S) -> None:
+    def wait_until_consumed(
+        self, group: str, topic: str, timeout: float = WAIT_S, expected: Expected = ()
+    ) -> None:
         """Until the group has committed the end of each queue of the topic and of its own retry topic.
 
-        A message that failed counts as dealt with as soon as it waits for its next delivery. Raises
-        NotConsumed, an AssertionError. A broadcasting group commits nothing that could be seen here.
+        Raises what a handler of the group raised, unless it is `expected`: an exception class, a tuple of
+        them, or `Exception` for all. A message that failed as expected counts as dealt with as soon as it
+        waits for its next delivery. Raises NotConsumed, an AssertionError, when the time is over. A
+        broadcasting group commits nothing that could be seen here.
         """
         behind: list[str] = []
 
+        failures = self._core.failures
+
         def is_done() -> bool:
+            failures.check(group, topic, expected)
             for client in self._made:
                 if isinstance(client, Face):
                     client._run(lambda core: commit_now(core, group))
@@ -282,8 +291,11 @@ class Cluster:
 
         try:
             self.wait_until(is_done, timeout)
-        except TimeoutError:
+        except TimeoutError as error:
+            if str(error) != not_in_time(timeout):
+                raise  # the handler's
             raise NotConsumed(group, behind, timeout) from None
+        failures.check(group, topic, expected)
 
     # Time
 

@@ -27,6 +27,7 @@ from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.names import retry_topic
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
+from turbopump.testing.failures import Expected, HandlerFailures
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.testing.network import Host, MemoryNetwork
 from turbopump.testing.servers import HOST, EmbeddedBroker, Servers
@@ -88,6 +89,8 @@ class AsyncCluster:
         self._seed = seed
         self._stack = contextlib.AsyncExitStack()
         self._made: list[_Closable] = []
+        self.failures = HandlerFailures()
+        """What handlers of its consumers raised."""
         self._hosts = itertools.count()
         self._network: MemoryNetwork
         self.world: World
@@ -203,8 +206,15 @@ class AsyncCluster:
         """
         from turbopump.testing.adoption import adopted
 
-        with adopted(self.settings_of_clients, self._keep):
+        with adopted(self.settings_of_clients, lambda client: self.watch(self._keep(client))):
             yield
+
+    def watch(self, client: object) -> None:
+        """A consumer that a program made for itself: what its handlers raise is seen."""
+        from turbopump.client.consumer import Consumer
+
+        if isinstance(client, Consumer):
+            client._hooks = (*client._hooks, self.failures)
 
     def kill_client(self, client: object) -> None:
         """As if its process were killed: its connections break, and it will not be heard of again.
@@ -239,7 +249,8 @@ class AsyncCluster:
         }
 
     def settings_of_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return self.settings_of_pulls({**(SPARING if self.is_virtual else QUICK), **given})
+        hooks = (*given.get("hooks", ()), self.failures)
+        return self.settings_of_pulls({**(SPARING if self.is_virtual else QUICK), **given, "hooks": hooks})
 
     def _keep(self, client: T) -> T:
         self._made.append(client)  # type: ignore[arg-type]
@@ -304,7 +315,7 @@ class AsyncCluster:
         deadline = clock.monotonic() + timeout
         while not await _value(condition()):
             if clock.monotonic() >= deadline:
-                raise TimeoutError(f"what was waited for did not become true within {timeout} s")
+                raise TimeoutError(not_in_time(timeout))
             await clock.sleep(self.look_s)
 
     async def wait_until_consumed(
@@ -312,15 +323,19 @@ class AsyncCluster:
         group: str,
         topic: str,
         timeout: float = WAIT_S,  # noqa: ASYNC109 - in the cluster's time
+        expected: Expected = (),
     ) -> None:
         """Until the group has committed the end of each queue of the topic and of its own retry topic.
 
-        A message that failed counts as dealt with as soon as it waits for its next delivery. Raises
-        NotConsumed, an AssertionError. A broadcasting group commits nothing that could be seen here.
+        Raises what a handler of the group raised, unless it is `expected`: an exception class, a tuple of
+        them, or `Exception` for all. A message that failed as expected counts as dealt with as soon as it
+        waits for its next delivery. Raises NotConsumed, an AssertionError, when the time is over. A
+        broadcasting group commits nothing that could be seen here.
         """
         behind: list[str] = []
 
         async def is_done() -> bool:
+            self.failures.check(group, topic, expected)
             for client in self._made:
                 await commit_now(client, group)
             behind[:] = await self.behind(group, topic)
@@ -328,8 +343,11 @@ class AsyncCluster:
 
         try:
             await self.wait_until(is_done, timeout)
-        except TimeoutError:
+        except TimeoutError as error:
+            if str(error) != not_in_time(timeout):
+                raise  # the handler's
             raise NotConsumed(group, behind, timeout) from None
+        self.failures.check(group, topic, expected)
 
     async def behind(self, group: str, topic: str) -> list[str]:
         """Where the group has not committed the end, in words: of the topic and of its own retry topic."""
@@ -366,6 +384,10 @@ class AsyncCluster:
             raise RuntimeError('real time cannot be advanced; make the cluster by Cluster(clock="virtual")')
         await asyncio.sleep(seconds_of(by, parts))
         await loop.rest()
+
+
+def not_in_time(timeout: float) -> str:
+    return f"what was waited for did not become true within {timeout} s"
 
 
 class _Closable:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from turbopump.client.message import Message
+from turbopump.client.message import CopiedMessage, Message
 from turbopump.protocol import properties
 from turbopump.transactions.database import (
     POSTGRESQL,
@@ -252,4 +252,5 @@ def _head(message: Message) -> str:
 
 def _message(topic: str, head: str, body: bytes) -> Message:
     known = msgspec.json.decode(head, type=_Head)
-    return Message(topic, bytes(body), **{name: getattr(known, name) for name in known.__struct_fields__})
+    fields = {name: getattr(known, name) for name in known.__struct_fields__}
+    return CopiedMessage(topic, bytes(body), **fields)

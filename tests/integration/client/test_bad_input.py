@@ -447,7 +447,7 @@ def test_a_handler_that_fails_gets_its_message_again_and_all_others(
             for text in ("1", "bad", "2", "3"):
                 producer.send(Message(topic, text.encode()))
             own.wait_until(lambda: handled.texts.count("bad") == 2 and {"1", "2", "3"} <= set(handled.texts))
-            own.wait_until_consumed("readers", topic)
+            own.wait_until_consumed("readers", topic, expected=BaseException)
         assert sorted(handled.texts) == ["1", "2", "3", "bad", "bad"]
 
 
@@ -506,7 +506,7 @@ def test_a_body_that_does_not_fit_names_the_field_and_becomes_a_dead_letter() ->
             producer.send(Message.json(topic, {"id": "seven"}))
             producer.send(Message.json(topic, {"id": 7}))
             own.wait_until(lambda: [one.body for one in own.dead_letters("readers")] == [b'{"id":"seven"}'])
-            own.wait_until_consumed("readers", topic)
+            own.wait_until_consumed("readers", topic, expected=UnreadableMessage)
         assert seen == [{"id": 7}]
         (letter,) = own.dead_letters("readers")
         refused(UnreadableMessage, "id|int", lambda: letter.json(dict[str, int]))

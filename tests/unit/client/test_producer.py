@@ -303,39 +303,39 @@ def test_two_producers_of_one_group_need_two_instances() -> None:
 
 # --- what is refused -------------------------------------------------------------------------------------
 
-BAD_MESSAGES = [
-    (Message("", b"x"), "the topic is empty"),
-    (Message("  ", b"x"), "the topic is empty"),
-    (Message("a" * 128, b"x"), "128 characters: at most 127"),
-    (Message("a b", b"x"), "letters a-z"),
-    (Message("größe", b"x"), "letters a-z"),
-    (Message("SCHEDULE_TOPIC_XXXX", b"x"), "belongs to the brokers"),
-    (Message("RMQ_SYS_TRANS_HALF_TOPIC", b"x"), "belongs to the brokers"),
-    (Message("OFFSET_MOVED_EVENT", b"x"), "belongs to the brokers"),
-    (Message("orders", b""), "the body is empty"),
-    (Message("orders", b"x" * 1001), "max_message_size allows 1000"),
-    (Message("orders", b"x", keys="A 1"), "as a list"),
-    (Message("orders", b"x", keys=["A", "B\t"]), "as a list"),
-    (Message("orders", b"x", keys=[""]), "as a list"),
-    (Message("orders", b"x", tags="a\x02b"), "x02"),
-    (Message(7, b"x"), "a topic is text"),  # type: ignore[arg-type]
-    (Message(["orders"], b"x"), "a topic is text"),  # type: ignore[arg-type]
-    (Message("orders", b"x", keys=[7]), r"str\(key\)"),  # type: ignore[list-item]
-    (Message("orders", b"x", delay_level="3"), "whole numbers"),  # type: ignore[arg-type]
-    (Message("orders", b"x", tags="\ud800"), "UTF-8"),
-    (Message("orders", b"x", tags=7), "the tag is text"),  # type: ignore[arg-type]
-    (Message("orders", b"x", properties={"TAGS": "a"}), "tags="),
-    (Message("orders", b"x", properties={"WAIT": "false"}), "wait_store_ok="),
-    (Message("orders", b"x", properties={"CORRELATION_ID": "1"}), "protocol's own"),
-    (Message("orders", b"x", properties={"a": ""}), "a name and a value"),
-    (Message("orders", b"x", properties={"": "a"}), "a name and a value"),
-    (Message("orders", b"x", properties={"a": 1}), "properties are text"),  # type: ignore[dict-item]
-    (Message("orders", b"x", properties={"a": "\x02"}), "x02"),
-    (Message("orders", b"x", properties={"a": "ü" * 16400}), "put them into the body"),
-    (Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": "a/b"}), "INNER_MULTI_DISPATCH"),
-    (Message("orders", b"x", delay_level=-1), "0 is at once"),
-    (Message("orders", b"x", flag=1 << 31), "32 bits"),
-    ("text", "Message"),
+BAD_MESSAGES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: Message("", b"x"), "the topic is empty"),
+    (lambda: Message("  ", b"x"), "the topic is empty"),
+    (lambda: Message("a" * 128, b"x"), "128 characters: at most 127"),
+    (lambda: Message("a b", b"x"), "letters a-z"),
+    (lambda: Message("größe", b"x"), "letters a-z"),
+    (lambda: Message("SCHEDULE_TOPIC_XXXX", b"x"), "belongs to the brokers"),
+    (lambda: Message("RMQ_SYS_TRANS_HALF_TOPIC", b"x"), "belongs to the brokers"),
+    (lambda: Message("OFFSET_MOVED_EVENT", b"x"), "belongs to the brokers"),
+    (lambda: Message("orders", b""), "the body is empty"),
+    (lambda: Message("orders", b"x" * 1001), "max_message_size allows 1000"),
+    (lambda: Message("orders", b"x", keys="A 1"), "as a list"),
+    (lambda: Message("orders", b"x", keys=["A", "B\t"]), "as a list"),
+    (lambda: Message("orders", b"x", keys=[""]), "must not be empty"),
+    (lambda: Message("orders", b"x", tags="a\x02b"), "x02"),
+    (lambda: Message(7, b"x"), "a topic is text"),  # type: ignore[arg-type]
+    (lambda: Message(["orders"], b"x"), "a topic is text"),  # type: ignore[arg-type]
+    (lambda: Message("orders", b"x", keys=[7]), r"str\(key\)"),  # type: ignore[list-item]
+    (lambda: Message("orders", b"x", delay_level="3"), "whole numbers"),  # type: ignore[arg-type]
+    (lambda: Message("orders", b"x", tags="\ud800"), "UTF-8"),
+    (lambda: Message("orders", b"x", tags=7), "the tag is text"),  # type: ignore[arg-type]
+    (lambda: Message("orders", b"x", properties={"TAGS": "a"}), "tags="),
+    (lambda: Message("orders", b"x", properties={"WAIT": "false"}), "wait_store_ok="),
+    (lambda: Message("orders", b"x", properties={"CORRELATION_ID": "1"}), "protocol's own"),
+    (lambda: Message("orders", b"x", properties={"a": ""}), "a name and a value"),
+    (lambda: Message("orders", b"x", properties={"": "a"}), "a name and a value"),
+    (lambda: Message("orders", b"x", properties={"a": 1}), "properties are text"),  # type: ignore[dict-item]
+    (lambda: Message("orders", b"x", properties={"a": "\x02"}), "x02"),
+    (lambda: Message("orders", b"x", properties={"a": "ü" * 16400}), "put them into the body"),
+    (lambda: Message("orders", b"x", properties={"INNER_MULTI_DISPATCH": "a/b"}), "INNER_MULTI_DISPATCH"),
+    (lambda: Message("orders", b"x", delay_level=-1), "0 is at once"),
+    (lambda: Message("orders", b"x", flag=1 << 31), "32 bits"),
+    (lambda: "text", "Message"),
 ]
 
 
@@ -343,12 +343,12 @@ def test_a_bad_message_is_refused_with_advice_and_never_reaches_the_wire() -> No
     async def scene() -> None:
         async with cluster() as town, producing(town, max_message_size=1000) as one:
             await town.create_topic("orders")
-            for message, advice in BAD_MESSAGES:
+            for make, advice in BAD_MESSAGES:
                 calls: list[Callable[[], Any]] = [
-                    lambda message=message: one.send(message),
-                    lambda message=message: one.send_oneway(message),
-                    lambda message=message: one.send_batch([Message("orders", b"good"), message]),
-                    lambda message=message: one.request(message),
+                    lambda make=make: one.send(make()),
+                    lambda make=make: one.send_oneway(make()),
+                    lambda make=make: one.send_batch([Message("orders", b"good"), make()]),
+                    lambda make=make: one.request(make()),
                 ]
                 for call in calls:
                     with pytest.raises(InvalidArgument, match=advice):

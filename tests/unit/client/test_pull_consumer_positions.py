@@ -1,6 +1,7 @@
 """Pull consumers whose user says which queues are read, and from where."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.unit.admin.kit import cluster, virtual
@@ -100,10 +101,21 @@ def test_seeking_to_begin_end_and_a_time() -> None:
                 await reader.seek_to_begin()
                 assert texts_of(await all_of(reader)) == early + late
                 moment = datetime.fromtimestamp(noon_ms / 1000, UTC)
-                for when in (moment, moment.isoformat(), noon_ms / 1000):
+                for when in (moment, moment.isoformat(), noon_ms, -timedelta(minutes=30)):
                     await reader.seek_to_time(when)
                     assert texts_of(await all_of(reader)) == late
                 assert await reader.offset_at(QUEUES[0], moment) == 2
+                assert await reader.offset_at(QUEUES[0], "30m") == 2
+                assert await reader.offset_at(QUEUES[0], "2h") == 0
+                wrongs: list[Any] = [
+                    noon_ms // 1000,
+                    noon_ms / 1000,
+                    timedelta(hours=2),
+                    datetime(2026, 11, 1),
+                ]
+                for wrong in wrongs:
+                    with pytest.raises(InvalidArgument, match="when"):
+                        await reader.seek_to_time(wrong)
                 await reader.seek_to_begin(QUEUES[:1])
                 assert len(await all_of(reader)) == 4
 

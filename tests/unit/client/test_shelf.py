@@ -1,15 +1,10 @@
-"""What a pull consumer holds and may commit, and moments as users write them."""
+"""What a pull consumer holds and may commit."""
 
-from datetime import UTC, datetime, timedelta, timezone
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.client.kit import record
 
-from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.process_queue import CacheLimits
 from turbopump.client.shelf import Shelf, Shelves
 
@@ -120,31 +115,6 @@ def test_each_limit_makes_a_shelf_full() -> None:
     of_all = shelves(most=4)
     held(of_all, FIRST, 0, 1, 2)
     assert of_all.is_full(held(of_all, SECOND, 0))
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        datetime(2026, 11, 1, tzinfo=UTC),
-        datetime(2026, 11, 1, 1, tzinfo=timezone(timedelta(hours=1))),
-        "2026-11-01T00:00:00Z",
-        "2026-11-01T01:00:00+01:00",
-        1_793_491_200,
-        1_793_491_200.0,
-    ],
-)
-def test_a_moment_may_be_written_in_several_ways(when: Moment) -> None:
-    assert moment_ms(when) == 1_793_491_200_000
-
-
-def test_a_moment_without_a_zone_is_local() -> None:
-    assert moment_ms("2026-11-01T00:00:00") == moment_ms(datetime(2026, 11, 1))
-
-
-@pytest.mark.parametrize("wrong", ["yesterday", "", -1, 1_793_491_200_000])
-def test_what_is_no_moment_is_refused(wrong: Moment) -> None:
-    with pytest.raises(InvalidArgument):
-        moment_ms(wrong)
 
 
 STEPS = st.lists(

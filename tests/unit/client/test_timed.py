@@ -48,8 +48,8 @@ def test_a_time_becomes_the_property_that_brokers_of_5_know(
         ({"delay": True}, "seconds, or a timedelta"),
         ({"delay": float("inf")}, "seconds, or a timedelta"),
         ({"delay": float("nan")}, "seconds, or a timedelta"),
-        ({"deliver_at": 1.5}, "whole milliseconds"),
-        ({"deliver_at": datetime(2026, 11, 15)}, "has no time zone"),
+        ({"deliver_at": 1.5}, "or milliseconds since 1970"),
+        ({"deliver_at": datetime(2026, 11, 15)}, "must have a time zone"),
     ],
 )
 def test_what_cannot_be_a_time_is_said_before_anything_is_sent(wish: dict[str, Any], words: str) -> None:

@@ -164,7 +164,7 @@ def test_retries_come_at_their_times_until_the_message_is_a_dead_letter() -> Non
         with consumer:
             producer.send(Message(topic, b"bad"))
             assert tries == [0]
-            cluster.wait_until_consumed("readers", topic)  # it waits for its next delivery
+            cluster.wait_until_consumed("readers", topic, expected=ValueError)  # it waits for its next try
             assert cluster.dead_letters("readers") == []
             cluster.advance(minutes=5)
         assert tries == [0, 10, 40, 100]

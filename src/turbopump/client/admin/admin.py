@@ -24,6 +24,7 @@ from turbopump.client.namespace import marks
 from turbopump.client.options import ClientOptions
 from turbopump.client.pull import Puller
 from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.rules import check_seconds
 from turbopump.client.sender import Sender
 from turbopump.client.settings import ClientSettings, made
 from turbopump.client.world import World
@@ -67,7 +68,7 @@ class Admin:
                 'no name server is given: Admin("host:9876"), turbopump.configure(name_servers=…) or '
                 "NAMESRV_ADDR names one"
             )
-        if timeout <= 0:
+        if check_seconds(timeout) <= 0:
             raise InvalidArgument(f"timeout must be more than 0 seconds, not {timeout}")
         self.world = world or World()
         self.network, self.clock, self.chance = self.world.network, self.world.clock, self.world.chance
@@ -85,10 +86,10 @@ class Admin:
         self.name_servers = NameServerSettings(asking)
         self.connections = Connections(asking, self.topics)
         self.groups = Groups(asking, self.topics, self.connections)
-        self.offsets = Offsets(asking, self.topics, self.groups)
+        self.offsets = Offsets(asking, self.topics, self.groups, self.clock)
         puller = Puller(self.client, self.routes)
         self.messages = Messages(asking, self.topics, self.clusters, self.connections, self.groups, puller)
-        self.queues = Queues(asking, puller)
+        self.queues = Queues(asking, puller, self.clock)
         self.transactions = Transactions(asking, self.messages, self.routes)
         self.timers = Timers(self.messages, self.routes, self.clock, self.producer(SENDERS))
 
@@ -108,7 +109,7 @@ class Admin:
         """
         clock, chance = self.clock, self.chance
         ids = UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32))
-        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group)
+        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group, chance=chance)
 
     async def close(self) -> None:
         """Closes its connections. Again: nothing."""

@@ -11,7 +11,7 @@ from enum import Enum
 from turbopump.client.admin.asking import NotFound
 from turbopump.client.admin.messages import FOREVER_MS, Messages, NoMessages
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.message import CopiedMessage, MessageExt, MessageQueue, SendResult
 from turbopump.client.routes import Routes
 from turbopump.client.sender import Sender
 from turbopump.client.subscription import Subscription
@@ -144,7 +144,7 @@ class DeadLetters:
         if target is Target.GROUP:
             kept[properties.RETRY_TOPIC] = origin_of(letter)
         topic = self.target_of(letter, target)
-        return await sender.send(Message(topic, letter.body, properties=kept, flag=letter.record.flag))
+        return await sender.send(CopiedMessage(topic, letter.body, properties=kept, flag=letter.record.flag))
 
     def target_of(self, letter: MessageExt, target: Target) -> str:
         """Raises NoLetters for one that does not say where it was first."""

@@ -4,14 +4,14 @@ Brokers since 5.2 move them by themselves, whether the group runs or not. Older 
 say that nobody is online when the group is stopped: then the offsets are moved here, queue by queue.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turbopump.client.admin.asking import Asking
 from turbopump.client.admin.clusters import BrokerNotFound
 from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
 from turbopump.client.message import MessageQueue
-from turbopump.client.moments import Moment, moment_ms
+from turbopump.client.times import Time, past_ms
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import V5_2_0, RequestCode
 from turbopump.protocol.command import Command
@@ -24,6 +24,7 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+from turbopump.runtime.clock import Clock, SystemClock
 
 END = -1
 """In place of a time: behind the last message."""
@@ -56,16 +57,18 @@ class Offsets:
     asking: Asking
     topics: Topics
     groups: Groups
+    clock: Clock = field(default_factory=SystemClock)
 
     async def reset_to(
-        self, group: str, topic: str, when: Moment, force: bool = True
+        self, group: str, topic: str, when: Time, force: bool = True
     ) -> dict[MessageQueue, int]:
         """The group goes on in the topic at the first message stored at that time or later, whether it runs
-        or not. `when` is a datetime, ISO text, seconds since 1970, or END. Without `force` only back.
+        or not. `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970,
+        ISO text with a zone, an age such as `10m`, or END. Without `force` only back.
 
         Where the group goes on now. Raises GroupNotFound for a group that a broker does not know.
         """
-        time_ms = END if when == END else moment_ms(when)
+        time_ms = END if when == END else past_ms(when, self.clock.now_ms())
         try:
             return await self.reset(group, topic, time_ms, force)
         except ConsumerNotOnline:

@@ -1,11 +1,11 @@
 """Queues: where they begin and end, where a time is in them, and what their entries say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from turbopump.client.admin.asking import Asking
 from turbopump.client.message import MessageQueue
-from turbopump.client.moments import Moment, moment_ms
 from turbopump.client.pull import Puller
+from turbopump.client.times import Time, past_ms
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.headers.offsets import (
@@ -13,6 +13,7 @@ from turbopump.protocol.headers.offsets import (
     GetEarliestMsgStoretimeResponse,
 )
 from turbopump.protocol.headers.query import QueryConsumeQueueRequest
+from turbopump.runtime.clock import Clock, SystemClock
 
 
 @dataclass
@@ -27,6 +28,7 @@ class Queues:
 
     asking: Asking
     puller: Puller
+    clock: Clock = field(default_factory=SystemClock)
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """The offset of the first message that is still there."""
@@ -36,14 +38,14 @@ class Queues:
         """The offset that the queue's next message will have."""
         return await self.puller.max_offset(queue)
 
-    async def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+    async def offset_at(self, queue: MessageQueue, when: Time) -> int:
         """The offset of the first message stored at that time or later.
 
         Example:
 
             await admin.queues.offset_at(queue, "2026-11-01T00:00:00Z")
         """
-        return await self.puller.offset_at(queue, moment_ms(when))
+        return await self.puller.offset_at(queue, past_ms(when, self.clock.now_ms()))
 
     async def earliest_store_time_ms(self, queue: MessageQueue) -> int:
         """When the first message that is still there was stored; -1: there is none."""

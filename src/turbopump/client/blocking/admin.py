@@ -28,13 +28,13 @@ from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.admin.transactions import Transactions as AsyncTransactions
 from turbopump.client.blocking.face import Face, Part
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
-from turbopump.client.moments import Moment
 from turbopump.client.options import ClientOptions
 from turbopump.client.pull import BATCH, PullResult
 from turbopump.client.routes import Route
 from turbopump.client.sender import Sender
 from turbopump.client.settings import ClientSettings
 from turbopump.client.signature import spelled_out
+from turbopump.client.times import Time
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import TopicConfig
@@ -538,9 +538,10 @@ class Offsets(Part[AsyncAdmin, AsyncOffsets]):
         admin.offsets.clone("billing", "audit", "OrderTopic")
     """
 
-    def reset_to(self, group: str, topic: str, when: Moment, force: bool = True) -> dict[MessageQueue, int]:
+    def reset_to(self, group: str, topic: str, when: Time, force: bool = True) -> dict[MessageQueue, int]:
         """The group goes on in the topic at the first message stored at that time or later, whether it runs
-        or not. `when` is a datetime, ISO text, seconds since 1970, or END. Without `force` only back.
+        or not. `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970,
+        ISO text with a zone, an age such as `10m`, or END. Without `force` only back.
 
         Where the group goes on now. Raises GroupNotFound for a group that a broker does not know.
         """
@@ -689,7 +690,7 @@ class Queues(Part[AsyncAdmin, AsyncQueues]):
         """The offset that the queue's next message will have."""
         return self._run(lambda core: core.max_offset(queue))
 
-    def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+    def offset_at(self, queue: MessageQueue, when: Time) -> int:
         """The offset of the first message stored at that time or later.
 
         Example:

@@ -96,6 +96,7 @@ class Consumer(Running[AsyncConsumer]):
         batch: int | None = None,
         broadcast: bool = False,
         auto_commit: bool = True,
+        replace: bool = False,
     ) -> Callable[[F], F]:
         """Makes a function the handler of a topic.
 
@@ -108,6 +109,11 @@ class Consumer(Running[AsyncConsumer]):
         the other, in order: a failure holds up the queue and is tried again. `broadcast` gives each message
         to every member of the group, once, and keeps offsets in a file of this machine. A consumer is ordered
         or not, and broadcasting or not, for all its topics.
+
+        A topic can have several handlers when each has tags that no other has: a message goes to the handler
+        of its tag, and the group subscribes to all these tags. Anything else (a tag twice, `*`, `sql`,
+        `module`, `auto_commit=False`) is refused, unless `replace=True` puts it in place of the topic's
+        handlers.
 
         An ordered handler with `auto_commit=False` decides what is done: what it takes is kept, and begins
         anew after a restart, until it returns `ConsumeStatus.COMMIT`. `ROLLBACK` brings all since the last
@@ -129,10 +135,11 @@ class Consumer(Running[AsyncConsumer]):
                     batch=batch,
                     broadcast=broadcast,
                     auto_commit=auto_commit,
+                    replace=replace,
                 )(handler)
             )
             self._note(
-                ("on", topic),
+                ("on", topic, tags),
                 lambda core: core.on(
                     topic,
                     tags,
@@ -142,6 +149,7 @@ class Consumer(Running[AsyncConsumer]):
                     batch=batch,
                     broadcast=broadcast,
                     auto_commit=auto_commit,
+                    replace=replace,
                 )(handler),
             )
             return handler
@@ -160,10 +168,9 @@ class Consumer(Running[AsyncConsumer]):
         batch: int | None = None,
         broadcast: bool = False,
         auto_commit: bool = True,
+        replace: bool = False,
     ) -> None:
-        """The same as `on` without the decorator, also while the consumer runs. A topic that is subscribed
-        already gets the new handler and expression.
-        """
+        """The same as `on` without the decorator, also while the consumer runs."""
         self._call(
             lambda core: core.subscribe(
                 topic,
@@ -175,10 +182,11 @@ class Consumer(Running[AsyncConsumer]):
                 batch=batch,
                 broadcast=broadcast,
                 auto_commit=auto_commit,
+                replace=replace,
             )
         )
         self._note(
-            ("subscribe", topic),
+            ("subscribe", topic, tags),
             lambda core: core.subscribe(
                 topic,
                 handler,
@@ -189,6 +197,7 @@ class Consumer(Running[AsyncConsumer]):
                 batch=batch,
                 broadcast=broadcast,
                 auto_commit=auto_commit,
+                replace=replace,
             ),
         )
 

@@ -11,7 +11,6 @@ from turbopump.client.files import Files
 from turbopump.client.hooks import ConsumeHook, Filter
 from turbopump.client.listeners import QueuesListener
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.moments import Moment
 from turbopump.client.options import PullOptions
 from turbopump.client.pull_consumer import PullConsumer as AsyncPullConsumer
 from turbopump.client.pull_consumer import Pulled
@@ -19,6 +18,7 @@ from turbopump.client.pull_member import Scheduled
 from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.subscription import ALL
+from turbopump.client.times import Time
 from turbopump.client.world import World
 
 __all__ = ["PullConsumer"]
@@ -208,13 +208,14 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         """Goes on behind the last message, in these queues or all that are ours."""
         self._run(lambda core: core.seek_to_end(queues))
 
-    def seek_to_time(self, when: Moment, queues: Iterable[MessageQueue] | None = None) -> None:
+    def seek_to_time(self, when: Time, queues: Iterable[MessageQueue] | None = None) -> None:
         """Goes on at the first message stored at that time or later, in these queues or all that are ours.
 
-        `when` is a datetime, ISO text or seconds since 1970; without a zone it is local time.
+        `when` is a datetime with a time zone, a negative timedelta from now, milliseconds since 1970, ISO
+        text with a zone, or an age such as `10m`.
 
             consumer.seek_to_time("2026-11-01T00:00:00Z")
-            consumer.seek_to_time(datetime.now() - timedelta(hours=2))
+            consumer.seek_to_time(-timedelta(hours=2))
         """
         self._run(lambda core: core.seek_to_time(when, queues))
 
@@ -267,7 +268,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         """The offset that the queue's next message will have."""
         return self._run(lambda core: core.max_offset(queue))
 
-    def offset_at(self, queue: MessageQueue, when: Moment) -> int:
+    def offset_at(self, queue: MessageQueue, when: Time) -> int:
         """The offset of the first message stored at that time or later."""
         return self._run(lambda core: core.offset_at(queue, when))
 

@@ -9,7 +9,7 @@ from typing import Any
 from turbopump.client.consuming import ROLLED_BACK, UNCOMMITTED, Failure
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.message import MessageExt
-from turbopump.client.push.handlers import Handler, Messages
+from turbopump.client.push.handlers import Handler, Messages, TagHandlers
 
 STATUSES = {
     False: ("CONSUME_SUCCESS", "RECONSUME_LATER"),
@@ -19,11 +19,14 @@ STATUSES = {
 
 
 class NoHandler(Exception):
-    """A message came again whose topic nobody here subscribes: other members of the group do."""
+    """A message came again whose topic or tag has no handler here: other members of the group have one."""
 
 
 async def _nobody(message: MessageExt) -> None:
-    raise NoHandler(f"this consumer has no handler of topic {message.topic}; all members of a group need one")
+    raise NoHandler(
+        f"this consumer has no handler for tag {message.tags} of topic {message.topic}; all members of a "
+        "group need the same subscriptions"
+    )
 
 
 NOBODY = Handler(_nobody)
@@ -32,7 +35,7 @@ NOBODY = Handler(_nobody)
 @dataclass
 class Calling:
     group: str
-    handlers: Mapping[str, Handler]
+    handlers: Mapping[str, Handler | TagHandlers]
     """By topic, as the user knows it."""
     hooks: Sequence[ConsumeHook] = ()
     ordered: bool = False
@@ -41,14 +44,26 @@ class Calling:
 
     def handler(self, message: MessageExt) -> Handler:
         """That of the topic where it was read, or, when it comes again, where it was sent."""
-        return self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NOBODY)
+        found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NOBODY)
+        return found if isinstance(found, Handler) else found.of(message) or NOBODY
 
     def handlers_of(self, messages: Messages) -> list[tuple[Handler, Messages]]:
-        """Of messages of one queue, in order. Those of a retry topic may belong to several."""
+        """Splits messages of one queue by handler and keeps their order: a handler can come several times."""
         only = self.handlers.get(messages[0].queue.topic)
-        if only is not None:
+        if isinstance(only, Handler):
             return [(only, messages)]
         return [(handler, list(own)) for handler, own in groupby(messages, self.handler)]
+
+    def by_handler(self, messages: Messages) -> list[tuple[Handler, Messages]]:
+        """Groups messages of one queue by handler, for those who need no order: batches stay large."""
+        only = self.handlers.get(messages[0].queue.topic)
+        if isinstance(only, Handler):
+            return [(only, messages)]
+        groups: dict[int, tuple[Handler, Messages]] = {}
+        for message in messages:
+            handler = self.handler(message)
+            groups.setdefault(id(handler), (handler, []))[1].append(message)
+        return list(groups.values())
 
     deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
     """For an `async def`."""

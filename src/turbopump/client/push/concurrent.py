@@ -129,7 +129,7 @@ class Concurrent:
         if self._stopped or not messages:
             return
         figures = self._figures(queue.topic)
-        for handler, own in self.calling.handlers_of(messages):
+        for handler, own in self.calling.by_handler(messages):
             self._submit(held, handler, own, figures)
 
     def _submit(

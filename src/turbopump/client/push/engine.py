@@ -27,7 +27,7 @@ from turbopump.client.pull import Puller
 from turbopump.client.push.calling import Calling
 from turbopump.client.push.concurrent import Concurrent
 from turbopump.client.push.directly import directly
-from turbopump.client.push.handlers import Handler
+from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.push.locks import QueueLocks
 from turbopump.client.push.ordered import InOrder, Patience
 from turbopump.client.push.pulling import Pulling, PullManner
@@ -85,7 +85,7 @@ class Engine:
         self._instance = instance
         self._clock = instance.world.clock
         self._started_ms = self._clock.now_ms()
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, Handler | TagHandlers] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._heard: dict[str, Subscription] = {}  # those that brokers know of
         self._figures: dict[str, TopicFigures] = {}
@@ -151,7 +151,7 @@ class Engine:
 
     # Subscriptions
 
-    def subscribe(self, subscription: Subscription, handler: Handler) -> None:
+    def subscribe(self, subscription: Subscription, handler: Handler | TagHandlers) -> None:
         """Also while it runs: then the brokers hear of it at once."""
         self._handlers[self._names.shown_topic(subscription.topic)] = handler
         self._subscribe(subscription.topic, subscription)
@@ -367,6 +367,7 @@ class Engine:
             self._clock,
             instance.unique_ids,
             QueueChoice(instance.world.chance),
+            chance=instance.world.chance,
         )
         return SendBack(sender, self.group, self._plan.max_reconsume_times)
 

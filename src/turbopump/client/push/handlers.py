@@ -11,7 +11,7 @@ import inspect
 import logging
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,6 +84,16 @@ class Handler:
         if result is ConsumeStatus.ROLLBACK:
             return ROLLED_BACK
         return None if result is ConsumeStatus.COMMIT else UNCOMMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class TagHandlers:
+    """The handlers of one topic, each for tags that no other has."""
+
+    by_tag: Mapping[str, Handler]
+
+    def of(self, message: MessageExt) -> Handler | None:
+        return self.by_tag.get(message.tags or "")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

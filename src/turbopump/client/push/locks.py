@@ -7,8 +7,9 @@ last given, so that we have stopped long before the broker would give it to anot
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.process_queue import ProcessQueue
@@ -33,6 +34,7 @@ class QueueLocks:
     group: str
     client_id: str
     valid_s: float = 30.0
+    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def is_valid(self, held: ProcessQueue) -> bool:
         return held.locked_at_s is not None and self.clock.monotonic() - held.locked_at_s <= self.valid_s
@@ -76,7 +78,7 @@ class QueueLocks:
         try:
             ours = await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            log.warning("Locks at %s are not renewed: %s", broker, error)
+            self._failures.say(("renew", broker), "Locks at %s are not renewed: %s", broker, error)
             return  # they are ours until they expire
         for queue in queues:
             if queue in ours:
@@ -88,7 +90,7 @@ class QueueLocks:
         try:
             return await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            log.warning("Queues of %s cannot be locked now: %s", broker, error)
+            self._failures.say(("lock", broker), "Queues of %s cannot be locked now: %s", broker, error)
             return set()
 
     async def _locked(self, queues: list[MessageQueue]) -> set[MessageQueue]:

@@ -6,8 +6,9 @@ failure; it ends when the queue is no longer ours.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.division import FAILURES
 from turbopump.client.figures import TopicFigures
 from turbopump.client.heartbeats import Heartbeats
@@ -61,6 +62,7 @@ class Pulling:
     is_locked: Callable[[ProcessQueue], bool]
     namespace: str = ""
     filters: Sequence[Filter] = ()
+    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def run(self, queue: MessageQueue, held: ProcessQueue) -> None:
         while not held.dropped:
@@ -89,7 +91,9 @@ class Pulling:
             await self.clock.sleep(self.manner.failed_s)
             return True
         except FAILURES as error:
-            log.info("Pulling %s failed, trying again: %s", queue, error)
+            self._failures.say(
+                (queue.topic, queue.broker), "Pulling %s failed, trying again: %s", queue, error
+            )
             self.routes.doubt(queue.topic)
             await self.clock.sleep(self.manner.failed_s)
             return True

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.division import FAILURES, Division, Share, ShareOf
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageQueue
@@ -53,6 +54,7 @@ class Queues:
     _leaving: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
     _pulls: dict[MessageQueue, asyncio.Task[None]] = field(default_factory=dict, init=False)
     _farewells: set[asyncio.Task[None]] = field(default_factory=set, init=False)
+    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def __post_init__(self) -> None:
         self._division = Division(self, self._share, self.interval_s)
@@ -124,7 +126,7 @@ class Queues:
         try:
             start = await self.start_of(queue)
         except FAILURES as error:
-            log.warning("Where to begin in %s cannot be known yet: %s", queue, error)
+            self._failures.say(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         held = self.ours[queue] = ProcessQueue(start)
         if self.locks is not None:

@@ -1,0 +1,30 @@
+"""Log lines that would repeat for as long as a server is away: written seldom, with how many were not."""
+
+import asyncio
+import logging
+from collections.abc import Hashable
+
+from turbopump.remoting.limits import Seldom
+
+INTERVAL_S = 30.0
+MAX_KEYS = 1000  # what is told apart; then all counts begin again
+
+
+class CountedLog:
+    """Writes one line for each key and interval; the next line of the key says how many were left out."""
+
+    def __init__(
+        self, log: logging.Logger, level: int = logging.WARNING, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._log = log
+        self._level = level
+        self._interval_s = interval_s
+        self._by_key: dict[Hashable, Seldom] = {}
+
+    def say(self, key: Hashable, text: str, *args: object) -> None:
+        known = self._by_key.get(key)
+        if known is None:
+            if len(self._by_key) >= MAX_KEYS:
+                self._by_key.clear()
+            known = self._by_key[key] = Seldom(self._log, self._interval_s, self._level)
+        known.say(asyncio.get_running_loop().time(), text, *args)

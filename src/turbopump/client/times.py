@@ -1,0 +1,31 @@
+"""Points in time as users of the client write them; the rule is that of `runtime/times.py`.
+
+Comes in: a datetime with a time zone, a timedelta from now on, milliseconds since 1970, or text. Goes out:
+milliseconds since 1970, or InvalidArgument, which says what to write instead.
+"""
+
+from datetime import datetime, timedelta
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.runtime.times import epoch_ms, parse_time
+
+Time = datetime | timedelta | int | str
+"""Text is ISO 8601 with a time zone, milliseconds since 1970, or an age such as `10m`."""
+
+
+def time_ms(when: Time, now_ms: int, name: str = "when") -> int:
+    """
+    >>> time_ms("2026-11-01T00:00:00Z", 0), time_ms("10m", 600_000), time_ms(timedelta(seconds=-1), 5000)
+    (1793491200000, 0, 4000)
+    """
+    try:
+        return parse_time(when, now_ms, name) if isinstance(when, str) else epoch_ms(when, now_ms, name)
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from None
+
+
+def past_ms(when: Time, now_ms: int, name: str = "when") -> int:
+    """As `time_ms`, for reading what is stored: a timedelta into the future would skip all of it."""
+    if isinstance(when, timedelta) and when > timedelta():
+        raise InvalidArgument(f"{name} must not lie in the future, got {when!r}: write -{when!r}")
+    return time_ms(when, now_ms, name)
