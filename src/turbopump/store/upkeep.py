@@ -94,6 +94,7 @@ class Upkeep:
 
     async def commit(self) -> None:
         self._log.commit()
+        self._flags.clear(Reason.POOL_EMPTY)
         self._dispatcher.advance(self._log.committed)
 
     async def make_next_file(self) -> None:

@@ -1,4 +1,4 @@
-"""A real broker on real files: no sync runs on the event loop, whatever is asked, and one that hangs stops nobody."""
+"""A real broker on real files: no sync runs on the event loop, and one that hangs stops nobody."""
 
 import asyncio
 import contextlib

@@ -76,7 +76,7 @@ class TimerFigures:
         ]
 
     async def _snapshot(self) -> Family:
-        """How many are due within each bound, but not within the one before; Apache counts in the same way."""
+        """How many are due within each bound, but not within the one before; Apache counts likewise."""
         counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
         for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
             counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
