@@ -277,7 +277,7 @@ def test_the_name_of_a_new_file_is_on_the_medium_before_what_is_in_it_is_acknowl
 
 @pytest.mark.parametrize("seed", range(8))
 def test_new_files_whose_names_no_sync_followed_leave_no_gap(seed):
-    """By chance, a power failure keeps some of the directory entries: the earlier ones, as file systems do."""
+    """By chance, a power failure keeps some directory entries: the earlier ones, as file systems do."""
 
     async def main() -> None:
         bench = Bench(flush_disk_type="ASYNC_FLUSH", flush_interval_ms=10**9, checkpoint_interval_ms=10**9)
