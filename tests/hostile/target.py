@@ -20,7 +20,10 @@ SERVED_WITHIN_S = 2.0
 NOTEWORTHY_S = 0.25
 ASK_WITHIN_S = 30
 # A machine that is busy with other things must not make the broker refuse what waited for it.
-PATIENT = {"TURBOPUMP_WAIT_TIME_MILLS_IN_SEND_QUEUE": "20000"}
+PATIENT = {
+    "TURBOPUMP_WAIT_TIME_MILLS_IN_SEND_QUEUE": "20000",
+    "TURBOPUMP_OS_PAGE_CACHE_BUSY_TIME_OUT_MILLS": "20000",
+}
 
 
 @dataclass

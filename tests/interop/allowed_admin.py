@@ -27,6 +27,7 @@ NO_SUCH_PART = "a setting of a part of Apache's server that we do not have"
 KEY_OF_4_9 = "a setting or figure by its name of 4.9 as well, which its tools ask for"
 OTHER_SETTING = "a setting of ours"
 BAD_VALUE = "Apache says that it set a value that cannot be one, and did not; we refuse it (D14)"
+UNKNOWN_KEY = "Apache says that it set a key that it does not know; we refuse it (D105)"
 LOOKING = "5.5.0 makes a group that was only asked for, or is being deleted; we do not"
 ANY_ORDER = "in the order of Java's hash table"
 TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a setting or figure has another name; we have both"
@@ -56,6 +57,7 @@ ALLOWED_MQADMIN = (
     Allowed("* / getNamesrvConfig* / httpPort", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getNamesrvConfig* / namesrvAddr", OTHER_SETTING, recorded=ABSENT),
     Allowed("settings / updateBrokerConfig * -k fileReservedTime -v many", BAD_VALUE),
+    Allowed("settings / updateBrokerConfig * -k nosuchkey -v 1", UNKNOWN_KEY),
     Allowed("* -a +message.type=NONE*", ANY_ORDER, recorded="*not in set*", seen="*not in set*"),
     Allowed("removing / getConsumerConfig -g barred*", LOOKING),
     Allowed("export / file * / subscriptionGroupTable / nogroup", LOOKING, seen=ABSENT),

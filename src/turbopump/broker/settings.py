@@ -217,6 +217,11 @@ _STORE: dict[str, Setting] = {
         "write to memory first, to the file every 200 ms (ASYNC_FLUSH only): lost when the process dies",
         important=True,
     ),
+    "transientStorePoolSize": Setting(
+        "store.transient_pool_size",
+        integer(1, 1024),
+        "buffers of that memory, each as large as a commit log file; without a free one sends are refused",
+    ),
     "commitIntervalCommitLog": Setting(
         "store.commit_interval_ms", INTERVAL, "how often that memory goes to the file", important=True
     ),
@@ -567,7 +572,7 @@ WITHOUT_EFFECT: frozenset[str] = frozenset(
         correctLogicMinOffsetSleepInterval maxBatchDeleteFilesNum enableCleanExpiredOffset
         autoMessageVersionOnTopicLen maxTopicLength flushCommitLogTimed
         flushConsumeQueueLeastPages commitCommitLogLeastPages commitCommitLogThoroughInterval
-        transientStorePoolSize deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
+        deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly
         redeleteHangedFileInterval replicasPerDiskPartition logicalDiskSpaceCleanForciblyThreshold
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin enableRocksDBLog
         memTableFlushIntervalMs realTimePersistRocksDBConfig rocksdbCompressionType

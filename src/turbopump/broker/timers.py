@@ -146,10 +146,11 @@ class Timers:
         now_ms = self._clock.now_ms()
         if waiting := len(self._present.places()):
             yield 0.0, waiting
-        time_ms: int | None = now_ms
-        while (time_ms := self._wheel.next_after(time_ms)) is not None and time_ms <= now_ms + 1000 * seconds:
+        time_ms = self._wheel.next_after(now_ms)
+        while time_ms is not None and time_ms <= now_ms + 1000 * seconds:
             if units := self._wheel.get(time_ms).units:
                 yield (time_ms - now_ms) / 1000, units
+            time_ms = self._wheel.next_after(time_ms)
 
     @property
     def behind_ms(self) -> int:

@@ -177,8 +177,8 @@ def given_up(half: Record, asked: int) -> str:
     message_id = unique_key or offset_id(half.store_host, half.physical_offset)
     return (
         f"Transaction given up after {asked} checks, its message is not delivered: topic {topic}, message id "
-        f"{message_id}, producer group {group}. It is kept in {CHECK_MAX_TIME_TOPIC}; `turbopump transactions "
-        f"resume --id {message_id}` asks the group again"
+        f"{message_id}, producer group {group}. It is kept in {CHECK_MAX_TIME_TOPIC}; "
+        f"`turbopump transactions resume --id {message_id}` asks the group again"
     )
 
 

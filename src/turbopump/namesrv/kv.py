@@ -1,6 +1,7 @@
 """The key-value table: namespace -> key -> value, kept as Apache's kvConfig.json, rewritten on each change.
 
-A change that cannot be kept is refused and undone, so that memory and file say the same.
+A change that cannot be kept is refused and undone, so that memory and file say the same. Changes come one at
+a time, from a thread, because they wait for the disk; tables are replaced, never changed in place.
 """
 
 import json

@@ -4,6 +4,7 @@ Comes in: a typed request. Goes out: an answer, or `Refused`. What is known live
 Where an operation has a response header, Apache sends an empty one even with an error: hence the `{}`.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -75,6 +76,7 @@ class Requests:
         self._started = clock.monotonic()
         self._has_served = False
         self._ignored = Seldom(log, LOG_INTERVAL_S)
+        self._keeping = asyncio.Lock()  # one change at a time is written, in a thread: the disk may hang
 
     def table(self) -> RouteTable:
         code = RequestCode
@@ -114,9 +116,10 @@ class Requests:
 
     # Keys and values
 
-    def put_value(self, request: Request[headers.PutKVConfigRequest]) -> Answer:
+    async def put_value(self, request: Request[headers.PutKVConfigRequest]) -> Answer:
         header = request.header
-        self._values.put(header.namespace, header.key, header.value)
+        async with self._keeping:
+            await asyncio.to_thread(self._values.put, header.namespace, header.key, header.value)
         return Answer()
 
     def get_value(self, request: Request[headers.GetKVConfigRequest]) -> Answer:
@@ -127,8 +130,9 @@ class Requests:
             return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return Answer(headers.GetKVConfigResponse(value=value))
 
-    def delete_value(self, request: Request[headers.DeleteKVConfigRequest]) -> Answer:
-        self._values.delete(request.header.namespace, request.header.key)
+    async def delete_value(self, request: Request[headers.DeleteKVConfigRequest]) -> Answer:
+        async with self._keeping:
+            await asyncio.to_thread(self._values.delete, request.header.namespace, request.header.key)
         return Answer()
 
     def list_values(self, request: Request[headers.GetKVListByNamespaceRequest]) -> Answer:
@@ -256,8 +260,12 @@ class Requests:
 
     # Configuration
 
-    def update_config(self, request: Request[None]) -> Answer:
+    async def update_config(self, request: Request[None]) -> Answer:
         """Unknown keys are not refused, as in Apache; a value that makes no sense is."""
+        async with self._keeping:
+            return await self._update_config(request)
+
+    async def _update_config(self, request: Request[None]) -> Answer:
         try:
             if protected_keys(self.config, request.body):
                 raise NoPermission("Can not update config in black list.")
@@ -269,7 +277,7 @@ class Requests:
                 "%s asks to change configuration keys that do not exist: %s", request.connection, unknown
             )
         if changed != self.config:
-            self._keep(changed)
+            await self._keep(changed)
             log.info("Configuration changed by %s", request.connection)
         return Answer()
 
@@ -278,10 +286,11 @@ class Requests:
 
     # Inside
 
-    def _keep(self, changed: NamesrvConfig) -> None:
+    async def _keep(self, changed: NamesrvConfig) -> None:
         if changed.config_store_path:
+            content = pack_properties(properties(changed))
             try:
-                replace_file(self._disk, changed.config_store_path, pack_properties(properties(changed)))
+                await asyncio.to_thread(replace_file, self._disk, changed.config_store_path, content)
             except OSError as error:
                 raise SystemFailure(f"the configuration cannot be kept: {error}") from error
         self.config = changed

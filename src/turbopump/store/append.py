@@ -273,6 +273,8 @@ class Appender:
                 log.roll()
             appended += self._write(drafts[at : at + count], sizes[at : at + count])
             at += count
+        if log.is_pool_empty:
+            self._flags.set(Reason.POOL_EMPTY)
         return appended
 
     def _make_room(self, sizes: list[int], together: bool) -> None:

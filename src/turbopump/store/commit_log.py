@@ -72,6 +72,8 @@ class CommitLog:
         self.synced = 0
         self._disk = disk
         self._staged = config.uses_pool
+        self._pool_size = config.transient_pool_size
+        self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of those not committed yet
         self._committed = 0
 
     # reading
@@ -147,8 +149,11 @@ class CommitLog:
         if self.limit >= 0:
             at = self.position
             BLANK_HEAD.pack_into(self.buffer, at, self.file_size - at, BLANK)
-            self.position = self.file_size
-            self.commit()
+            if self.buffers_left:
+                self._full.append((self.base, self.buffer, at + BLANK_SIZE))
+            else:  # no pool, or an empty one in the middle of messages that are stored together
+                self.position = self.file_size
+                self.commit()
             self.base += self.file_size
         self.position = 0
         self._write_to(self.files.append_file(self.base))
@@ -167,20 +172,31 @@ class CommitLog:
         self.touched = end if touch(self.buffer, begin, end) else self.file_size
 
     def commit(self) -> None:
-        """Transient pool: hands what was appended to the file, where readers and the kernel see it."""
+        """Transient pool: hands what was appended to the files, where readers and the kernel see it."""
         if not self._staged or self._committed >= self.end:
             return
-        target = self.files.mapped(self.base).buffer
-        start = self._committed - self.base
-        for at in range(start, self.position, COPY_SLICE):
-            end = min(at + COPY_SLICE, self.position)
-            target[at:end] = self.buffer[at:end]
+        for base, buffer, end in (*self._full, (self.base, self.buffer, self.position)):
+            target = self.files.mapped(base).buffer
+            for at in range(max(0, self._committed - base), end, COPY_SLICE):
+                stop = min(at + COPY_SLICE, end)
+                target[at:stop] = buffer[at:stop]
+        self._full.clear()
         self._committed = self.end
+
+    @property
+    def buffers_left(self) -> int:
+        """Transient pool: how many buffers nobody uses. Without a pool there are none."""
+        used = len(self._full) + (self.limit >= 0)
+        return max(0, self._pool_size - used) if self._staged else 0
+
+    @property
+    def is_pool_empty(self) -> bool:
+        """Whether buffers have to be committed before the log may go on to another file."""
+        return bool(self._full) and not self.buffers_left
 
     def _write_to(self, mapped: MappedFile) -> None:
         if self._staged:
             self.buffer = mmap.mmap(-1, self.file_size)
-            self._committed = self.base + self.position
         else:
             self.buffer = mapped.buffer
         self.limit = self.largest_record

@@ -51,6 +51,7 @@ class StoreConfig:
     checkpoint_interval_ms: int = 10_000
     page_cache_busy_ms: int = 1_000  # osPageCacheBusyTimeOutMills
     transient_pool: bool = False  # transientStorePoolEnable; only with ASYNC_FLUSH, as in Apache
+    transient_pool_size: int = 5  # transientStorePoolSize: buffers, each as large as a file of the log
     commit_interval_ms: int = 200  # commitIntervalCommitLog
     check_crc_on_recover: bool = True  # checkCRCOnRecover
 

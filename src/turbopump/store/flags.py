@@ -18,6 +18,7 @@ class Reason(Enum):
     NO_ROOM = "no room for the next commit log file"
     NO_ABORT = "no room for the file abort, without which a crash would look like an orderly stop"
     QUEUES_STUCK = "consume queues cannot be written"
+    POOL_EMPTY = "[REJECTREQUEST]system busy, start flow control for a while"
     BUSY = "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
 
 
@@ -66,7 +67,7 @@ class Flags:
         """What a sender is told; only when `blocked`."""
         reason = self.first
         assert reason is not None, "nothing stands against writing"
-        if reason is Reason.BUSY:
+        if reason in (Reason.BUSY, Reason.POOL_EMPTY):
             return SystemBusy(reason.value)
         words = f"{reason.value} {self._details[reason]}".rstrip()
         return ServiceNotAvailable(f"service not available now: {words}")

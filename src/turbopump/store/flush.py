@@ -6,9 +6,9 @@ before the loop runs, and after it, a sync blocks its caller.
 
 A sync that fails, fails everyone who waits for it, and nothing more is accepted until one succeeds: the
 unsynced bytes are written again first, because the kernel may have taken their pages for clean after the
-failure. Nobody waits longer than `sync_flush_timeout_ms`; with SYNC_FLUSH, a sync that takes longer than
-`page_cache_busy_ms` turns new messages away, whether somebody waits for it or not: what gathers behind a disk
-that hangs is bounded. No path out of here leaves the next group waiting for a sync that nobody started.
+failure. Nobody waits longer than `sync_flush_timeout_ms`; a sync that takes longer than `page_cache_busy_ms`
+turns new messages away, whether somebody waits for it or not: what gathers behind a disk that hangs is
+bounded. No path out of here leaves the next group waiting for a sync that nobody started.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Flags, Reason
 
 PAGE = 4096
+SLOWEST_DISK = 10 << 20  # bytes a second: a disk that needs more time for what it has to write hangs
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -51,7 +52,7 @@ class Flusher:
         self._clock = clock
         self._workers = workers
         self.configure(config)
-        self._turns_away = config.syncs_each  # otherwise only a checkpoint waits, and no sender
+        self._syncs_each = config.syncs_each
         self._retry_s = config.flush_interval_ms / 1000
         self._thorough_s = config.flush_thorough_interval_ms / 1000
         self._least_bytes = config.flush_least_pages * PAGE
@@ -63,6 +64,7 @@ class Flusher:
         self._write_again = False
         self._timer: asyncio.TimerHandle | None = None
         self._began = 0.0  # the sync under way in the thread
+        self._allowance_s = 0.0  # what it may take beyond `_busy_s`
         self._last_thorough = clock.monotonic()
 
     def configure(self, config: StoreConfig) -> None:
@@ -177,6 +179,7 @@ class Flusher:
                 self._began = self._clock.monotonic()
                 self._set_timer()
                 target, files = self._prepare()
+                self._allowance_s = self._allowance_for(target)
                 try:
                     await self._workers.urgent(_sync_files, files)
                 except OSError as error:
@@ -208,8 +211,15 @@ class Flusher:
         else:
             self._succeeded(target)
 
+    def _allowance_for(self, target: int) -> float:
+        """With SYNC_FLUSH somebody waits, so little has gathered; otherwise it may be much, which takes its
+        time on a disk that is slow, but does not hang.
+        """
+        return 0.0 if self._syncs_each else (target - self._log.synced) / SLOWEST_DISK
+
     def _prepare(self) -> tuple[int, list[Syncable]]:
         self._log.commit()
+        self._flags.clear(Reason.POOL_EMPTY)
         target = self._log.end
         if self._write_again:
             self._log.dirty_again(target)
@@ -262,7 +272,7 @@ class Flusher:
         waiters = self._waiters
         while waiters and now - waiters[0][1] >= self._timeout_s:
             _tell(waiters.popleft()[2], Durability.TIMEOUT)
-        if self._turns_away and now - self._began >= self._busy_s:
+        if now - self._began >= self._busy_s + self._allowance_s:
             self._flags.set(Reason.BUSY)
         self._set_timer()
 

@@ -220,9 +220,7 @@ class Index:
         last = self._files[-1] if self._files else None
         name = _file_name(self._clock.now_ms(), last.name if last else "")
         size = file_size(self._slots, self._items)
-        mapped = self._disk.create_mapped(
-            f"{self._directory}/{name}", size, sparse=True, durable_name=False
-        )
+        mapped = self._disk.create_mapped(f"{self._directory}/{name}", size, sparse=True, durable_name=False)
         self._has_new_names = True
         try:
             mapped.reserve(0, HEADER.size + self._slots * SLOT.size)

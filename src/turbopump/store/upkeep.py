@@ -63,6 +63,7 @@ class Upkeep:
         self._abort = os.path.join(config.root_dir, "abort")
         self._saved = Checkpoint()
         self._one_at_a_time = asyncio.Lock()  # held over the syncs of a checkpoint
+        self._removing = asyncio.Lock()  # held over the syncs of directories
         self._is_stopping = False
 
     def start(self) -> list[asyncio.Task[None]]:
@@ -94,6 +95,7 @@ class Upkeep:
 
     async def commit(self) -> None:
         self._log.commit()
+        self._flags.clear(Reason.POOL_EMPTY)
         self._dispatcher.advance(self._log.committed)
 
     async def make_next_file(self) -> None:
@@ -276,7 +278,13 @@ class Upkeep:
         return gone
 
     async def sync_removals(self) -> None:
-        """Names that were removed do not come back after this, whatever happens to the machine."""
+        """Names that were removed do not come back after this, whatever happens to the machine. Waits also
+        for what another caller has begun to sync.
+        """
+        async with self._removing:
+            await self._sync_removals()
+
+    async def _sync_removals(self) -> None:
         directories = self._queues.removed_from | self._log.files.removed_from
         self._queues.removed_from, self._log.files.removed_from = set(), set()
         try:

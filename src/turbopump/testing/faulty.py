@@ -1,4 +1,4 @@
-"""Real files whose syncs fail or hang and whose space ends when a test says so, for tests with real servers."""
+"""Real files whose syncs fail or hang and whose space ends when a test says so, for real servers."""
 
 import errno
 import time

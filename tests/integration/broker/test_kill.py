@@ -42,6 +42,7 @@ SIZES = """\
 mappedFileSizeCommitLog=1048576
 mappedFileSizeConsumeQueue=2000
 waitTimeMillsInSendQueue=20000
+osPageCacheBusyTimeOutMills=20000
 maxHashSlotNum=500
 maxIndexNum=2000
 """

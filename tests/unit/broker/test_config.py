@@ -124,7 +124,9 @@ def test_keys_without_effect_are_named_once_together() -> None:
 
 
 @pytest.mark.parametrize(("key", "least_ms"), sorted(settings.LEAST_PLAUSIBLE_MS.items()))
-def test_a_value_in_seconds_where_milliseconds_are_meant_is_a_warning_in_words(key: str, least_ms: int) -> None:
+def test_a_value_in_seconds_where_milliseconds_are_meant_is_a_warning_in_words(
+    key: str, least_ms: int
+) -> None:
     seconds = min(10, least_ms - 1)
     (warning,) = load(f"{key}={seconds}").warnings
     assert warning == (

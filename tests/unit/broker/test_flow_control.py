@@ -212,6 +212,42 @@ def test_requests_behind_too_many_of_the_same_client_are_answered_too() -> None:
     run_virtual(main())
 
 
+def test_asynchronously_a_disk_that_hangs_turns_sends_away_too() -> None:
+    async def main() -> None:
+        async with running(flush_least_pages=0) as desk:
+            await desk.send("T")
+            desk.workers.stall(4.0)
+            await asyncio.sleep(1.0)  # within half a second it is synced
+            assert (await desk.send("T")).code == 0
+            await asyncio.sleep(0.9)
+            answer = await desk.send("T")
+            assert (answer.code, (answer.remark or "")[:17]) == (BUSY, "[PC_SYNCHRONIZED]")
+            await asyncio.sleep(4.0)
+            assert (await desk.send("T")).code == 0
+
+    run_virtual(main())
+
+
+def test_a_send_is_refused_while_the_transient_pool_is_empty() -> None:
+    async def main() -> None:
+        pool = {"transient_pool": True, "transient_pool_size": 2, "commit_interval_ms": 5000}
+        async with running(commit_log_file_size=8192, **pool) as desk:
+            answers = [await desk.send("T", bytes(1000)) for _ in range(12)]
+            assert {answer.code for answer in answers[:6]} == {0}
+            assert (answers[-1].code, answers[-1].remark) == (
+                BUSY,
+                "[REJECTREQUEST]system busy, start flow control for a while",
+            )
+            state = KVTable.decode((await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+            assert state["remainTransientStoreBufferNumbs"] == "0"
+            await asyncio.sleep(5.1)
+            assert (await desk.send("T")).code == 0
+            state = KVTable.decode((await desk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+            assert state["remainTransientStoreBufferNumbs"] == "1"
+
+    run_virtual(main())
+
+
 # The table
 
 

@@ -165,6 +165,8 @@ async def live(desk: Desk) -> None:
     back = {"offset": 0, "group": "readers", "originTopic": "T", "unitMode": "false", "delayLevel": -1}
     await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, back)
     await make_topic(desk, "Made")
+    for delay in (1, 500):
+        await desk.send("Timed", pairs={"TIMER_DELAY_SEC": str(delay)})
     await asyncio.sleep(3)
 
 

@@ -57,7 +57,7 @@ class ConfigurationRequests:
             for entry in parse_properties(request.body):
                 key, text = entry.key, entry.value.strip()
                 after = _changed(after, key, text)
-                if settings.ALIASES.get(key, key) not in settings.SETTINGS:
+                if key in settings.WITHOUT_EFFECT:
                     unused.append(key)
                 elif (words := settings.seconds_warning(key, text)) is not None:
                     warnings.append(words)
@@ -67,11 +67,10 @@ class ConfigurationRequests:
             self._put(after, request)
         for words in warnings:
             log.warning("Configuration changed by %s: %s", request.connection, words)
-        if not unused:
-            return Answer()
-        names = ", ".join(unused)
-        log.warning("Configuration keys without effect, set by %s: %s", request.connection, names)
-        return Answer(remark=f"no effect in this broker: {names}")
+        if unused:
+            names = ", ".join(unused)
+            log.warning("Configuration keys without effect, set by %s: %s", request.connection, names)
+        return Answer()
 
     def _put(self, after: BrokerConfig, request: Request[None]) -> None:
         before = show(self.config)

@@ -145,6 +145,7 @@ class RuntimeRequests:
         log_dir, queue_dir = store.config.log_dir, store.config.queue_dir
         log_usage = self._usage(log_dir)
         first = store.look_up(store.min_offset)
+        buffers = store.pool_buffers_left
         return {
             "commitLogMinOffset": str(store.min_offset),
             "commitLogMaxOffset": str(store.max_offset),
@@ -154,7 +155,7 @@ class RuntimeRequests:
             "commitLogDirCapacity": f"Total : {size(log_usage.total)}, Free : {size(log_usage.free)}.",
             "dispatchBehindBytes": str(store.max_offset - store.committed_offset),
             "remainHowManyDataToFlush": size(store.max_offset - store.flushed_offset),
-            "remainTransientStoreBufferNumbs": str(NO_POOL),
+            "remainTransientStoreBufferNumbs": str(NO_POOL if buffers is None else buffers),
             "earliestMessageTimeStamp": str(first.store_timestamp if first else -1),
         }
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from turbopump.broker.halves import Decision
 from turbopump.broker.metrics.collectors import LOCAL_DISK
-from turbopump.broker.metrics.exposition import Family, Histogram
+from turbopump.broker.metrics.exposition import Family, Histogram, Labels
 from turbopump.broker.timers import Timers
 from turbopump.broker.transaction import Transactions
 
@@ -14,6 +14,7 @@ AGE_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
 SNAPSHOT_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
 CREATION_BOUNDS_MS = (10, 100, 1000, 3000, 5000)
 SLOTS_PER_SLICE = 500
+NO_LABELS: Labels = {}
 
 
 class TransactionFigures:
@@ -57,13 +58,19 @@ class TimerFigures:
         counts = timers.counts
         waiting = counts.waiting_by_topic()
         return [
-            _by_topic("rocketmq_timing_messages", "Messages that wait", waiting, is_gauge=True),
+            _by_topic("rocketmq_timing_messages", "Messages that wait", waiting, True, LOCAL_DISK),
             _by_topic(
                 "rocketmq_timer_enqueue_total",
                 "Messages that began to wait",
                 counts.entered_by_topic(),
+                also=LOCAL_DISK,
             ),
-            _by_topic("rocketmq_timer_dequeue_total", "Messages whose time came", counts.left_by_topic()),
+            _by_topic(
+                "rocketmq_timer_dequeue_total",
+                "Messages whose time came",
+                counts.left_by_topic(),
+                also=LOCAL_DISK,
+            ),
             _one("rocketmq_timer_enqueue_lag", "Messages not in the wheel yet", timers.queue_behind),
             _one("rocketmq_timer_dequeue_lag", "Messages in the wheel", sum(waiting.values())),
             _one("rocketmq_timer_dequeue_latency_milliseconds", "How late the next one is", timers.behind_ms),
@@ -76,7 +83,7 @@ class TimerFigures:
         ]
 
     async def _snapshot(self) -> Family:
-        """How many are due within each bound, but not within the one before; Apache counts in the same way."""
+        """How many are due within each bound, but not within the one before; Apache counts likewise."""
         counts = dict.fromkeys(SNAPSHOT_BOUNDS_S, 0)
         for number, (after_s, units) in enumerate(self._timers.due_within(SNAPSHOT_BOUNDS_S[-1])):
             counts[SNAPSHOT_BOUNDS_S[bisect_left(SNAPSHOT_BOUNDS_S, after_s)]] += units
@@ -112,8 +119,10 @@ class TopicFigures:
         return [Family(name, "histogram", "From the request for a topic to its answer", [*samples])]
 
 
-def _by_topic(name: str, words: str, counts: dict[str, int], is_gauge: bool = False) -> Family:
-    samples = [({"topic": topic}, count) for topic, count in counts.items() if count or not is_gauge]
+def _by_topic(
+    name: str, words: str, counts: dict[str, int], is_gauge: bool = False, also: Labels = NO_LABELS
+) -> Family:
+    samples = [({**also, "topic": topic}, count) for topic, count in counts.items() if count or not is_gauge]
     return Family(name, "gauge" if is_gauge else "counter", words, [*samples])
 
 
