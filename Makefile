@@ -123,7 +123,7 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml hatch_build.py $(wildcard src/turbo
 $(VENV)/.shown: $(VENV)/.run pyproject.toml
 	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null; then \
 	  echo "Getting PySpark (once, 0.5 GB) ..."; \
-	  if $(PY) -m pip install -q --disable-pip-version-check -e '.[spark]'; then touch $@; \
+	  if $(PY) -m pip install -q --disable-pip-version-check --use-pep517 -e '.[spark]'; then touch $@; \
 	  else echo "PySpark could not be had: the pipeline is left out" >&2; fi; \
 	fi
 

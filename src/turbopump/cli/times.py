@@ -15,7 +15,7 @@ def point_in_time(text: str, now_ms: int, name: str, otherwise: str = "") -> int
     try:
         found = times.parse_time(text, now_ms, name, local=True)
     except (ValueError, OverflowError) as error:
-        also = f", or {otherwise}" if otherwise else ""
+        also = f"; it may also be {otherwise}" if otherwise else ""
         raise Failure(f"{error}{also}", ASKED_WRONGLY) from None
     if is_local(text):
         warn(f"turbopump: {name} {text} is local time: {times.format_time(found)}")

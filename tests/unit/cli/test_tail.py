@@ -63,7 +63,8 @@ def test_a_time_without_a_zone_is_local_and_the_zone_is_said(capsys: pytest.Capt
 
 
 def test_a_start_that_is_none_says_what_would_be_one() -> None:
-    with pytest.raises(Failure, match=r"--from must be .*10m, got 'yesterday', or first, last or an offset"):
+    told = r"--from must be .*10m, got 'yesterday'; it may also be first, last or an offset"
+    with pytest.raises(Failure, match=told):
         parse_start("yesterday", NOW_MS)
 
 
