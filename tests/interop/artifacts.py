@@ -2,7 +2,8 @@
 
 Everything is kept below one cache directory and made once: jars by `mvn dependency:copy-dependencies`, our
 Java programs by `javac` against the jars of one client version, our Go and Rust programs by `go build` and
-`cargo build`, packages of Python and Node.js by `pip` and `npm`. What cannot be had is `Missing`, with a reason.
+`cargo build`, packages of Python and Node.js by `pip` and `npm`. What cannot be had is `Missing`, with a
+reason.
 """
 
 from __future__ import annotations

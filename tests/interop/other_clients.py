@@ -1,7 +1,8 @@
 """Clients that are neither Apache's Java nor Go ones nor ours: each sends messages and push-consumes them.
 
-A program of ours for each: it gets a name server, a topic, a group and a number of messages, sends these, then
-starts a push consumer with a new group and prints `arrived <body>` for all that it got.
+A program of ours for each: it gets a name server, a topic, a group and a number of messages, sends these,
+starts a push consumer with a new group, and prints `arrived <body>` for all that it got, then `finished`. It
+is killed there: the C++ library sometimes takes two minutes to end its process.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from .asking import asked
 from .clients import prefix
 from .peers import Cluster
 
-TIMEOUT_S = 150
 QUEUES = 4
 CREATE_TOPIC = 17
-ARRIVED = "arrived "
+ARRIVED, FINISHED = "arrived ", "finished"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,11 @@ def send_and_consume(client: str, cluster: Cluster, work: Path, count: int) -> l
     _create(cluster, topic)
     log = work / f"{client}-on-{cluster.kind}.log"
     arguments = [cluster.namesrv, topic, f"{topic}-group", str(count)]
-    processes.run([*program.command, *arguments], log, TIMEOUT_S, {**program.env, "HOME": str(work)})
+    running = processes.Server([*program.command, *arguments], log, {**program.env, "HOME": str(work)})
+    try:
+        running.wait_ready(FINISHED)
+    finally:
+        running.kill()
     lines = log.read_text("utf-8", "replace").splitlines()
     return [line.removeprefix(ARRIVED) for line in lines if line.startswith(ARRIVED)]
 

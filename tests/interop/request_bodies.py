@@ -1,8 +1,8 @@
 """Every JSON body that a client, a tool or a broker sends to our servers, and how to see what it did.
 
 A row has the body as Java writes it, and a function that sends bytes in its place and looks at the effect:
-code of the answer first, then what the server tells of it afterwards. Names in the effect are replaced, and what
-depends on the time is left out, so that effects can be compared between servers and kept.
+code of the answer first, then what the server tells of it afterwards. Names in the effect are replaced, and
+what depends on the time is left out, so that effects can be compared between servers and kept.
 """
 
 from __future__ import annotations

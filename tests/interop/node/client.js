@@ -31,8 +31,9 @@ async function main(namesrv, topic, group, count) {
     consumer.start().catch(reject);
   });
   for (const body of [...arrived].sort()) console.log(`arrived ${body}`);
-  await consumer.shutdown(); // without it the addon crashes at the end of the process
+  await consumer.shutdown();
   await producer.shutdown();
+  console.log("finished");
 }
 
 main(process.argv[2], process.argv[3], process.argv[4], Number(process.argv[5])).then(

@@ -62,6 +62,7 @@ public class SpringClient {
             missing.await(WITHIN_S, TimeUnit.SECONDS);
             ARRIVED.forEach(body -> System.out.println("arrived " + body));
         }
+        System.out.println("finished");
         System.exit(0);
     }
 

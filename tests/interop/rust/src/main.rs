@@ -66,6 +66,7 @@ async fn run(runtime: Arc<ClientRuntime>, arguments: &[String]) -> Result<(), Bo
     }
     consumer.shutdown().await;
     producer.shutdown().await;
+    println!("finished");
     Ok(())
 }
 
