@@ -203,12 +203,19 @@ TOPIC_FIELDS = ("order", "perm", "readQueueNums", "topicFilterType", "topicSysFl
 
 def _assignment(sent: Sent) -> Any:
     with Line(sent.cluster.broker_addr) as line:
+        _join(line, sent)
         return _outcome(line.ask(ASSIGNMENT, sent.data))
 
 
 def _mode(sent: Sent) -> Any:
     with Line(sent.cluster.broker_addr) as line:
+        _join(line, sent)
         return _outcome(line.ask(SET_MODE, sent.data))
+
+
+def _join(line: Line, sent: Sent) -> None:
+    """There is a member of the group, and so there is the group."""
+    line.ask(HEARTBEAT, json.dumps(_heartbeat_of(sent.name, SYSTEM_TOPIC)).encode())
 
 
 def _status(sent: Sent) -> Any:
