@@ -1,7 +1,7 @@
 """Clients of other makers send to our servers and get everything back, as they do from Apache's.
 
-The Rust client is built from 360 crates when the cache is cold, for minutes: it runs with `-m long`. It cannot
-read the routes of a 4.9.7 name server (integer keys), so its other side is 5.5.0.
+The Rust client is built from 360 crates when the cache is cold, for minutes: it runs with `-m long`. It does
+not read the routes of a 4.9.7 name server, whose keys are bare integers, so its other side is 5.5.0.
 """
 
 from __future__ import annotations
