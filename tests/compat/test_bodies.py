@@ -1,4 +1,4 @@
-"""Every request body in every form that a client may write it in: our servers do what Apache's were seen to do."""
+"""Every request body in every form that a client may write it in: our servers do what Apache's did."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_every_body_that_a_server_reads_has_variants(seen: Answers) -> None:
 
 
 def _read_by(role: str) -> set[str]:
-    """The bodies that this role decodes out of a request or an answer: `X.decode(request.body)` and the like."""
+    """The bodies that this role decodes out of a request or an answer: `X.decode(request.body)`."""
     found = set()
     for path in (SOURCES / role).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

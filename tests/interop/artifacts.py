@@ -1,8 +1,9 @@
-"""Apache's jars and the Go client, fetched by Maven and Go as configured on this machine.
+"""Apache's jars and other clients, fetched by Maven, Go, pip, npm and cargo as configured on this machine.
 
 Everything is kept below one cache directory and made once: jars by `mvn dependency:copy-dependencies`, our
-Java programs by `javac` against the jars of one client version, our Go program by `go build`. What cannot
-be had is `Missing`, with a reason.
+Java programs by `javac` against the jars of one client version, our Go and Rust programs by `go build` and
+`cargo build`, packages of Python and Node.js by `pip` and `npm`. What cannot be had is `Missing`, with a
+reason.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -24,12 +26,16 @@ SERVERS = ("4.9.7", "5.5.0")
 JAVA_CLIENTS = ("4.5.1", "4.9.8", "5.5.0")
 TOOLS = ("4.9.8", "5.5.0")
 DASHBOARD = "5.3.3"  # the admin library that the Dashboard is built with
+CPP_PACKAGE = "rocketmq==0.4.4"  # PyPI: brings librocketmq, and uses it through ctypes
+NODE_PACKAGE = "rocketmq-nodejs@1.1.2"
+SPRING = "2.3.5"
 
 # Programs of ours that need what a client version does not have yet.
 LATER_THAN = {"4.5.1": ("LitePulling.java", "LiteChoosing.java", "Partner.java", "Requesting.java")}
 DASHBOARD_ONLY = ("Dashboard.java",)
 
 FETCH_TIMEOUT_S = 600
+CARGO_TIMEOUT_S = 1800  # 400 crates
 APACHE = "org.apache.rocketmq"
 
 # Netty and the memory-mapped store of the servers reach into these packages; Java since 16 must be told.
@@ -161,6 +167,52 @@ def go_program() -> Path:
     return _made_once(f"go-{_fingerprint(files)}", build_into) / "scenarios"
 
 
+def spring_programs() -> str:
+    """The class path that runs `SpringClient`."""
+    jars = _jars("spring", SPRING, ("rocketmq-spring-boot-starter",))
+    return _programs("spring", SPRING, jars, (), folder="spring")
+
+
+@cache
+def cpp_package() -> Path:
+    """The directory that Python finds the C++ client library's package in."""
+    what = f"C++ client ({CPP_PACKAGE})"
+
+    def install_into(directory: Path) -> None:
+        options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--target", str(directory)]
+        _fetch([sys.executable, "-m", "pip", "install", *options, CPP_PACKAGE], what)
+
+    return _made_once(f"pypi-{CPP_PACKAGE.replace('==', '-')}", install_into)
+
+
+@cache
+def node_package() -> Path:
+    """The `node_modules` with the Node.js client; its addon is in the package, so no script has to run."""
+    what = f"Node.js client ({NODE_PACKAGE})"
+
+    def install_into(directory: Path) -> None:
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(directory)]
+        _fetch([tool("npm", what), "install", *options, NODE_PACKAGE], what)
+
+    return _made_once(f"npm-{NODE_PACKAGE.replace('@', '-')}", install_into) / "node_modules"
+
+
+@cache
+def rust_program() -> Path:
+    what = "Rust client"
+    source = HERE / "rust"
+    files = sorted(path for path in source.rglob("*") if path.is_file())
+
+    def build_into(directory: Path) -> None:
+        cargo, target = tool("cargo", what), CACHE / "rust-target"  # which spares the crates the next time
+        options = ["--quiet", "--locked", "--manifest-path", str(source / "Cargo.toml")]
+        _fetch([cargo, "fetch", *options], what)
+        _run([cargo, "build", *options, "--target-dir", str(target)], timeout_s=CARGO_TIMEOUT_S)
+        shutil.copy2(target / "debug" / "client", directory / "client")
+
+    return _made_once(f"rust-{_fingerprint(files)}", build_into) / "client"
+
+
 def tool(name: str, what: str) -> str:
     path = shutil.which(name)
     if path is None:
@@ -219,7 +271,7 @@ def _fetch(command: list[str], what: str, cwd: Path | None = None) -> None:
         raise Missing(f"{what}: {error}") from None
 
 
-def _run(command: list[str], cwd: Path | None = None) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S)
+def _run(command: list[str], cwd: Path | None = None, timeout_s: float = FETCH_TIMEOUT_S) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=timeout_s)
     if done.returncode != 0:
         raise RuntimeError(f"{Path(command[0]).name} failed:\n{(done.stdout + done.stderr)[-4000:]}")

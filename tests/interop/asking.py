@@ -29,12 +29,16 @@ class Refusal(Exception):
 
 
 class Line:
-    """A connection. `answers` says what to answer to a request of the server's, by its code."""
+    """A connection. `answers` says what to answer to a request of the server's, by its code.
+
+    `heard` are the requests that were answered, header and body.
+    """
 
     def __init__(self, address: str, answers: Mapping[int, bytes] | None = None) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
         self._answers = answers or {}
+        self.heard: list[tuple[dict[str, Any], bytes]] = []
 
     def ask(self, code: int, body: bytes = b"", version: int = VERSION, **ext: object) -> Answer:
         header = {
@@ -51,18 +55,19 @@ class Line:
             answered, rest = _read(self._socket)
             if answered["flag"] & 1:
                 return Answer(answered["code"], answered.get("remark"), answered.get("extFields") or {}, rest)
-            self._answer(answered)
+            self._answer(answered, rest)
 
     def serve_one(self) -> None:
         """Waits for a request of the server's that wants an answer, and gives it."""
-        while not self._answer(_read(self._socket)[0]):
+        while not self._answer(*_read(self._socket)):
             pass
 
-    def _answer(self, asked: dict[str, Any]) -> bool:
+    def _answer(self, asked: dict[str, Any], sent: bytes) -> bool:
         body = self._answers.get(asked["code"])
         if body is None or asked["flag"] & 2:
             return False
         header = {**asked, "code": 0, "flag": 1, "remark": None, "extFields": {}}
+        self.heard.append((asked, sent))
         self._socket.sendall(_frame(json.dumps(header).encode(), body))
         return True
 

@@ -85,7 +85,11 @@ def _of_boolean(value: bool) -> Iterator[tuple[str, Any]]:
 
 
 def _of_number(value: int) -> Iterator[tuple[str, Any]]:
-    yield from (("as text", str(value)), ("with a fraction", value + 0.5), ("as text with a sign", f"+{value}"))
+    yield from (
+        ("as text", str(value)),
+        ("with a fraction", value + 0.5),
+        ("as text with a sign", f"+{value}"),
+    )
     yield from (("true", True), ("empty", ""), ("a word", "x"), ("an object", {}), ("too large", 1 << 70))
 
 

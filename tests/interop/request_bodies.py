@@ -1,8 +1,8 @@
 """Every JSON body that a client, a tool or a broker sends to our servers, and how to see what it did.
 
 A row has the body as Java writes it, and a function that sends bytes in its place and looks at the effect:
-code of the answer first, then what the server tells of it afterwards. Names in the effect are replaced, and what
-depends on the time is left out, so that effects can be compared between servers and kept.
+code of the answer first, then what the server tells of it afterwards. Names in the effect are replaced, and
+what depends on the time is left out, so that effects can be compared between servers and kept.
 """
 
 from __future__ import annotations
@@ -203,12 +203,19 @@ TOPIC_FIELDS = ("order", "perm", "readQueueNums", "topicFilterType", "topicSysFl
 
 def _assignment(sent: Sent) -> Any:
     with Line(sent.cluster.broker_addr) as line:
+        _join(line, sent)
         return _outcome(line.ask(ASSIGNMENT, sent.data))
 
 
 def _mode(sent: Sent) -> Any:
     with Line(sent.cluster.broker_addr) as line:
+        _join(line, sent)
         return _outcome(line.ask(SET_MODE, sent.data))
+
+
+def _join(line: Line, sent: Sent) -> None:
+    """There is a member of the group, and so there is the group."""
+    line.ask(HEARTBEAT, json.dumps(_heartbeat_of(sent.name, SYSTEM_TOPIC)).encode())
 
 
 def _status(sent: Sent) -> Any:

@@ -138,4 +138,3 @@ def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     if found is None:
         found = _decoders[kind] = msgspec.json.Decoder(kind, strict=False, dec_hook=_read_custom)
     return found
-

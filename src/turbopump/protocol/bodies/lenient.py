@@ -1,8 +1,8 @@
 """Values that Apache's JSON reader accepts for a field though their JSON type is another one.
 
 In: a decoded JSON document and the type of the body. Out: the document with such values replaced by those
-that msgspec accepts for that type: an enum's ordinal by its name, `"5"` or `5.7` by 5, 7 by `"7"`, 1 by true, one
-object by a list of one. What Apache's reader refuses is left as it is, for msgspec to refuse with its path.
+that msgspec accepts for that type: an enum's ordinal by its name, `"5"` or `5.7` by 5, 7 by `"7"`, 1 by true,
+one object by a list of one. What Apache's reader refuses stays as it is, for msgspec to refuse with its path.
 
 The rules are fastjson's (4.x) and fastjson2's (5.x), as their servers showed them; where the two differ, the
 value counts that either accepts. Only bodies that msgspec refuses at first come here, so nothing of this
@@ -28,13 +28,22 @@ _Repair: TypeAlias = Callable[[Any], Any]
 
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?\Z")
 _NOTHING = ("", "null")
-_BOOLEANS = {"true": True, "1": True, "y": True, "t": True, "false": False, "0": False, "n": False, "f": False}
+_BOOLEANS = {
+    "true": True,
+    "1": True,
+    "y": True,
+    "t": True,
+    "false": False,
+    "0": False,
+    "n": False,
+    "f": False,
+}
 
 
 def java_enum(*names: str) -> msgspec.Meta:
     """Marks a text that is an enum in Java; `names` in the order of their ordinals.
 
-        ConsumeType = Annotated[str, java_enum("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")]
+    ConsumeType = Annotated[str, java_enum("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")]
     """
     return msgspec.Meta(pattern=rf"^(?:{'|'.join(names)})\Z", extra={NAMES: names})
 
@@ -51,7 +60,8 @@ def _repair_of(kind: Any) -> _Repair:
 
 def _compiled(info: inspect.Type) -> _Repair:
     if isinstance(info, inspect.Metadata):
-        return _enum(info.extra[NAMES]) if NAMES in (info.extra or {}) else _compiled(info.type)
+        names = (info.extra or {}).get(NAMES)
+        return _enum(names) if names is not None else _compiled(info.type)
     if isinstance(info, inspect.UnionType):
         return _optional(info)
     if isinstance(info, inspect.StructType):
