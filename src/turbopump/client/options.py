@@ -29,6 +29,7 @@ class ClientOptions(TypedDict, total=False):
     decode_decompress_body: bool
     use_tls: bool
     tls_trust_cert_path: str
+    tls_auth_server: bool
     tls_cert_path: str
     tls_key_path: str
     tls_key_password: str

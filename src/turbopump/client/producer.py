@@ -96,7 +96,7 @@ class Producer:
             raise InvalidArgument(
                 f"compress_type={self._settings.compress_type!r}: it is one of {', '.join(COMPRESSIONS)}"
             )
-        self._name_servers = discovery.name_servers(name_servers)
+        self._name_servers = discovery.name_servers(name_servers, domain=self._settings.name_server_domain)
         self._world = world or World()
         self._hooks = (*hooks, *send_hooks(self._settings.telemetry))
         self._names = QueueNames(self._settings.namespace)

@@ -102,7 +102,7 @@ class PullConsumer:
         _check_waits(self.settings)
         rules.check_group(group)
         self.group = group
-        self._name_servers = discovery.name_servers(name_servers)
+        self._name_servers = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
         self._hooks = tuple(hooks)
         self._tracing: Tracing | None = None
         self._world = world or World()

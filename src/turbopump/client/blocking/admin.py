@@ -70,9 +70,10 @@ class Admin(Face[AsyncAdmin]):
             print(admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
-    file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
-    call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
-    when it says nothing. Other keyword arguments are settings of every client, such as `use_tls`.
+    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each question, in seconds; what is slow by
+    nature has more. Every call raises `Refused` (or its class for the code) when a server says no, and
+    `Unreachable`, an OSError, when it says nothing. Other keyword arguments are settings of every client,
+    such as `use_tls`.
     """
 
     def __init__(
