@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -256,7 +256,11 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
         """Where this copy of it is stored."""
         return offset_id(self.record.store_host, self.record.physical_offset)
 
-    def json(self, kind: type[T] | None = None) -> T:
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+    def json(self, kind: Any = None) -> Any:
         """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as
         one of these. Raises UnreadableMessage, which names the field that does not fit.
         """
@@ -330,3 +334,5 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
     recall_handle: str | None = None
     """Of a message with a time: by this it can be recalled before, with `producer.recall`."""
+    delay_level: int | None = None
+    """The level that the broker applied: its highest when the message asked for more. Apache's do not say."""

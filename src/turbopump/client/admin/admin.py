@@ -42,9 +42,7 @@ class Admin:
     `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         async with Admin("127.0.0.1:9876") as admin:
-            layout = await admin.clusters.layout()
-            for address in layout.masters("DefaultCluster"):
-                await admin.topics.create(address, TopicConfig(topicName="OrderTopic"))
+            await admin.topics.create("OrderTopic", queues=8)
             print(await admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
