@@ -48,7 +48,8 @@ class Cluster:
 
     `brokers`: how many; they are called broker-a, broker-b … `settings`: of the brokers, by Apache's names:
     `{"messageDelayLevel": "1s 2s"}`; what a broker would not take is a ValueError. `clock`: "real", or
-    "virtual" for a time that passes only when a call waits for it; `start` is when it begins (now), `seed` what its chances are drawn from.
+    "virtual" for a time that passes only when a call waits for it; `start` is when it begins (now), `seed`
+    what its chances are drawn from.
 
     `async with Cluster()` gives an `AsyncCluster`: the same in the running event loop, to be awaited.
     """
