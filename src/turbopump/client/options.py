@@ -112,6 +112,7 @@ class ConsumerOptions(ReadingOptions, total=False):
 class PullOptions(ReadingOptions, total=False):
     """Of a pull consumer."""
 
+    telemetry: bool
     enable_stream_request_type: bool
     broker_suspend_max_time: float
     consumer_timeout_when_suspend: float

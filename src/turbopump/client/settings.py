@@ -363,6 +363,9 @@ class ConsumerSettings(ReadingSettings):
 class PullSettings(ReadingSettings):
     """Of a pull consumer."""
 
+    telemetry: bool = setting(
+        False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
     enable_stream_request_type: bool = setting(
         True, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )
