@@ -156,7 +156,7 @@ class Message(msgspec.Struct, frozen=True):
         if self.delay is not None:
             own[properties.TIMER_DELAY_MS] = str(_milliseconds(self.delay))
         if self.deliver_at is not None:
-            own[properties.TIMER_DELIVER_MS] = str(_moment_ms(self.deliver_at))
+            own[properties.TIMER_DELIVER_MS] = str(deliver_at_ms(self.deliver_at))
         if self.priority is not None:
             own[properties.PRIORITY] = str(self.priority)
         return own
@@ -175,10 +175,11 @@ def _milliseconds(delay: float | timedelta) -> int:
     return math.ceil(round(1000 * seconds, 3))
 
 
-def _moment_ms(moment: datetime | int) -> int:
-    if not isinstance(moment, datetime):
-        return moment
-    return -((EPOCH - moment) // timedelta(milliseconds=1))
+def deliver_at_ms(at: datetime | int) -> int:
+    """Rounded up as well."""
+    if not isinstance(at, datetime):
+        return at
+    return -((EPOCH - at) // timedelta(milliseconds=1))
 
 
 def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
