@@ -36,7 +36,7 @@ What is not given to a client itself comes from, in this order:
 3. the defaults below, which are Apache's unless a reason is given.
 
 `name_servers` is taken from the same places, then from `NAMESRV_ADDR`, then from the HTTP endpoint at
-`name_server_domain`, which is asked again every two minutes.
+`name_server_domain` if that is set, which is asked again every two minutes, and else it is 127.0.0.1:9876.
 """
 
 SECTIONS = (

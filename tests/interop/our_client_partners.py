@@ -16,7 +16,7 @@ STORIES = Stories()
 @STORIES.tells({"sent": "SEND_OK", "got": ["secret"], "pulled": ["secret"]}, artifacts.SERVERS)
 def tls(stage: Stage) -> Facts:
     """Apache's servers take TLS and plain text on one port, with a certificate that they make themselves."""
-    stage.settings["use_tls"] = True
+    stage.settings |= {"use_tls": True, "tls_auth_server": False}
     topic = stage.topic(queues=1)
     with stage.producer() as producer, stage.reading(topic) as got:
         receipt = producer.send(Message(topic, b"secret"))

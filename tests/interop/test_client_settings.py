@@ -74,7 +74,11 @@ def test_clients_reach_servers_through_a_proxy(stage: Stage, use_tls: bool) -> N
     topic = stage.topic(queues=1)
     with proxy() as (port, asked):
         rule = {"0.0.0.0/0": {"addr": f"127.0.0.1:{port}", "username": "me", "password": "secret"}}
-        stage.settings |= {"socks_proxy_config": json.dumps(rule), "use_tls": use_tls}
+        stage.settings |= {
+            "socks_proxy_config": json.dumps(rule),
+            "use_tls": use_tls,
+            "tls_auth_server": False,
+        }
         with stage.producer() as producer, stage.reading(topic) as got:
             producer.send(Message(topic, b"through"))
             got.wait("through")

@@ -1,7 +1,7 @@
 """The answer to a send, with its receipt: where the message was when we answered.
 
-Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability` and `replicas`
-are ours and ignored by everyone else. `durability` is one of
+Apache's clients read `msgId`, `queueId`, `queueOffset` and the region fields; `durability`, `replicas`
+and `delayLevel` (the level that is applied) are ours and ignored by everyone else. `durability` is one of
 
     buffer   in this process's memory only (transient store pool): lost when the process dies
     memory   in the operating system's page cache: survives the process, lost with the power

@@ -498,6 +498,8 @@ class Sending:
         ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
         if prepared.recall_handle is not None:
             ext["recallHandle"] = prepared.recall_handle
+        if (first := prepared.drafts[0]).delay_ms >= 0:
+            ext["delayLevel"] = str(first.queue.queue_id + 1)  # applied, perhaps not the one asked for
         if prepared.is_inner_batch and prepared.unique_key is not None:
             ext["batchUniqId"] = prepared.unique_key
         return reply(request.command, code, None, ext)

@@ -88,7 +88,7 @@ class Consumer:
         _check_group(group)
         _check_crew(self.settings.consume_thread_min, self.settings.consume_thread_max)
         self.group = group
-        self._name_servers = discovered(name_servers)
+        self._name_servers = discovered(name_servers, domain=self.settings.name_server_domain)
         self._hooks = (*hooks, *consume_hooks(self.settings.telemetry))
         self._world = world or World()
         self._disk = disk or SystemFiles()

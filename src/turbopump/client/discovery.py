@@ -1,5 +1,5 @@
-"""Where the name servers are, in Apache's order: the argument, `turbopump.configure()`, the configuration
-file, the environment (NAMESRV_ADDR), and only when all of these are silent, an HTTP endpoint.
+"""Where the name servers are: the argument, `turbopump.configure()`, the configuration file, the environment
+(NAMESRV_ADDR), an HTTP endpoint where a domain is configured, and else 127.0.0.1:9876.
 
 Pure but for `configure`, which keeps what it was given for the clients made after it, and the reading of the
 file when a client is made. The endpoint is asked by `instance.py`.
@@ -21,6 +21,7 @@ SECTION = "client"
 ADDRESS_VARIABLE = "NAMESRV_ADDR"
 NAME_SERVERS = "name_servers"
 HTTP_PORT = 8080
+DEFAULT_ADDRESS = "127.0.0.1:9876"
 
 _configured: dict[str, Any] = {}
 
@@ -53,12 +54,13 @@ def _check_names(settings: Mapping[str, Any], where: str = "") -> None:
 
 
 def name_servers(
-    given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None
+    given: str | Sequence[str] | None, environment: Mapping[str, str] | None = None, domain: str = ""
 ) -> tuple[str, ...]:
-    """Addresses from the first source that has some; empty: the HTTP endpoint has to be asked."""
+    """Addresses from the first source that has some; empty: the HTTP endpoint at `domain` has to be asked."""
     known = os.environ if environment is None else environment
     sources = (given, defaults(environment).get(NAME_SERVERS), known.get(ADDRESS_VARIABLE))
-    return next((found for source in sources if (found := addresses(source or ""))), ())
+    last = () if domain else (DEFAULT_ADDRESS,)
+    return next((found for source in sources if (found := addresses(source or ""))), last)
 
 
 def addresses(text: str | Sequence[str]) -> tuple[str, ...]:

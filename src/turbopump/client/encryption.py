@@ -43,17 +43,19 @@ def _proxy(hosts: str, addr: str, username: str | None = None, password: str | N
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext:
-    """Without `tls_trust_cert_path` any certificate is accepted, as Apache's clients do by default: that
-    keeps readers out, not one who sits in between. Host names are not compared, since brokers register under
-    addresses. Raises InvalidArgument when a file cannot be used.
+    """Servers are verified by the authorities of `tls_trust_cert_path`; their host names are not compared
+    then, since brokers register under addresses. Without it the system's roots count, and host names do too:
+    anyone can have a certificate of a public authority. `tls_auth_server=False` accepts any certificate.
+    Raises InvalidArgument when a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    context.check_hostname = settings.tls_auth_server and not settings.tls_trust_cert_path
+    context.verify_mode = ssl.CERT_REQUIRED if settings.tls_auth_server else ssl.CERT_NONE
     try:
         if settings.tls_trust_cert_path:
             context.load_verify_locations(settings.tls_trust_cert_path)
-            context.verify_mode = ssl.CERT_REQUIRED
+        elif settings.tls_auth_server:
+            context.load_default_certs()
         if settings.tls_cert_path:
             key = settings.tls_key_path or None
             context.load_cert_chain(settings.tls_cert_path, key, settings.tls_key_password or None)

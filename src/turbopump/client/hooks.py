@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
 from turbopump.protocol import properties
@@ -74,6 +74,14 @@ class SendHook(Protocol):
     def before(self, context: SendContext) -> None: ...
 
     def after(self, context: SendContext) -> None: ...
+
+
+@runtime_checkable
+class CreateHook(Protocol):
+    """What a send hook may have besides, for messages that are packed into a batch."""
+
+    def create(self, message: Message) -> dict[str, str]:
+        """Properties that travel with the message."""
 
 
 @dataclass(slots=True)

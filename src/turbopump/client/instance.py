@@ -8,16 +8,17 @@ import asyncio
 import contextlib
 import logging
 import os
+import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client import discovery
 from turbopump.client.encryption import network_for
-from turbopump.client.errors import InvalidArgument, NoNameServer
+from turbopump.client.errors import InvalidArgument, NoNameServer, Unreachable
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.name_servers import NameServers
+from turbopump.client.name_servers import IN_HTTP, NameServers
 from turbopump.client.namespace import marks
 from turbopump.client.requests import Replies, reply_of
 from turbopump.client.routes import Routes
@@ -28,6 +29,7 @@ from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import request
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.client import (
     ConsumeMessageDirectlyRequest,
@@ -36,9 +38,11 @@ from turbopump.protocol.headers.client import (
     NotifyConsumerIdsChangedRequest,
     ResetOffsetRequest,
 )
+from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.headers.send import CheckTransactionStateRequest, PushReplyMessageRequest
-from turbopump.remoting.client import Client
-from turbopump.remoting.http_get import get
+from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.remoting.client import Client, split_address
+from turbopump.remoting.http_get import BadPage, get
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.runtime.chance import Chance
 
@@ -49,6 +53,7 @@ STREAM = "@STREAM"  # end of a client id
 STREAM_MARKS = {"ReqT": "0"}
 DISCOVERY_S = 120.0
 DISCOVERY_TIMEOUT_S = 3.0
+KIND_TIMEOUT_S = 1.0  # for the first answer of a name server, which shows that it is one
 
 
 class Producing(Protocol):
@@ -145,6 +150,7 @@ class Instance:
             if self._discovers:
                 await self._discover()
             ip = self.settings.client_ip or await self._local_address()
+            await self._check_kind()
         except BaseException:
             await self._stack.aclose()
             raise
@@ -219,10 +225,30 @@ class Instance:
             except OSError as error:
                 failure = error
         where = "; ".join(self.name_servers.addresses)
-        raise NoNameServer(
-            f"no name server answers at {where} ({failure}); `turbopump up` starts one, "
-            "name_servers= or NAMESRV_ADDR names another"
-        )
+        advice = "`turbopump up` starts one, name_servers= or NAMESRV_ADDR names another"
+        if isinstance(failure, ssl.SSLError):
+            advice = "give its authority as tls_trust_cert_path=, or accept any with tls_auth_server=False"
+        raise NoNameServer(f"no name server answers at {where} ({failure}); {advice}")
+
+    async def _check_kind(self) -> None:
+        """Raises NoNameServer when another kind of server is at the address. A silent one may be slow."""
+        header = GetRouteInfoRequest(topic=AUTO_CREATE_TOPIC, acceptStandardJsonOnly=True)
+        question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        try:
+            await self.name_servers.ask(question, min(KIND_TIMEOUT_S, self.settings.mq_client_api_timeout))
+        except Unreachable:
+            for address in self.name_servers.addresses:
+                await self._refuse_http(address)
+
+    async def _refuse_http(self, address: str) -> None:
+        """Raises NoNameServer for a web server that waits for more than our question."""
+        host, port = split_address(address)
+        try:
+            await get(self.world.network, host, port, "/", KIND_TIMEOUT_S)
+        except OSError as error:
+            if not isinstance(error, BadPage) or "HTTP/" not in str(error):
+                return
+        raise NoNameServer(f"{address} is no name server: {IN_HTTP}")
 
     async def _discover(self) -> None:
         at = discovery.endpoint(self.settings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -24,6 +24,7 @@ from turbopump.client.message_fields import (
     check_topic_once,
 )
 from turbopump.client.namespace import unwrap
+from turbopump.client.shown import body_text, html_table
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import host_text, offset_id
@@ -124,6 +125,20 @@ class Message(msgspec.Struct, frozen=True):
         """
         return cls(topic, to_json(value), tags, keys, **more)
 
+    def __repr__(self) -> str:
+        more = [f"{name}={value!r}" for name, value in self._shown()]
+        return f"{type(self).__name__}({', '.join([repr(self.topic), body_text(self.body), *more])})"
+
+    def _repr_html_(self) -> str:
+        rows = [("topic", self.topic), ("body", body_text(self.body)), *self._shown()]
+        return html_table(type(self).__name__, rows)
+
+    def _shown(self) -> list[tuple[str, object]]:
+        """What was given beyond topic and body."""
+        fields = zip(self.__struct_fields__[2:], self.__struct_defaults__, strict=True)
+        values = [(name, getattr(self, name), default) for name, default in fields]
+        return [(name, value) for name, value, default in values if value != default and value != {}]
+
     @property
     def is_delayed(self) -> bool:
         """By a level, or by a time of its own."""
@@ -141,7 +156,7 @@ class Message(msgspec.Struct, frozen=True):
         if self.delay is not None:
             own[properties.TIMER_DELAY_MS] = str(_milliseconds(self.delay))
         if self.deliver_at is not None:
-            own[properties.TIMER_DELIVER_MS] = str(_moment_ms(self.deliver_at))
+            own[properties.TIMER_DELIVER_MS] = str(deliver_at_ms(self.deliver_at))
         if self.priority is not None:
             own[properties.PRIORITY] = str(self.priority)
         return own
@@ -160,10 +175,11 @@ def _milliseconds(delay: float | timedelta) -> int:
     return math.ceil(round(1000 * seconds, 3))
 
 
-def _moment_ms(moment: datetime | int) -> int:
-    if not isinstance(moment, datetime):
-        return moment
-    return -((EPOCH - moment) // timedelta(milliseconds=1))
+def deliver_at_ms(at: datetime | int) -> int:
+    """Rounded up as well."""
+    if not isinstance(at, datetime):
+        return at
+    return -((EPOCH - at) // timedelta(milliseconds=1))
 
 
 def _keys(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -211,6 +227,35 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
     decompresses: bool = True
     """False: a compressed body is given out as it came."""
 
+    def __repr__(self) -> str:
+        return f"<MessageExt {', '.join(f'{name}={value}' for name, value in self._shown())}>"
+
+    def _repr_html_(self) -> str:
+        return html_table("MessageExt", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        where = f"{self.queue.broker}/{self.queue.id}@{self.offset}"
+        rows = [
+            ("topic", self.topic),
+            ("tags", self.tags or ""),
+            ("keys", " ".join(self.keys)),
+            ("id", self.message_id),
+            ("queue", where),
+            ("reconsume_times", self.reconsume_times or ""),
+        ]
+        stored_at = datetime.fromtimestamp(self.store_timestamp // 1000, UTC).isoformat()
+        return [
+            *((name, value) for name, value in rows if value),
+            ("stored", stored_at),
+            ("body", self._text()),
+        ]
+
+    def _text(self) -> str:
+        try:
+            return body_text(self.body)
+        except Exception as error:  # it cannot be decompressed; what is shown must not fail
+            return f"{body_text(self.record.body)} ({error})"
+
     @cached_property
     def properties(self) -> Mapping[str, str]:
         """Those it is stored with, and the queue's ends, which tell a consumer how far behind it is."""
@@ -256,7 +301,11 @@ class MessageExt(msgspec.Struct, frozen=True, dict=True):  # `dict`: for what is
         """Where this copy of it is stored."""
         return offset_id(self.record.store_host, self.record.physical_offset)
 
-    def json(self, kind: type[T] | None = None) -> T:
+    @overload
+    def json(self) -> Any: ...
+    @overload
+    def json(self, kind: type[T]) -> T: ...
+    def json(self, kind: Any = None) -> Any:
         """The body read as JSON; with `kind` (a dataclass, msgspec struct, pydantic model, list[int] …) as
         one of these. Raises UnreadableMessage, which names the field that does not fit.
         """
@@ -330,3 +379,25 @@ class SendResult(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
     recall_handle: str | None = None
     """Of a message with a time: by this it can be recalled before, with `producer.recall`."""
+    delay_level: int | None = None
+    """The level that the broker applied: its highest when the message asked for more. Apache's do not say."""
+
+    def __repr__(self) -> str:
+        return f"SendResult({', '.join(f'{name}={value}' for name, value in self._shown())})"
+
+    def _repr_html_(self) -> str:
+        return html_table("SendResult", self._shown())
+
+    def _shown(self) -> list[tuple[str, object]]:
+        rows = [
+            ("status", self.status.name),
+            ("topic", self.queue.topic),
+            ("queue", f"{self.queue.broker}/{self.queue.id}"),
+            ("offset", self.offset),
+            ("message_id", self.message_id),
+            ("durability", self.durability),
+            ("replicas", self.replicas),
+            ("delay_level", self.delay_level),
+            ("recall_handle", self.recall_handle),
+        ]
+        return [(name, value) for name, value in rows if value is not None]

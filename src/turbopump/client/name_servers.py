@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from turbopump.client.errors import Unreachable
+from turbopump.client.errors import NoNameServer, Unreachable
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import refusal
+from turbopump.remoting.connection import SpeaksHttp
 from turbopump.runtime.chance import Chance
+
+AS_BROKER = (
+    "it answers as a broker does; give the address of the name server, whose port is 9876 by default (a "
+    "broker's is 10911)"
+)
+IN_HTTP = "it answers in HTTP; give the address of the name server, whose port is 9876 by default"
 
 
 class Calls(Protocol):
@@ -47,11 +54,21 @@ class NameServers:
             self._current = self._chance.randrange(len(self.addresses))
 
     async def ask(self, question: Command, timeout_s: float) -> Command:
-        """The answer of one of them, whatever its code. Raises Unreachable when none answers."""
+        """The answer of one of them, whatever its code. Raises Unreachable when none answers, and
+        NoNameServer when it is another kind of server.
+        """
         failure = OSError("none is known")
         for _ in self.addresses:
+            address = self.addresses[self._current]
             try:
-                return await self._calls.call(self.addresses[self._current], question, timeout_s)
+                answer = await self._calls.call(address, question, timeout_s)
+                if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise NoNameServer(f"{address} is no name server: {AS_BROKER}")
+                return answer
+            except NoNameServer:
+                raise
+            except SpeaksHttp as error:
+                raise NoNameServer(f"{address} is no name server: {IN_HTTP}") from error
             except OSError as error:
                 failure = error
                 self._current = (self._current + 1) % len(self.addresses)

@@ -29,6 +29,7 @@ class ClientOptions(TypedDict, total=False):
     decode_decompress_body: bool
     use_tls: bool
     tls_trust_cert_path: str
+    tls_auth_server: bool
     tls_cert_path: str
     tls_key_path: str
     tls_key_password: str
@@ -111,6 +112,7 @@ class ConsumerOptions(ReadingOptions, total=False):
 class PullOptions(ReadingOptions, total=False):
     """Of a pull consumer."""
 
+    telemetry: bool
     enable_stream_request_type: bool
     broker_suspend_max_time: float
     consumer_timeout_when_suspend: float

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Self, Unpack
 
+from msgspec.structs import replace
+
 from turbopump.client import batches, discovery, recalls, rules
 from turbopump.client.detector import Detector
 from turbopump.client.errors import (
@@ -21,7 +23,7 @@ from turbopump.client.errors import (
 from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.gate import Gate
 from turbopump.client.gathering import Gathering
-from turbopump.client.hooks import SendHook
+from turbopump.client.hooks import CreateHook, SendHook
 from turbopump.client.instance import Instance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from turbopump.client.options import ProducerOptions
@@ -96,9 +98,10 @@ class Producer:
             raise InvalidArgument(
                 f"compress_type={self._settings.compress_type!r}: it is one of {', '.join(COMPRESSIONS)}"
             )
-        self._name_servers = discovery.name_servers(name_servers)
+        self._name_servers = discovery.name_servers(name_servers, domain=self._settings.name_server_domain)
         self._world = world or World()
         self._hooks = (*hooks, *send_hooks(self._settings.telemetry))
+        self._creators = [hook.create for hook in self._hooks if isinstance(hook, CreateHook)]
         self._names = QueueNames(self._settings.namespace)
         own = self._settings
         wire_group = self._names.topic(group)
@@ -337,6 +340,8 @@ class Producer:
         sender = self._running()
         batch = list(messages)
         self._rules.check_batch(batch)
+        if self._creators:
+            batch = [self._created(message) for message in batch]
         if not batch:
             return []
         pick = pick_for(self._names, batch[0], by, queue, None)
@@ -526,6 +531,8 @@ class Producer:
         select: Selector | None,
     ) -> SendResult:
         assert self._gathering is not None
+        if self._creators:
+            message = self._created(message)
         pick = pick_for(self._names, message, by, queue, select)
         topic = self._names.topic(message.topic)
         if topic not in self._presence.used:
@@ -534,6 +541,11 @@ class Producer:
             return await self._gathering.send(message, None)
         route = await sender.route(topic, self._settings.send_msg_timeout)
         return await self._gathering.send(message, pick(route.publish))
+
+    def _created(self, message: Message) -> Message:
+        """With what hooks let travel in each message of a batch, such as the context of a trace."""
+        carried = {name: value for create in self._creators for name, value in create(message).items()}
+        return replace(message, properties={**message.properties, **carried}) if carried else message
 
     async def _deliver_gathered(self, letter: Letter, pick: Pick | None) -> SendResult:
         assert self._sender is not None

@@ -29,6 +29,7 @@ from turbopump.client.send_back import SendBack
 from turbopump.client.sender import Sender
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.subscription import ALL, Subscription, choice
+from turbopump.client.telemetry import receive_hooks
 from turbopump.client.times import Time, past_ms
 from turbopump.client.tracing import ConsumeTrace, Tracing
 from turbopump.client.world import World
@@ -102,8 +103,8 @@ class PullConsumer:
         _check_waits(self.settings)
         rules.check_group(group)
         self.group = group
-        self._name_servers = discovery.name_servers(name_servers)
-        self._hooks = tuple(hooks)
+        self._name_servers = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
+        self._hooks = (*hooks, *receive_hooks(self.settings.telemetry))
         self._tracing: Tracing | None = None
         self._world = world or World()
         self._member = PullMember(

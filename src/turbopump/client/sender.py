@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from turbopump.client.backoff import pause_s
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.faults import Faults
 from turbopump.client.hooks import SendContext, SendHook, SendMode, run_after, run_before
@@ -35,11 +36,13 @@ from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
+_levels = CountedLog(log)
 
 CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range(10001, 10006)
 """Apache's codes for failures that no broker answered."""
 
 DEFAULTS = ProducerSettings()
+APACHE_LEVELS = 18
 ROUTE_PATIENCE_S = 1.0  # how long a retry waits for a new route when the old one knows no other broker
 VIP_PORTS_BELOW = 2
 FAIR_ONEWAYS = 64
@@ -533,6 +536,9 @@ def result_of(answer: Command, queue: MessageQueue, letter: Letter) -> SendResul
     topic = letter.message.topic
     if number != queue.id or topic != queue.topic:
         queue = MessageQueue(topic, queue.broker, number)
+    level = ext.get("delayLevel")
+    if letter.message.delay_level:
+        _warn_of_level(topic, letter.message.delay_level, level)
     return SendResult(
         status,
         letter.unique_key,
@@ -542,7 +548,18 @@ def result_of(answer: Command, queue: MessageQueue, letter: Letter) -> SendResul
         ext.get("durability"),
         int(replicas) if replicas.isdecimal() else None,
         ext.get("recallHandle"),
+        int(level) if level is not None and level.isdecimal() else None,
     )
+
+
+def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
+    """A level above the broker's highest becomes its highest; Apache's brokers do not say which that is."""
+    if applied is None and asked > APACHE_LEVELS:
+        words = "delay_level=%d for %s is above Apache's 18 levels: the broker applies its highest one"
+        _levels.say((topic, asked), words, asked, topic)
+    elif applied is not None and applied != str(asked):
+        words = "delay_level=%d for %s is above the broker's highest: level %s is applied (messageDelayLevel)"
+        _levels.say((topic, asked), words, asked, topic, applied)
 
 
 def failed(topic: str, tries: Sequence[Try], timed_out: bool) -> SendFailed:

@@ -79,8 +79,9 @@ class ClientSettings:
     unit_mode: bool = setting(False, "the unit flag of sends and heartbeats", "unitMode")
     unit_name: str = setting("", "third part of the client id, and of the discovery URL", "unitName")
     name_server_domain: str = setting(
-        "jmenv.tbsite.net",
-        "host[:port] asked over HTTP when no name server is given anywhere",
+        "",
+        "host[:port] asked over HTTP when no name server is given anywhere; empty: nobody is asked, and "
+        "127.0.0.1:9876 is used (Apache's clients ask jmenv.tbsite.net)",
         "rocketmq.namesrv.domain",
     )
     name_server_subgroup: str = setting(
@@ -117,7 +118,15 @@ class ClientSettings:
     )
     use_tls: bool = setting(False, "TLS to name servers and brokers", "useTLS")
     tls_trust_cert_path: str = setting(
-        "", "PEM of the authorities; without it any certificate is accepted", "tls.client.trustCertPath"
+        "",
+        "PEM of the authorities; without it certificates and host names are checked with the system's roots",
+        "tls.client.trustCertPath",
+    )
+    tls_auth_server: bool = setting(
+        True,
+        "False: any certificate is accepted, which keeps out readers and not one who sits in between "
+        "(Apache's default)",
+        "tls.client.authServer",
     )
     tls_cert_path: str = setting("", "our certificate, PEM", "tls.client.certPath")
     tls_key_path: str = setting("", "our key, PEM", "tls.client.keyPath")
@@ -354,6 +363,9 @@ class ConsumerSettings(ReadingSettings):
 class PullSettings(ReadingSettings):
     """Of a pull consumer."""
 
+    telemetry: bool = setting(
+        False, "OpenTelemetry spans and metrics; needs the extra `turbopump[telemetry]`", ""
+    )
     enable_stream_request_type: bool = setting(
         True, "marks requests with `ReqT` and the client id with `@STREAM`", "enableStreamRequestType"
     )

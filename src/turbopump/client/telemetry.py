@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from turbopump.client.errors import InvalidArgument, SendFailed
 from turbopump.client.hooks import ConsumeContext, ConsumeHook, SendContext, SendHook
-from turbopump.client.message import MessageExt
+from turbopump.client.message import Message, MessageExt
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused
 
@@ -38,13 +38,19 @@ def consume_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
     return (ConsumeTelemetry(),) if is_on else ()
 
 
+def receive_hooks(is_on: bool) -> tuple[ConsumeHook, ...]:
+    """What `telemetry=True` means for a pull consumer."""
+    return (ReceiveTelemetry(),) if is_on else ()
+
+
 class SendTelemetry:
     """A hook for producers: `Producer("orders", hooks=[SendTelemetry()])`.
 
     Spans `send <topic>`; metrics `messaging.client.sent.messages` and `messaging.client.operation.duration`.
     The providers are the global ones unless others are given. A message that has the context of a trace in
     its properties already, such as one from an outbox, is sent in that trace, unless another one is going on.
-    The context of a batch does not travel: its messages have one set of properties each, made before.
+    The messages of a batch have a span `create <topic>` each, whose context travels with the message; the
+    span of their send is linked to all of them.
     """
 
     def __init__(
@@ -59,9 +65,30 @@ class SendTelemetry:
             meter, "messaging.client.operation.duration", "Duration of messaging operations of the client."
         )
 
+    def create(self, message: Message) -> dict[str, str]:
+        """For a message of a batch, before it is packed: the properties that carry its context."""
+        from opentelemetry import propagate, trace
+
+        parent = None
+        if not trace.get_current_span().get_span_context().is_valid:
+            parent = propagate.extract(message.properties)
+        attributes = _base("create", message.topic) | {"messaging.operation.type": "create"}
+        span = self._open.tracer.start_span(
+            f"create {message.topic}",
+            context=parent,
+            kind=trace.SpanKind.PRODUCER,
+            attributes=attributes | _of_message(message.tags, message.keys, message.body),
+        )
+        carried: dict[str, str] = {}
+        propagate.inject(carried, trace.set_span_in_context(span))
+        span.end()
+        return carried
+
     def before(self, context: SendContext) -> None:
         from opentelemetry import propagate, trace
 
+        origins = [propagate.extract(one.properties) for one in context.messages]
+        created = [trace.get_current_span(origin).get_span_context() for origin in origins]
         parent = None  # whatever is going on here
         if not trace.get_current_span().get_span_context().is_valid:
             parent = propagate.extract(context.properties)  # or where the message was made
@@ -70,6 +97,7 @@ class SendTelemetry:
             context=parent,
             kind=trace.SpanKind.PRODUCER,
             attributes=_of_send(context),
+            links=[trace.Link(one) for one in created if one.is_valid],
         )
         propagate.inject(context.properties, trace.set_span_in_context(span))
         context.notes[SCOPE] = (span, time.perf_counter())
@@ -144,6 +172,42 @@ class ConsumeTelemetry:
         span.end()
 
 
+class ReceiveTelemetry:
+    """A hook for pull consumers: `PullConsumer("audit", hooks=[ReceiveTelemetry()])`.
+
+    Spans `receive <topic>` for what a `poll` gives out, linked to the sends of its messages; the metric
+    `messaging.client.consumed.messages`. What the program does with them is its own: it continues the trace
+    of a message by `propagate.extract(message.properties)`.
+    """
+
+    def __init__(
+        self, tracer_provider: "TracerProvider | None" = None, meter_provider: "MeterProvider | None" = None
+    ) -> None:
+        self._open = _Open(tracer_provider, meter_provider)
+        self._received = self._open.meter.create_counter(
+            "messaging.client.consumed.messages", "{message}", "Messages that were given to the program."
+        )
+
+    def before(self, context: ConsumeContext) -> None:
+        """There is nothing to wait for: the messages are here."""
+
+    def after(self, context: ConsumeContext) -> None:
+        from opentelemetry import propagate, trace
+
+        origins = [propagate.extract(message.properties) for message in context.messages]
+        sends = [trace.get_current_span(origin).get_span_context() for origin in origins]
+        span = self._open.tracer.start_span(
+            f"receive {context.messages[0].topic}",
+            kind=trace.SpanKind.CLIENT,
+            attributes=_of_process(context, "receive"),
+            links=[trace.Link(send) for send in sends if send.is_valid],
+        )
+        figures = _base("receive", context.messages[0].topic)
+        figures["messaging.consumer.group.name"] = context.group
+        self._received.add(len(context.messages), figures)
+        span.end()
+
+
 class _Open:
     """The tracer and the meter under our name."""
 
@@ -188,10 +252,10 @@ def _of_send(context: SendContext) -> Attributes:
     return found | _of_message(message.tags, message.keys, message.body)
 
 
-def _of_process(context: ConsumeContext) -> Attributes:
+def _of_process(context: ConsumeContext, operation: str = "process") -> Attributes:
     messages = context.messages
-    found = _base("process", messages[0].topic) | {
-        "messaging.operation.type": "process",
+    found = _base(operation, messages[0].topic) | {
+        "messaging.operation.type": operation,
         "messaging.consumer.group.name": context.group,
         "messaging.destination.partition.id": f"{context.queue.broker}:{context.queue.id}",
     }

@@ -34,11 +34,16 @@ PREFIX_SIZE = 8  # frame length, encoding, header length: with these `cut` can r
 TLS_HANDSHAKE = 0x16
 NOWHERE = ("", 0)
 CLOCK_STEP_S = 0.001  # a timer may be so much early
+HTTP = b"HTTP/"
 POSTED_BYTES = 256 * 1024  # of requests are written without waiting for the end of the turn
 
 
 class ConnectionClosed(ConnectionError):
     """The connection ended before the answer came."""
+
+
+class SpeaksHttp(ConnectionClosed):
+    """The peer answered in HTTP: it is no server of RocketMQ."""
 
 
 class TooManyCalls(ConnectionError):
@@ -56,6 +61,7 @@ class Connection(asyncio.Protocol):
         "_failures",
         "_gathers",
         "_held",
+        "_is_http",
         "_limits",
         "_loop",
         "_needed",
@@ -126,6 +132,7 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._output_full = False
         self._draining = False
+        self._is_http = False  # what came is the answer of a web server
         self._calls = Calls(self._loop, self._late)
         self.in_flight = 0
         self.bytes_in_flight = 0
@@ -336,7 +343,8 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
         self._release()
         self._deferred.clear()
-        self._calls.fail(lambda: ConnectionClosed(f"{self} was closed"))
+        kind, why = (SpeaksHttp, "answers in HTTP") if self._is_http else (ConnectionClosed, "was closed")
+        self._calls.fail(lambda: kind(f"{self} {why}"))
         self._posted = None
         self._make_room()
         for told in self.on_closed:
@@ -389,6 +397,7 @@ class Connection(asyncio.Protocol):
         except BrokenFrame as error:
             if frames or answers:
                 self._run(frames, answers, waited_s)
+            self._is_http = data.startswith(HTTP)
             self._refuse(error, data)
             return
         if used:

@@ -82,6 +82,9 @@ class _Exchange(asyncio.Protocol):
         if self._writing is not None:
             return
         self._received += data
+        if not _is_http(self._received):
+            self._send(_bad_request())
+            return
         end = self._received.find(b"\r\n\r\n")
         if end < 0 and len(self._received) < MAX_REQUEST:
             return
@@ -115,6 +118,11 @@ class _Exchange(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
             self._transport.close()
+
+
+def _is_http(received: bytes | bytearray) -> bool:
+    """A request begins with a word. Clients of RocketMQ, which have the wrong port, begin with a length."""
+    return received[:1].isalpha()
 
 
 async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:

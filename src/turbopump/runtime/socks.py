@@ -71,17 +71,17 @@ class SocksNetwork:
         talk = cast(Talk, await self._plain.connect(Talk, proxy.host, proxy.port))
         try:
             await introduce(talk, proxy, host, port)
-            return await self._hand_over(talk, factory())
+            return await self._hand_over(talk, factory(), host)
         except BaseException:
             talk.transport.abort()
             raise
 
-    async def _hand_over(self, talk: "Talk", protocol: asyncio.Protocol) -> asyncio.Protocol:
+    async def _hand_over(self, talk: "Talk", protocol: asyncio.Protocol, host: str) -> asyncio.Protocol:
         """The connection stands: from here on it is the user's."""
         transport = talk.transport
         if self._tls is not None:
             loop = asyncio.get_running_loop()
-            encrypted = await loop.start_tls(transport, protocol, self._tls)
+            encrypted = await loop.start_tls(transport, protocol, self._tls, server_hostname=host)
             assert encrypted is not None
             protocol.connection_made(encrypted)
             return protocol

@@ -47,8 +47,9 @@ class Cluster:
     [b'paid']
 
     `brokers`: how many; they are called broker-a, broker-b … `settings`: of the brokers, by Apache's names:
-    `{"messageDelayLevel": "1s 2s"}`. `clock`: "real", or "virtual" for a time that passes only when a call
-    waits for it; `start` is when it begins (now), `seed` what its chances are drawn from.
+    `{"messageDelayLevel": "1s 2s"}`; what a broker would not take is a ValueError. `clock`: "real", or
+    "virtual" for a time that passes only when a call waits for it; `start` is when it begins (now), `seed`
+    what its chances are drawn from.
 
     `async with Cluster()` gives an `AsyncCluster`: the same in the running event loop, to be awaited.
     """
@@ -59,7 +60,7 @@ class Cluster:
         *,
         clock: ClockKind = "real",
         start: datetime | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | bool | float] | None = None,
         seed: int = 0,
     ) -> None:
         self._core = AsyncCluster(brokers, clock=clock, start=start, settings=settings, seed=seed)

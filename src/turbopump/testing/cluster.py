@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from turbopump.client.admin import Admin
 from turbopump.client.message import MessageExt, MessageQueue
@@ -30,7 +30,8 @@ from turbopump.runtime.clock import Clock
 from turbopump.testing.failures import Expected, HandlerFailures
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.testing.network import Host, MemoryNetwork
-from turbopump.testing.servers import HOST, EmbeddedBroker, Servers
+from turbopump.testing.servers import HOST, EmbeddedBroker, Servers, check_values
+from turbopump.testing.settings import checked
 
 if TYPE_CHECKING:
     from turbopump.client.consumer import Consumer
@@ -42,6 +43,7 @@ T = TypeVar("T")
 ClockKind = Literal["real", "virtual"]
 PRODUCER_GROUP = "testing"
 WAIT_S = 10.0
+MAX_BROKERS = 26  # broker-a to broker-z
 LOOK_S = 0.01  # between two looks at what is waited for
 VIRTUAL_LOOK_S = 0.1  # a look costs the same, a second less
 READ_AND_WRITE = 6
@@ -79,13 +81,15 @@ class AsyncCluster:
         *,
         clock: ClockKind = "real",
         start: datetime | None = None,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | bool | float] | None = None,
         seed: int = 0,
     ) -> None:
         self._brokers = brokers
         self._clock_kind = clock
         self._start = start
-        self._settings = dict(settings or {})
+        check_shape(brokers, clock)
+        self._settings = checked(settings or {})
+        check_values(self._settings)
         self._seed = seed
         self._stack = contextlib.AsyncExitStack()
         self._made: list[_Closable] = []
@@ -384,6 +388,13 @@ class AsyncCluster:
             raise RuntimeError('real time cannot be advanced; make the cluster by Cluster(clock="virtual")')
         await asyncio.sleep(seconds_of(by, parts))
         await loop.rest()
+
+
+def check_shape(brokers: int, clock: str) -> None:
+    if isinstance(brokers, bool) or not isinstance(brokers, int) or not 1 <= brokers <= MAX_BROKERS:
+        raise ValueError(f"brokers must be a whole number from 1 to {MAX_BROKERS}, got {brokers!r}")
+    if clock not in get_args(ClockKind):
+        raise ValueError(f"clock must be 'real' or 'virtual', got {clock!r}")
 
 
 def not_in_time(timeout: float) -> str:

@@ -1,4 +1,5 @@
-"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`, there once this package is installed.
+"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`, there once this package is installed,
+and the same for async tests: `async_cluster`, `async_producer`, `async_consumer` and `async_topic`.
 
     def test_a_paid_order_is_billed(cluster, producer, consumer, topic):
         billed = []
@@ -11,14 +12,17 @@ or module marked `turbopump(brokers=2, clock="virtual", …)` gets a cluster mad
 is imported or started before a test asks for it; a fixture of yours with the same name goes before these.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from turbopump import Consumer, Producer
+    from turbopump import Consumer, Producer, aio
     from turbopump.testing.blocking import Cluster
+    from turbopump.testing.cluster import AsyncCluster
 
 MARKER = "turbopump(brokers=1, clock='real', …): a cluster of its own, with these arguments of Cluster"
 
@@ -71,3 +75,49 @@ def consumer(cluster: "Cluster") -> "Iterator[Consumer]":
     consumer = cluster.self_starting_consumer(cluster.new_group())
     yield consumer
     consumer.close()
+
+
+# --- for async tests, by pytest-asyncio or anyio ---------------------------------------------------------
+
+
+def _async_fixture() -> Callable[[Callable[..., Any]], Any]:
+    """pytest-asyncio wants fixtures of its own kind; anyio takes plain ones in tests that it runs."""
+    if find_spec("pytest_asyncio") is None:
+        return pytest.fixture
+    own: Callable[[Callable[..., Any]], Any] = import_module("pytest_asyncio").fixture
+    return own
+
+
+async_fixture = _async_fixture()
+
+
+@async_fixture
+async def async_cluster(request: pytest.FixtureRequest) -> "AsyncIterator[AsyncCluster]":
+    """A cluster in the event loop of the test, made with the arguments of the mark `turbopump`."""
+    from turbopump.testing.cluster import AsyncCluster
+
+    marker = request.node.get_closest_marker("turbopump")
+    args, kwargs = (marker.args, marker.kwargs) if marker is not None else ((), {})
+    async with AsyncCluster(*args, **kwargs) as cluster:
+        yield cluster
+
+
+@async_fixture
+async def async_topic(async_cluster: "AsyncCluster") -> str:
+    """The name of a new topic with four queues."""
+    return await async_cluster.create_topic()
+
+
+@async_fixture
+async def async_producer(async_cluster: "AsyncCluster") -> "AsyncIterator[aio.Producer]":
+    """A producer of `turbopump.aio` that is started."""
+    async with async_cluster.producer() as producer:
+        yield producer
+
+
+@async_fixture
+async def async_consumer(async_cluster: "AsyncCluster") -> "AsyncIterator[aio.Consumer]":
+    """A consumer of `turbopump.aio`, of a new group: add handlers, then `await consumer.start()`."""
+    consumer = async_cluster.consumer(async_cluster.new_group())
+    yield consumer
+    await consumer.close()

@@ -16,6 +16,7 @@ from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.world import World
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
+from turbopump.protocol.conf import ConfigError
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.store.config import StoreConfig
@@ -44,11 +45,7 @@ STORE = StoreConfig(
 
 class Servers:
     def __init__(self, brokers: int, settings: Mapping[str, str], world: World) -> None:
-        timers = TimerRules(log_file_size=1 << 20)
-        config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True), timers=timers)
-        for key, text in settings.items():
-            config = change(config, key, text)
-        self._config = config
+        self._config = _config_with(settings)
         self._world = world
         self._count = brokers
         self._name_server: NameServer | None = None
@@ -85,6 +82,22 @@ class Servers:
             listening=Listening(bind_address=HOST, port=0, advertised_address=HOST),
             name_servers=NameServers((self.name_servers,)),
         )
+
+
+def check_values(settings: Mapping[str, str]) -> None:
+    """Raises ValueError for a value that a broker would not take."""
+    try:
+        _config_with(settings)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _config_with(settings: Mapping[str, str]) -> BrokerConfig:
+    timers = TimerRules(log_file_size=1 << 20)
+    config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True), timers=timers)
+    for key, text in settings.items():
+        config = change(config, key, text)
+    return config
 
 
 def _take_along(directory: str, disk: MemoryDisk) -> None:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, overload
 
+from msgspec.structs import replace
+
 from turbopump.client import discovery
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, SendResult
@@ -176,16 +178,7 @@ def stamped(message: Message) -> Message:
     """The message with its message id, which it then keeps in every try. One that has one stays as it is."""
     if properties.UNIQUE_KEY in message.properties:
         return message
-    return Message(
-        message.topic,
-        message.body,
-        message.tags,
-        message.keys,
-        {**message.properties, properties.UNIQUE_KEY: _ids().next()},
-        message.delay_level,
-        message.flag,
-        message.wait_store_ok,
-    )
+    return replace(message, properties={**message.properties, properties.UNIQUE_KEY: _ids().next()})
 
 
 @overload

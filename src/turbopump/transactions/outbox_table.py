@@ -7,11 +7,12 @@ after a failure or is taken, no relay takes another one of its lane.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from turbopump.client.message import CopiedMessage, Message
+from turbopump.client.message import CopiedMessage, Message, deliver_at_ms
 from turbopump.protocol import properties
 from turbopump.transactions.database import (
     POSTGRESQL,
@@ -236,6 +237,10 @@ class _Head(msgspec.Struct, omit_defaults=True):
     delay_level: int = 0
     flag: int = 0
     wait_store_ok: bool = True
+    delay: float | None = None
+    """Seconds, from the relay's send on."""
+    deliver_at: int | None = None
+    priority: int | None = None
 
 
 def _head(message: Message) -> str:
@@ -246,6 +251,9 @@ def _head(message: Message) -> str:
         message.delay_level,
         message.flag,
         message.wait_store_ok,
+        message.delay.total_seconds() if isinstance(message.delay, timedelta) else message.delay,
+        None if message.deliver_at is None else deliver_at_ms(message.deliver_at),
+        message.priority,
     )
     return msgspec.json.encode(head).decode()
 

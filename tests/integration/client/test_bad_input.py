@@ -303,7 +303,7 @@ def test_a_name_server_that_never_answers_holds_up_nobody_beyond_a_timeout(black
 
 def test_without_any_address_it_is_said_where_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
-    refused(NoNameServer, "name_servers", lambda: Admin())
+    refused(NoNameServer, "name_servers", lambda: Admin(name_server_domain="127.0.0.1:1"))
     silent = Producer("g", name_server_domain="127.0.0.1:1", connect_timeout=0.5)
     with within(5.0):
         refused(NoNameServer, "name_servers=|NAMESRV_ADDR", silent.start)

@@ -66,7 +66,7 @@ def test_connections_with_tls_can_be_made_again_and_again(
         server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=server_side)
         port = server.sockets[0].getsockname()[1]
         for settings in (
-            ClientSettings(use_tls=True),
+            ClientSettings(use_tls=True, tls_auth_server=False),
             ClientSettings(use_tls=True, tls_trust_cert_path=str(pem)),
         ):
             network = SystemNetwork(tls_context(settings))
@@ -75,6 +75,9 @@ def test_connections_with_tls_can_be_made_again_and_again(
                 assert isinstance(one, Answer)
                 assert await asyncio.wait_for(one.received, 10) == b"hello"
                 one.transport.close()
+        verified = SystemNetwork(tls_context(ClientSettings(use_tls=True)))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await verified.connect(Answer, "127.0.0.1", port)
         server.close()
 
     with asyncio.Runner(loop_factory=make_loop) as runner:

@@ -37,6 +37,39 @@ def test_a_run_that_needs_no_cluster_does_not_load_one(tmp_path: Path) -> None:
     assert "1 passed" in pytest_in(tmp_path)
 
 
+ASYNC_TEST = """
+import pytest
+from turbopump import Message
+
+{mark}
+@pytest.mark.turbopump(brokers=2)
+async def test_a_paid_order_is_billed(async_cluster, async_producer, async_consumer, async_topic):
+    assert async_cluster.brokers == ("broker-a", "broker-b")
+    billed = []
+    async_consumer.subscribe(async_topic, lambda message: billed.append(message.text))
+    await async_consumer.start()
+    await async_producer.send(Message(async_topic, b"A-1"))
+    await async_cluster.wait_until_consumed(async_consumer.group, async_topic)
+    assert billed == ["A-1"]
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+"""
+
+
+@pytest.mark.parametrize(
+    ("runner", "mark"),
+    [("anyio", "@pytest.mark.anyio"), ("pytest_asyncio", "@pytest.mark.asyncio")],
+    ids=["anyio", "pytest-asyncio"],
+)
+def test_async_tests_have_async_fixtures(tmp_path: Path, runner: str, mark: str) -> None:
+    pytest.importorskip(runner)
+    (tmp_path / "test_async.py").write_text(ASYNC_TEST.format(mark=mark))
+    told = pytest_in(tmp_path)
+    assert "1 passed" in told, told
+
+
 @pytest.mark.turbopump(brokers=2, clock="virtual")
 def test_the_mark_makes_a_cluster_of_its_own(request: pytest.FixtureRequest) -> None:
     cluster = request.getfixturevalue("cluster")

@@ -48,8 +48,9 @@ async def read_all(town: Town) -> None:
 
 def test_without_an_address_it_says_how_to_give_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    assert Admin().asking.name_servers == ("127.0.0.1:9876",)
     with pytest.raises(NoNameServer, match="NAMESRV_ADDR"):
-        Admin()
+        Admin(name_server_domain="ns.example")
     with pytest.raises(InvalidArgument, match="host:port"):
         Admin("nowhere")
     with pytest.raises(InvalidArgument, match="use_tls"):

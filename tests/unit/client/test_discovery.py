@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.admin.kit import NAMESRV, cluster, virtual
 
 from turbopump.client import discovery
+from turbopump.client.admin.admin import Admin
+from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.instance import instances
 from turbopump.client.producer import Producer
@@ -40,7 +43,9 @@ def test_the_argument_counts_most_then_configure_then_the_file_then_the_environm
     assert discovery.defaults(with_file)["send_msg_timeout"] == 5
     assert discovery.name_servers("argument:1;argument:2", with_file) == ("argument:1", "argument:2")
     discovery.configure()
-    assert discovery.name_servers(None, {}) == ()
+    assert discovery.name_servers(None, {}, domain="ns.example") == (), "the HTTP endpoint is asked"
+    assert discovery.name_servers(None, environment, domain="ns.example") == ("environment:1",)
+    assert discovery.name_servers(None, {}) == ("127.0.0.1:9876",)
 
 
 def test_addresses_come_as_a_text_or_several() -> None:
@@ -71,8 +76,8 @@ def test_a_misspelt_key_is_refused_where_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_endpoint_is_apaches() -> None:
-    default = discovery.endpoint(ClientSettings())
-    assert (default.host, default.port, default.path) == ("jmenv.tbsite.net", 8080, "/rocketmq/nsaddr")
+    default = discovery.endpoint(ClientSettings(name_server_domain="ns.example"))
+    assert (default.host, default.port, default.path) == ("ns.example", 8080, "/rocketmq/nsaddr")
     other = discovery.endpoint(
         ClientSettings(name_server_domain="ns.example:80", name_server_subgroup="east", unit_name="u1")
     )
@@ -97,6 +102,64 @@ def test_name_servers_are_asked_for_over_http_and_again_every_two_minutes() -> N
                 await server.stop()
                 await asyncio.sleep(121)
                 assert instance.name_servers.addresses == (NAMESRV, "127.0.0.1:9999"), "what is known stays"
+
+    virtual(scene())
+
+
+def test_without_an_address_no_foreign_host_is_asked() -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            asked: list[str] = []
+            connect = town.network.connect
+
+            async def noted(factory: Any, host: str, port: int) -> Any:
+                asked.append(f"{host}:{port}")
+                return await connect(factory, host, port)
+
+            town.network.connect = noted  # type: ignore[method-assign]
+            world = World(town.network, town.clock, Chance(1))
+            async with Producer("p", world=world):
+                assert set(asked) == {"127.0.0.1:9876"}
+            asked.clear()
+            Admin(world=world)
+            assert asked == []
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("kind", [Producer, Consumer])
+def test_a_broker_given_as_name_server_is_recognised_at_the_start(kind: type[Any]) -> None:
+    async def scene() -> None:
+        async with cluster() as town:
+            world = World(town.network, town.clock, Chance(1))
+            client = kind("p", world=world, name_servers=town.brokers[0].address)
+            if kind is Consumer:
+                client.subscribe("orders", print)
+            with pytest.raises(NoNameServer, match="is no name server: it answers as a broker does"):
+                await client.start()
+            async with Admin(town.brokers[0].address, world=world) as admin:
+                with pytest.raises(OSError, match="is no name server: it answers as a broker does"):
+                    await admin.topics.route("orders")
+
+    virtual(scene())
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["answers at once", "waits for a whole request"])
+def test_an_http_port_given_as_name_server_is_recognised_at_the_start(
+    waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if waits:
+        monkeypatch.setattr("turbopump.remoting.http._is_http", lambda received: True)
+
+    async def scene() -> None:
+        async with cluster() as town:
+            server = HttpServer({}, town.network)
+            port = await server.start("127.0.0.1", 0)
+            world = World(town.network, town.clock, Chance(1))
+            producer = Producer("p", world=world, name_servers=f"127.0.0.1:{port}")
+            with pytest.raises(NoNameServer, match="is no name server: it answers in HTTP"):
+                await producer.start()
+            await server.stop()
 
     virtual(scene())
 

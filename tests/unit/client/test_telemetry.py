@@ -1,5 +1,6 @@
 """OpenTelemetry's own SDK watches sends and handlers, in a cluster in memory."""
 
+import asyncio
 import sys
 import threading
 from collections.abc import Sequence
@@ -16,12 +17,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.unit.admin.kit import NAMESRV, cluster, virtual
 from tests.unit.client.listening import plain
 from tests.unit.client.producing import producing, stored
+from tests.unit.client.pulling import consumer as pulling
 
 from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument, SendFailed
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.producer import Producer
-from turbopump.client.telemetry import ConsumeTelemetry, SendTelemetry
+from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.telemetry import ConsumeTelemetry, ReceiveTelemetry, SendTelemetry
 
 
 class Watch:
@@ -141,6 +144,61 @@ def test_figures_count_what_was_sent_and_consumed() -> None:
     assert consumed.attributes["messaging.consumer.group.name"] == "billing"
     batch = [span for span in watch.spans("send") if "messaging.batch.message_count" in span.attributes]
     assert [span.attributes["messaging.batch.message_count"] for span in batch] == [3]
+
+
+@pytest.mark.parametrize("auto", [False, True], ids=["send_batch", "auto_batch"])
+def test_the_messages_of_a_batch_carry_their_context(auto: bool) -> None:
+    watch = Watch()
+
+    async def scene() -> None:
+        async with cluster() as town, producing(town, hooks=[watch.send], auto_batch=auto) as one:
+            await town.create_topic("orders", 1)
+            if auto:
+                await asyncio.gather(*(one.send(ORDER) for _ in range(3)))
+            else:
+                await one.send_batch([ORDER] * 3)
+            billing = plain(town, group="billing", hooks=[watch.consume()])
+
+            @billing.on("orders")
+            async def bill(message: MessageExt) -> None: ...
+
+            async with billing:
+                await town.clock.sleep(2)
+
+    virtual(scene())
+    created = watch.spans("create orders")
+    processed = watch.spans("process orders")
+    (send,) = watch.spans("send")
+    assert len(created) == len(processed) == 3
+    assert {span.parent.span_id for span in processed if span.parent} == {
+        span.context.span_id for span in created
+    }
+    assert {link.context.span_id for link in send.links} == {span.context.span_id for span in created}
+
+
+def test_what_a_pull_consumer_gives_out_is_linked_to_its_sends() -> None:
+    watch = Watch()
+
+    async def scene() -> None:
+        async with cluster() as town, producing(town, hooks=[watch.send]) as one:
+            await town.create_topic("orders", 1)
+            await one.send(ORDER)
+            reader = pulling(town, hooks=[ReceiveTelemetry(watch.traces, watch.meters)])
+            async with reader:
+                assert len(await reader.poll(5)) == 1
+
+    virtual(scene())
+    (receive,) = watch.spans("receive")
+    (send,) = watch.spans("send")
+    assert (receive.name, receive.kind) == ("receive orders", SpanKind.CLIENT)
+    assert [link.context.span_id for link in receive.links] == [send.context.span_id]
+    (consumed,) = watch.points("messaging.client.consumed.messages")
+    assert (consumed.value, consumed.attributes["messaging.operation.name"]) == (1, "receive")
+
+
+def test_telemetry_is_a_setting_of_pull_consumers_too() -> None:
+    consumer = PullConsumer("audit", topics=["orders"], name_servers=NAMESRV, telemetry=True)
+    assert any(isinstance(hook, ReceiveTelemetry) for hook in consumer._hooks)
 
 
 def test_failures_are_seen_on_both_sides() -> None:

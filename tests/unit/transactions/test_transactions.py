@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.integration.transactions.databases import message
@@ -12,7 +13,8 @@ from turbopump.protocol import properties
 from turbopump.transactions import outbox
 from turbopump.transactions.database import checked_table
 from turbopump.transactions.idempotent import key_function, once, once_each
-from turbopump.transactions.outbox_table import pause_ms
+from turbopump.transactions.outbox import stamped
+from turbopump.transactions.outbox_table import _head, _message, pause_ms
 
 
 @pytest.fixture
@@ -81,3 +83,11 @@ def test_keys_of_a_message() -> None:
     assert key_function("message_id")(one) == "A1"
     assert key_function("keys")(one) == "order-7 item-3"
     assert key_function(lambda given: given.text)(one) == "seven"
+
+
+def test_an_outbox_keeps_when_a_message_is_to_be_delivered() -> None:
+    at = datetime(2026, 11, 15, 20, tzinfo=UTC)
+    for wish in ({"delay": timedelta(minutes=3)}, {"delay": 1.5}, {"deliver_at": at}, {"priority": 2}):
+        message = stamped(Message("orders", b"x", tags="paid", **wish))
+        kept = _message("orders", _head(message), b"x")
+        assert kept.property_map() == message.property_map()

@@ -1,9 +1,8 @@
 """Administration of a cluster, Apache's or ours: `Admin`, with one part per subject.
 
     async with Admin("127.0.0.1:9876") as admin:
-        clusters = await admin.clusters.layout()
-        for address in clusters.masters("DefaultCluster"):
-            await admin.topics.create(address, TopicConfig(topicName="orders"))
+        await admin.topics.create("orders", queues=8)
+        print(await admin.topics.names())
 
 Every method raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an
 `OSError`, when it says nothing. What is never here: printing, and the rules of a command line.

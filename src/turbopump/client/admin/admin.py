@@ -42,15 +42,14 @@ class Admin:
     `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         async with Admin("127.0.0.1:9876") as admin:
-            layout = await admin.clusters.layout()
-            for address in layout.masters("DefaultCluster"):
-                await admin.topics.create(address, TopicConfig(topicName="OrderTopic"))
+            await admin.topics.create("OrderTopic", queues=8)
             print(await admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
-    file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
-    call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
-    when it says nothing. Other keyword arguments are settings of every client, such as `use_tls`.
+    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each question, in seconds; what is slow by
+    nature has more. Every call raises `Refused` (or its class for the code) when a server says no, and
+    `Unreachable`, an OSError, when it says nothing. Other keyword arguments are settings of every client,
+    such as `use_tls`.
     """
 
     def __init__(
@@ -62,11 +61,11 @@ class Admin:
         **settings: Unpack[ClientOptions],
     ) -> None:
         self.settings = made(ClientSettings, settings, discovery.defaults())
-        addresses = discovery.name_servers(name_servers)
+        addresses = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
         if not addresses:
             raise NoNameServer(
-                'no name server is given: Admin("host:9876"), turbopump.configure(name_servers=…) or '
-                "NAMESRV_ADDR names one"
+                "Admin asks for no name servers over HTTP (name_server_domain): give them as "
+                'Admin("host:9876"), turbopump.configure(name_servers=…) or NAMESRV_ADDR'
             )
         if check_seconds(timeout) <= 0:
             raise InvalidArgument(f"timeout must be more than 0 seconds, not {timeout}")

@@ -4,7 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.pages import PAGE, Page, all_pages
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message_fields import check_topic
 from turbopump.client.routes import Route, route_of
 from turbopump.protocol import bodies, names
 from turbopump.protocol.bodies import TopicConfig
@@ -26,6 +29,7 @@ from turbopump.protocol.headers.topics import (
 )
 
 READABLE_OR_WRITABLE = 6
+DEFAULT_QUEUES = 8  # as mqadmin's updateTopic
 MAX_PERMISSION = 7
 
 
@@ -35,7 +39,7 @@ class Topics:
 
     Example:
 
-        await admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic", readQueueNums=8))
+        await admin.topics.create("OrderTopic", queues=8)
         for queue, ends in (await admin.topics.stats("OrderTopic")).offsetTable.items():
             print(queue, ends.minOffset, ends.maxOffset)
         await admin.topics.delete("OrderTopic")
@@ -132,14 +136,58 @@ class Topics:
         }
         return found
 
-    async def create(self, address: str, config: TopicConfig) -> None:
-        """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`.
+    async def create(
+        self,
+        topic: str,
+        config: TopicConfig | None = None,
+        *,
+        queues: int = DEFAULT_QUEUES,
+        cluster: str | None = None,
+        permission: int = READABLE_OR_WRITABLE,
+        ordered: bool = False,
+    ) -> list[str]:
+        """Creates a topic on every broker of the cluster, or of all clusters, or changes it. Returns the
+        addresses of these brokers.
 
-        Raises NoPermission for a permission that is none: brokers would take it.
+            await admin.topics.create("OrderTopic", queues=8)
+
+        With a `config`, which says everything about the topic, the first argument is the address of the one
+        broker to create it on. Attributes are changes: `+name` with a value, `-name`.
 
             config = TopicConfig(topicName="OrderTopic", readQueueNums=8, writeQueueNums=8, perm=6)
             await admin.topics.create("127.0.0.1:10911", config)
+
+        Raises NoPermission for a permission that is none (brokers would take it), NotFound when there is no
+        broker, and the first refusal, whose notes say which brokers have the topic then.
         """
+        if config is not None:
+            await self._create_at(topic, config)
+            return [topic]
+        check_topic(topic)
+        if isinstance(queues, bool) or not isinstance(queues, int) or queues < 1:
+            raise InvalidArgument(f"queues must be a whole number from 1 on, got {queues!r}")
+        wanted = TopicConfig(
+            topicName=topic, readQueueNums=queues, writeQueueNums=queues, perm=permission, order=ordered
+        )
+        created: list[str] = []
+        for address in await self._masters(cluster):
+            try:
+                await self._create_at(address, wanted)
+            except (Refused, OSError) as error:
+                error.add_note(f"topic {topic}: {address} refused it; created at {created or 'no broker'}")
+                raise
+            created.append(address)
+        return created
+
+    async def _masters(self, cluster: str | None) -> list[str]:
+        layout = await Clusters(self.asking).layout()
+        asked = layout.clusters if cluster is None else [cluster]
+        found = [address for one in asked for address in layout.masters(one)]
+        if not found:
+            raise NotFound("no broker is registered with the name servers: start one, or check name_servers=")
+        return found
+
+    async def _create_at(self, address: str, config: TopicConfig) -> None:
         check_permission(config)
         header = CreateTopicRequest(
             readQueueNums=config.readQueueNums,
@@ -168,7 +216,7 @@ class Topics:
         failure: Refused | OSError = TopicNotFound(f"no master has topic {template}")
         for address in masters:
             try:
-                await self.create(address, config)
+                await self._create_at(address, config)
             except (Refused, OSError) as error:
                 failure = error
             else:
@@ -187,7 +235,7 @@ class Topics:
             await self.asking.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
         except RequestNotSupported:
             for config in asked:
-                await self.create(address, config)
+                await self._create_at(address, config)
 
     async def delete(self, topic: str) -> None:
         """From every broker that has it, and from the name servers. Its messages are gone for good.

@@ -24,6 +24,7 @@ from turbopump.client.admin.offsets import Rollback
 from turbopump.client.admin.queues import Queues as AsyncQueues
 from turbopump.client.admin.timers import Timer
 from turbopump.client.admin.timers import Timers as AsyncTimers
+from turbopump.client.admin.topics import DEFAULT_QUEUES, READABLE_OR_WRITABLE
 from turbopump.client.admin.topics import Topics as AsyncTopics
 from turbopump.client.admin.transactions import Transactions as AsyncTransactions
 from turbopump.client.blocking.face import Face, Part
@@ -64,15 +65,14 @@ class Admin(Face[AsyncAdmin]):
     `timers` about what they store; `groups`, `offsets`, `connections` about who reads and writes it.
 
         with Admin("127.0.0.1:9876") as admin:
-            layout = admin.clusters.layout()
-            for address in layout.masters("DefaultCluster"):
-                admin.topics.create(address, TopicConfig(topicName="OrderTopic"))
+            admin.topics.create("OrderTopic", queues=8)
             print(admin.topics.names())
 
     Without `name_servers` they are found as for every client: `turbopump.configure()`, the configuration
-    file, NAMESRV_ADDR. `timeout` is for each question, in seconds; what is slow by nature has more. Every
-    call raises `Refused` (or its class for the code) when a server says no, and `Unreachable`, an OSError,
-    when it says nothing. Other keyword arguments are settings of every client, such as `use_tls`.
+    file, NAMESRV_ADDR, else 127.0.0.1:9876. `timeout` is for each question, in seconds; what is slow by
+    nature has more. Every call raises `Refused` (or its class for the code) when a server says no, and
+    `Unreachable`, an OSError, when it says nothing. Other keyword arguments are settings of every client,
+    such as `use_tls`.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
 
     Example:
 
-        admin.topics.create_like("DefaultCluster", TopicConfig(topicName="OrderTopic", readQueueNums=8))
+        admin.topics.create("OrderTopic", queues=8)
         for queue, ends in (admin.topics.stats("OrderTopic")).offsetTable.items():
             print(queue, ends.minOffset, ends.maxOffset)
         admin.topics.delete("OrderTopic")
@@ -192,15 +192,35 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         """Without system topics, and without those that no one can read or write."""
         return self._run(lambda core: core.user_configs(address, with_retry_and_dead_letters))
 
-    def create(self, address: str, config: TopicConfig) -> None:
-        """Creates it on that broker, or changes it. Attributes are changes: `+name` with a value, `-name`.
+    def create(
+        self,
+        topic: str,
+        config: TopicConfig | None = None,
+        *,
+        queues: int = DEFAULT_QUEUES,
+        cluster: str | None = None,
+        permission: int = READABLE_OR_WRITABLE,
+        ordered: bool = False,
+    ) -> list[str]:
+        """Creates a topic on every broker of the cluster, or of all clusters, or changes it. Returns the
+        addresses of these brokers.
 
-        Raises NoPermission for a permission that is none: brokers would take it.
+            admin.topics.create("OrderTopic", queues=8)
+
+        With a `config`, which says everything about the topic, the first argument is the address of the one
+        broker to create it on. Attributes are changes: `+name` with a value, `-name`.
 
             config = TopicConfig(topicName="OrderTopic", readQueueNums=8, writeQueueNums=8, perm=6)
             admin.topics.create("127.0.0.1:10911", config)
+
+        Raises NoPermission for a permission that is none (brokers would take it), NotFound when there is no
+        broker, and the first refusal, whose notes say which brokers have the topic then.
         """
-        self._run(lambda core: core.create(address, config))
+        return self._run(
+            lambda core: core.create(
+                topic, config, queues=queues, cluster=cluster, permission=permission, ordered=ordered
+            )
+        )
 
     def create_like(self, template: str, config: TopicConfig) -> list[str]:
         """Creates it on every broker that has the topic `template`; a cluster's name is such a topic. Returns

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, NoReturn, Protocol, Self, TypeVar
 
 from turbopump.client import background
+from turbopump.client.errors import ClientError
 
 MOST_FUTURES = 1024  # under way, where no setting says another number
 CLOSING_S = 5.0  # what closing may take beside the patience with listeners
@@ -146,20 +147,28 @@ class Face(Generic[C]):
     def _run(self, call: Callable[[C], Coroutine[Any, Any, T]]) -> T:
         """Waits for what the core does."""
         core = self._of_this_process()
-        if self._is_to_go_on:
-            return self._wait(self._awaited(core, call))
-        return self._wait(call(core))
+        try:
+            return self._wait(self._awaited(core, call) if self._is_to_go_on else call(core))
+        except ClientError as error:
+            raise reworded(error) from error.__cause__
 
     def _submit(self, call: Callable[[C], asyncio.Future[T]]) -> concurrent.futures.Future[T]:
         """Begins it, and waits only while `max_in_flight` others are under way: who asks for more would find
         them all too late. A caller with an event loop of its own is never made to wait.
         """
         core, room = self._of_this_process(), self._room
+
+        def begun(core: C) -> asyncio.Future[T]:
+            try:
+                return call(core)
+            except ClientError as error:
+                raise reworded(error) from error.__cause__
+
         if asyncio._get_running_loop() is not None:
-            return self._begin(core, call)
+            return self._begin(core, begun)
         room.acquire()
         try:
-            future = self._begin(core, call)
+            future = self._begin(core, begun)
         except BaseException:
             room.release()
             raise
@@ -183,9 +192,12 @@ class Face(Generic[C]):
     def _call(self, call: Callable[[C], T]) -> T:
         """For what does not wait in the core either: on its loop once it has one, which owns the state."""
         core = self._of_this_process()
-        if (self._open is None and not self._is_to_go_on) or background.is_here():
-            return call(core)
-        return self._wait(self._called(core, call))
+        try:
+            if (self._open is None and not self._is_to_go_on) or background.is_here():
+                return call(core)
+            return self._wait(self._called(core, call))
+        except ClientError as error:
+            raise reworded(error) from error.__cause__
 
     async def _called(self, core: C, call: Callable[[C], T]) -> T:
         if self._is_to_go_on:
@@ -230,3 +242,12 @@ class Part(Generic[C, P]):
 
     def _iterate(self, items: Callable[[P], AsyncIterator[T]]) -> Iterator[T]:
         return self._whole._iterate(lambda core: items(self._pick(core)))
+
+
+def reworded(error: ClientError) -> ClientError:
+    """What the core advises, as a blocking program writes it: without `await`."""
+    error.args = tuple(
+        arg.replace("async with", "with").replace("await ", "") if isinstance(arg, str) else arg
+        for arg in error.args
+    )
+    return error

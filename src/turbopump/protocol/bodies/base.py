@@ -35,7 +35,7 @@ def decode(kind: type[T], data: bytes) -> T:
         raise BrokenBody(f"no {kind.__name__}: {error}") from None
 
 
-class Body(msgspec.Struct, omit_defaults=True):
+class Body(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True):
     """Written by msgspec. A default of None is left out; any other one comes from a factory, which msgspec
     writes.
     """

@@ -1,0 +1,34 @@
+"""Messages and receipts as a person reads them, in a shell and in a notebook: short, with decoded bodies."""
+
+from collections.abc import Iterable
+from html import escape
+
+MAX_SHOWN = 80
+"""Characters of a body. Longer ones are cut, with how many bytes there are."""
+
+
+def body_text(body: bytes, most: int = MAX_SHOWN) -> str:
+    """A body as Python would write it: as text where it is text, with control characters escaped.
+
+    >>> body_text("größe".encode()), body_text(bytes([1, 255])), body_text(b"x" * 100, 5)
+    ("'größe'", "b'\\\\x01\\\\xff'", "'xxxxx'… (100 bytes)")
+    """
+    part = body[: 4 * most]
+    try:
+        text: str | bytes = part.decode()
+    except UnicodeDecodeError as error:
+        cut_in_between = len(part) < len(body) and error.start > len(part) - 4
+        text = part[: error.start].decode() if cut_in_between else part
+    cut = text[:most]
+    rest = "" if len(cut) == len(text) and len(part) == len(body) else f"… ({len(body)} bytes)"
+    return f"{cut!r}{rest}"
+
+
+def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """A small table for notebooks; everything is escaped."""
+    lines = "".join(
+        f"<tr><th style='text-align:left'>{escape(name)}</th>"
+        f"<td style='text-align:left'>{escape(str(value))}</td></tr>"
+        for name, value in rows
+    )
+    return f"<table><caption>{escape(title)}</caption>{lines}</table>"

@@ -1,0 +1,39 @@
+"""Settings of an embedded cluster's brokers, checked when the cluster is made."""
+
+import difflib
+from collections.abc import Mapping
+
+from turbopump.broker import settings
+
+DECIDED = frozenset(
+    {"brokerName", "brokerClusterName", "brokerId", "listenPort", "namesrvAddr", "brokerIP1", "bindAddress"}
+)
+"""The cluster itself gives its brokers names and addresses."""
+
+
+def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
+    """The texts that a configuration file would have. Raises ValueError, with what would be right.
+
+    >>> checked({"autoCreateTopicEnable": False, "maxMessageSize": 1024})
+    {'autoCreateTopicEnable': 'false', 'maxMessageSize': '1024'}
+    """
+    return {key: _checked(key, value) for key, value in given.items()}
+
+
+def _checked(key: str, value: object) -> str:
+    if key in DECIDED:
+        raise ValueError(f"{key} is decided by the cluster: leave it out")
+    if settings.ALIASES.get(key, key) not in settings.SETTINGS:
+        raise ValueError(_unknown(key))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ValueError(f"{key} must be text, a number or True or False, got {value!r}")
+
+
+def _unknown(key: str) -> str:
+    if key in settings.WITHOUT_EFFECT or key in settings.LATER or key in settings.FIXED:
+        return f"{key} has no effect here: see docs/configuration.md"
+    near = difflib.get_close_matches(key, settings.SETTINGS, n=1)
+    return f"a broker has no setting {key}" + (f"; did you mean {near[0]}?" if near else "")
