@@ -9,7 +9,7 @@ import pytest
 from tests.interop import artifacts, peers
 from tests.interop.console import Console
 
-from turbopump import Message
+from turbopump import Admin, Message
 
 from .sending import create, numbered, send
 from .test_source_stream import Stream, pairs
@@ -89,3 +89,33 @@ def test_a_broker_that_is_killed_and_started_again(spark, apache, topic, tmp_pat
     apache.start_broker()
     send(apache, numbered(topic, 10))
     assert stream.run() == pairs(0, 30, 40)
+
+
+@pytest.mark.long
+def test_a_recreated_topic_and_fewer_queues(spark, apache, topic, tmp_path):
+    create(apache, topic, 2)
+    for number in range(2):
+        send(apache, numbered(topic, 10), number)
+    stream = Stream(spark, apache, topic, tmp_path)
+    assert stream.run() == [*pairs(0, 0, 10), *pairs(1, 0, 10)]
+    for number in range(2):
+        send(apache, numbered(topic, 40, 10), number)
+    create(apache, topic, 1)  # fewer queues: what is in the other one is read to its end
+    assert stream.run() == [*pairs(0, 10, 50), *pairs(1, 10, 50)]
+    with Admin(apache.namesrv) as admin:
+        admin.topics.delete(topic)
+    create(apache, topic, 2)
+    for number in range(2):
+        send(apache, numbered(topic, 60), number)
+    with pytest.raises(Exception, match=f"of {topic} on broker-a is not the one that was read up to 50"):
+        stream.run()
+    assert stream.run(failOnDataLoss="false") == [*pairs(0, 0, 60), *pairs(1, 0, 60)]
+
+
+def test_an_expected_broker_that_the_name_server_has_forgotten(spark, apache, topic):
+    create(apache, topic, 1)
+    send(apache, numbered(topic, 3))
+    given = {"expectedBrokers": "broker-a,broker-b", "fetchOffset.numRetries": "0"}
+    with pytest.raises(Exception, match="broker broker-b is not registered with the name server"):
+        reader(spark, apache, topic, **given).count()
+    assert reader(spark, apache, topic, **given, allowMissingBrokers="true").count() == 3

@@ -39,7 +39,7 @@ def test_row_21_offsets_advance_over_what_a_sparse_filter_leaves_and_nothing_is_
         stream.run(fails_at=(0, 2000))
     assert stream.rows == [(0, 1999)]  # of the second thousand; in the first there was none
     assert stream.run() == [(0, 2000), (0, 2999)]
-    assert stream.progress[-1]["sources"][0]["endOffset"] == {topic: {BROKER: {"0": 3000}}}
+    assert stream.progress[-1]["sources"][0]["endOffset"][topic] == {BROKER: {"0": 3000}}
     send(broker, rare_among(topic, 3000, 600, 3599))
     assert stream.run() == [(0, 3599)]
 

@@ -105,6 +105,36 @@ def test_retention_stops_a_stream_unless_it_may_lose(spark, start, topic, tmp_pa
     assert stream.run(failOnDataLoss="false") == pairs(0, low, high)
 
 
+def test_a_recreated_topic_stops_a_stream_unless_it_may_lose(spark, broker, topic, tmp_path):
+    """Also where it has more messages than before: the offset alone would be taken for the next one."""
+    create(broker, topic, 1)
+    send(broker, numbered(topic, 10))
+    stream = Stream(spark, broker, topic, tmp_path)
+    assert stream.run() == pairs(0, 0, 10)
+    with Admin(broker.namesrv) as admin:
+        admin.topics.delete(topic)
+    create(broker, topic, 1)
+    send(broker, numbered(topic, 30))
+    with pytest.raises(
+        Exception, match=f"queue 0 of {topic} on broker-a is not the one that was read up to 10"
+    ):
+        stream.run()
+    assert stream.run(failOnDataLoss="false") == pairs(0, 0, 30)
+
+
+def test_a_topic_with_fewer_queues_is_read_to_the_end(spark, broker, topic, tmp_path):
+    create(broker, topic, 2)
+    for number in range(2):
+        send(broker, numbered(topic, 10), number)
+    stream = Stream(spark, broker, topic, tmp_path)
+    assert len(stream.run()) == 20
+    for number in range(2):
+        send(broker, numbered(topic, 40, 10), number)
+    create(broker, topic, 1)
+    send(broker, numbered(topic, 5, 50))
+    assert stream.run() == [*pairs(0, 10, 55), *pairs(1, 10, 50)]
+
+
 def forget(cluster: peers.Cluster, topic: str) -> tuple[int, int]:
     """More messages, of which the broker then deletes the first files: what it keeps of the queue."""
     for first in range(10, 1010, 50):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Generic, TypeAlias, TypeVar
 
+from turbopump.filter import tags_of, text_of
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
 from turbopump.protocol.names import TAG
 
@@ -279,7 +280,7 @@ def _in_words(wants: Wants) -> frozenset[str]:
 
 
 def _tags(expression: str) -> str:
-    return " || ".join(sorted({tag for part in expression.split("||") if (tag := part.strip())})) or "*"
+    return text_of(sorted(set(tags_of(expression))))
 
 
 def _silent(groups: Iterable[tuple[str, dict[C, Member[C]]]], since: float) -> list[tuple[str, C]]:

@@ -25,6 +25,7 @@ from turbopump.broker.offsets import Offsets
 from turbopump.broker.parked import ParkedPulls
 from turbopump.broker.topics import FAQ, READ, Topics
 from turbopump.broker.traffic import Traffic
+from turbopump.filter import tags_of
 from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, encode_with, reply
@@ -492,10 +493,8 @@ def tag_filter(expression: str) -> Callable[[int], bool] | None:
 
 @lru_cache(maxsize=1024)
 def _tag_filter(expression: str) -> Callable[[int], bool] | None:
-    tags = [tag for part in expression.split("||") if (tag := part.strip())]
-    if not tags or tags == ["*"]:
-        return None
-    return frozenset(java_hash(tag) for tag in tags).__contains__
+    tags = tags_of(expression)
+    return frozenset(java_hash(tag) for tag in tags).__contains__ if tags else None
 
 
 def _code(result: GetResult, asked: int) -> int:

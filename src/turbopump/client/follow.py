@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import HOLD_S, Puller, PullResult
 from turbopump.client.routes import Routes
-from turbopump.client.subscription import ALL
+from turbopump.filter import text_of
 from turbopump.protocol.errors import SystemBusy, TopicNotFound
 from turbopump.protocol.names import SQL92, TAG
 from turbopump.protocol.record import Record
@@ -122,7 +122,7 @@ class Following:
         return not self.only or queue.id in self.only
 
     async def _pull(self, queue: MessageQueue, offset: int, hold_s: float) -> PullResult:
-        expression = self.sql or " || ".join(sorted(self.tags)) or ALL
+        expression = self.sql or text_of(sorted(self.tags))
         kind = SQL92 if self.sql else TAG
         while True:
             try:

@@ -253,6 +253,11 @@ class Puller:
         return OffsetResponse.from_ext(successful(answer).ext).offset
 
 
+def records_of(answer: PulledBytes, begin: int) -> tuple[Record, ...]:
+    """The records of an answer, with the queue's offsets."""
+    return _records(answer.body, begin, answer.delta) if answer.body else ()
+
+
 def _records(body: bytes | memoryview, begin: int, delta: int) -> tuple[Record, ...]:
     """`delta` comes with queues of static topics: what the broker's offsets lack to be the topic's."""
     found = tuple(decode_all(body))

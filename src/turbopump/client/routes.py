@@ -51,6 +51,13 @@ class Route:
     publish: tuple[MessageQueue, ...]
     subscribe: tuple[MessageQueue, ...]
     brokers: Mapping[str, Mapping[int, str]]
+    unplaced: tuple[str, ...] = ()
+    """Brokers that have readable queues and no address."""
+
+    @property
+    def readable(self) -> frozenset[str]:
+        """Every broker that has queues to read, whether it can be reached or not."""
+        return frozenset((*(queue.broker for queue in self.subscribe), *self.unplaced))
 
     def master(self, broker: str) -> str | None:
         return self.brokers.get(broker, {}).get(MASTER)
@@ -84,7 +91,8 @@ def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
             subscribe += [MessageQueue(topic, name, number) for number in range(queues.readQueueNums)]
     if ordered := _of_order(topic, data.orderTopicConf or ""):
         publish = ordered
-    return Route(tuple(publish), tuple(subscribe), brokers)
+    unplaced = {one.brokerName for one in data.queueDatas if one.perm & READ} - brokers.keys()
+    return Route(tuple(publish), tuple(subscribe), brokers, tuple(sorted(unplaced)))
 
 
 def _of_order(topic: str, text: str) -> list[MessageQueue]:

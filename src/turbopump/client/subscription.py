@@ -6,13 +6,13 @@ read is known here already.
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.filter import BadExpression, compile_sql
+from turbopump.filter import ALL, OR, BadExpression, BadTags, compile_sql, tags_of, wanted_tags
 from turbopump.protocol import bodies
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import MODULE_NAME, SQL92, TAG, WASM
 
-ALL = "*"
-OR = "||"
+__all__ = ["ALL", "OR", "TAGS_OR", "Subscription", "choice"]
+
 TAGS_OR = f" {OR} "
 
 
@@ -27,7 +27,7 @@ def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
             )
         return module, WASM
     if sql is None:
-        return tags or ALL, TAG
+        return _checked(tags), TAG
     if not sql.strip():
         raise InvalidArgument("sql must not be empty; for all messages leave it out")
     try:
@@ -35,6 +35,14 @@ def choice(tags: str, sql: str | None, module: str | None) -> tuple[str, str]:
     except BadExpression as bad:
         raise InvalidArgument(f"sql: {bad}") from None
     return sql, SQL92
+
+
+def _checked(tags: str) -> str:
+    try:
+        wanted_tags(tags)
+    except BadTags as bad:
+        raise InvalidArgument(f"tags: {bad}") from None
+    return tags or ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +56,7 @@ class Subscription:
     """Empty: everything, or what the broker chooses otherwise."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tags", self._split() if self.kind == TAG else ())
-
-    def _split(self) -> tuple[str, ...]:
-        if self.expression.strip() in ("", ALL):
-            return ()
-        return tuple(tag for part in self.expression.split(OR) if (tag := part.strip()))
+        object.__setattr__(self, "tags", tags_of(self.expression) if self.kind == TAG else ())
 
     @property
     def text(self) -> str:

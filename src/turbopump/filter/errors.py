@@ -24,3 +24,7 @@ class BadExpression(ValueError):
         left, right = self.text[begin : self.position], self.text[self.position : end]
         cut_left, cut_right = "..." if begin else "", "..." if end < len(self.text) else ""
         return f"{cut_left}{left}[here]{right}{cut_right}".replace("\n", " ").replace("\r", " ")
+
+
+class BadTags(ValueError):
+    """A text that is no tag expression; the message says what is expected."""

@@ -50,6 +50,11 @@ class KeyValues:
                     size,
                 )
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether a change waits for a disk."""
+        return bool(self._path)
+
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 

@@ -7,7 +7,7 @@ Where an operation has a response header, Apache sends an empty one even with an
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -31,7 +31,11 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.conf import ConfigError, pack_properties
 from turbopump.protocol.errors import NoPermission, QueryNotFound, SystemFailure, TopicNotFound
 from turbopump.protocol.headers import namesrv as headers
-from turbopump.protocol.names import MAX_RETRY_TOPIC_LENGTH
+from turbopump.protocol.names import (
+    ABSENT_BROKERS_NAMESPACE,
+    KNOWN_BROKERS_NAMESPACE,
+    MAX_RETRY_TOPIC_LENGTH,
+)
 from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
@@ -124,7 +128,11 @@ class Requests:
 
     def get_value(self, request: Request[headers.GetKVConfigRequest]) -> Answer:
         header = request.header
-        value = self._values.get(header.namespace, header.key)
+        if header.namespace == ABSENT_BROKERS_NAMESPACE:
+            known = self._values.all_of(KNOWN_BROKERS_NAMESPACE) or {}
+            value = ";".join(self._routes.absent(header.key, known)) or None
+        else:
+            value = self._values.get(header.namespace, header.key)
         if value is None:
             remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
             return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
@@ -133,6 +141,8 @@ class Requests:
     async def delete_value(self, request: Request[headers.DeleteKVConfigRequest]) -> Answer:
         async with self._keeping:
             await asyncio.to_thread(self._values.delete, request.header.namespace, request.header.key)
+        if request.header.namespace == KNOWN_BROKERS_NAMESPACE:
+            self._routes.forget_absent(request.header.key)
         return Answer()
 
     def list_values(self, request: Request[headers.GetKVListByNamespaceRequest]) -> Answer:
@@ -143,7 +153,7 @@ class Requests:
 
     # Brokers
 
-    def register_broker(self, request: Request[headers.RegisterBrokerRequest]) -> Answer:
+    def register_broker(self, request: Request[headers.RegisterBrokerRequest]) -> Answer | Awaitable[Answer]:
         header = request.header
         if header.bodyCrc32 and crc31(request.body) != header.bodyCrc32:
             return Answer({}, code=ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
@@ -162,12 +172,27 @@ class Requests:
         if registered.notice is not None:
             self._notify(registered.notice)
         order = self._values.all_of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config else None
-        return Answer(
+        answer = Answer(
             headers.RegisterBrokerResponse(
                 haServerAddr=registered.ha_address, masterAddr=registered.master_address
             ),
             KVTable(table=order).encode() if order is not None else b"",
         )
+        if self._values.get(KNOWN_BROKERS_NAMESPACE, registration.broker_name) == registration.cluster:
+            return answer
+        return self._remembered(registration.broker_name, registration.cluster, answer)
+
+    async def _remembered(self, broker_name: str, cluster: str, answer: Answer) -> Answer:
+        """Keeps the name over a restart: a broker that does not come back then is known to be absent."""
+        try:
+            async with self._keeping:
+                if self._values.is_on_disk:
+                    await asyncio.to_thread(self._values.put, KNOWN_BROKERS_NAMESPACE, broker_name, cluster)
+                else:
+                    self._values.put(KNOWN_BROKERS_NAMESPACE, broker_name, cluster)
+        except SystemFailure as failure:
+            log.warning("The name of broker %s is not kept over a restart: %s", broker_name, failure.remark)
+        return answer
 
     def unregister_broker(self, request: Request[headers.UnregisterBrokerRequest]) -> Answer:
         header = request.header

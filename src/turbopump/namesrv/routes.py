@@ -2,10 +2,10 @@
 
 A broker is a name with an address per id (0 is the master). It is kept alive by registrations and
 heartbeats, and ends by unregistering, by its connection breaking, or by silence; with the last address of a
-name go its topics. Topics are merged, and not dropped because a registration lacks them, unless that is asked
-for and the registration is a broker's whole table. No clock and no
-socket is known here: the time is passed in, and a connection is any object that means the same one each
-time.
+name go its topics, which stay known of a broker that is absent (`absent.py`). Topics are merged, and not
+dropped because a registration lacks them, unless that is asked for and the registration is a broker's whole
+table. No clock and no socket is known here: the time is passed in, and a connection is any object that means
+the same one each time.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from turbopump.namesrv.absent import AbsentBrokers
 from turbopump.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -133,6 +134,7 @@ class Routes:
         self._filter_servers: dict[_Place, tuple[str, ...]] = {}
         self._live: dict[_Place, _Live] = {}
         self._route_count = 0
+        self._absent = AbsentBrokers(max_routes)
 
     # Brokers
 
@@ -156,6 +158,7 @@ class Routes:
         if broker is None:
             broker = _Broker(registration.cluster, registration.broker_name)
             self._brokers[broker.name] = broker
+            self._absent.forget(broker.name)
         self._clusters.setdefault(registration.cluster, {})[broker.name] = None
         notice_due = self._place(broker, registration)
         self._take_topics(broker, registration, first)
@@ -214,6 +217,17 @@ class Routes:
     def disconnected(self, connection: Hashable) -> Removed:
         """Removes the brokers that last registered on this connection."""
         return self._end([place for place, live in self._live.items() if live.connection == connection], ())
+
+    def absent(self, topic: str, known: Iterable[str]) -> list[str]:
+        """Brokers that are not registered now and have the topic, in order. Of `known` names that this table
+        has not seen leave, the topics are unknown: these count as having it.
+        """
+        names = {name for name in known if name not in self._brokers}
+        return sorted(self._absent.having(topic) | (names - self._absent.names()))
+
+    def forget_absent(self, broker_name: str) -> None:
+        """The broker is gone for good."""
+        self._absent.forget(broker_name)
 
     def members(self, broker_name: str) -> dict[int, str]:
         broker = self._brokers.get(broker_name)
@@ -285,6 +299,8 @@ class Routes:
         names = list(self._clusters.get(cluster, {}) if cluster else self._topics.get(topic, {}))
         for name in names:
             self._drop_queues(topic, name)
+        if not cluster:
+            self._absent.drop_topic(topic)
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """How many topics it touched, as does the next one."""
@@ -406,7 +422,9 @@ class Routes:
             del self._clusters[cluster][broker.name]
             if not self._clusters[cluster]:
                 del self._clusters[cluster]
-        for topic in [name for name, queues in self._topics.items() if broker.name in queues]:
+        topics = [name for name, queues in self._topics.items() if broker.name in queues]
+        self._absent.add(broker.name, topics)
+        for topic in topics:
             self._drop_queues(topic, broker.name)
 
     def _set_queues(self, topic: str, queues: QueueData) -> None:

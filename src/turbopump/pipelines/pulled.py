@@ -12,6 +12,7 @@ import pyarrow as pa
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import Routes
+from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.read import has_tag, is_in_time
 from turbopump.pipelines.packed import is_packed, taken_apart
@@ -45,7 +46,7 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIt
     offset, end = await puller.min_offset(queue), await puller.max_offset(queue)
     if wanted.since_ms is not None:
         offset = max(offset, await puller.offset_at(queue, wanted.since_ms))
-    tags = " || ".join(sorted(wanted.tags)) or "*"
+    tags = text_of(sorted(wanted.tags))
     while offset < end:
         answer = await puller.pull_bytes(queue, offset, tags, PULL_COUNT, max_bytes=PULL_BYTES)
         if answer.status is PullStatus.FOUND:

@@ -37,6 +37,12 @@ LEDGER_TOPIC: Final = "rmq_sys_TURBOPUMP_LEDGER"
 REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+KNOWN_BROKERS_NAMESPACE: Final = "TURBOPUMP_KNOWN_BROKERS"
+"""Of our name server: each broker that ever registered, with its cluster. Deleting a key forgets it."""
+ABSENT_BROKERS_NAMESPACE: Final = "TURBOPUMP_ABSENT_BROKERS"
+"""Of our name server, read only: topic -> `broker;broker`, those known brokers that are not registered now
+and have the topic, or may have it. The key `*` stands for any topic."""
+ANY_TOPIC: Final = "*"
 
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255

@@ -546,3 +546,37 @@ def test_connections_leave_descriptors_for_files(monkeypatch: pytest.MonkeyPatch
         assert [peer.closed for peer in peers] == [False, False, True]
 
     connect_three()
+
+
+async def absent(peer: Peer, topic: str) -> str | None:
+    asked = {"namespace": "TURBOPUMP_ABSENT_BROKERS", "key": topic}
+    answer = await peer.ask(Command(101, ext=asked))
+    return answer.ext["value"] if answer.code == 0 else None
+
+
+def test_a_broker_that_left_is_absent_also_after_a_restart_until_it_is_forgotten(tmp_path: Path) -> None:
+    kept = str(tmp_path / "kvConfig.json")
+
+    @in_world
+    async def before(world: World) -> None:
+        server, address = await world.name_server(kv_config_path=kept)
+        one, two, client = [await world.peer(address) for _ in range(3)]
+        await one.ask(registration("T", "U", broker="a"))
+        await two.ask(registration("T", "V", broker="b", address="10.0.0.6:10911"))
+        assert await absent(client, "T") is None
+        two.close()
+        await asyncio.sleep(1)
+        assert (await absent(client, "T"), await absent(client, "U")) == ("b", None)
+        await server.stop()
+
+    @in_world
+    async def after(world: World) -> None:
+        _, address = await world.name_server(kv_config_path=kept)
+        one, client = [await world.peer(address) for _ in range(2)]
+        await one.ask(registration("T", "U", broker="a"))
+        assert (await absent(client, "T"), await absent(client, "U")) == ("b", "b")  # its topics are unknown
+        await client.ask(Command(102, ext={"namespace": "TURBOPUMP_KNOWN_BROKERS", "key": "b"}))
+        assert await absent(client, "T") is None
+
+    before()
+    after()

@@ -10,11 +10,12 @@ from tests.interop.asking import asked
 from turbopump import Message
 from turbopump.client.message import MessageQueue
 from turbopump.pipelines.source import brokers
-from turbopump.pipelines.source.offsets import BadOffsets, Range
+from turbopump.pipelines.source.offsets import BadOffsets, DataLost, MissingBrokers, Range
 from turbopump.pipelines.source.plan import Stream, batch_ranges
 from turbopump.pipelines.source.reading import Eyes, read
 from turbopump.pipelines.source.settings import Query, query_of
 from turbopump.protocol.codes import RequestCode
+from turbopump.testing import Cluster
 
 
 def query(cluster, topic: str, is_stream: bool = False, **given: str) -> Query:
@@ -191,14 +192,14 @@ def test_new_queues_and_brokers_are_taken_up(cluster):
     wanted = query(cluster, name, True, startingOffsets="earliest")
     stream = Stream(wanted, Eyes(wanted), time.monotonic)
     start = stream.initial()
-    assert start == {name: {"broker-a": {"0": 0}}}
+    assert start[name] == {"broker-a": {"0": 0}}
     start = stream.next(start, None)
     cluster.start_broker("broker-b")
     cluster.create_topic(name, queues=2)
     with cluster.producer() as producer:
         producer.send(Message(name, b"new"), queue=queue(name, 1, "broker-b"))
     grown = stream.next(start, None)
-    assert grown == {name: {"broker-a": {"0": 4, "1": 0}, "broker-b": {"0": 0, "1": 0}}}
+    assert grown[name] == {"broker-a": {"0": 4, "1": 0}, "broker-b": {"0": 0, "1": 0}}
     assert stream.next(grown, None)[name]["broker-b"] == {"0": 0, "1": 1}
 
 
@@ -217,3 +218,169 @@ def test_a_broker_that_restarts_is_waited_for(cluster):
     cluster.start_broker()
     assert sum(batch.num_rows for batch in rows) == 2000
     assert stream.next(start, None) == end
+
+
+ONCE = {"fetchOffset.numRetries": "0"}
+
+
+def both(cluster, name: str, count: int = 5) -> None:
+    """Messages in one queue of each broker."""
+    with cluster.producer() as producer:
+        for broker in ("broker-a", "broker-b"):
+            at = queue(name, 0, broker)
+            producer.send_batch([Message(name, b"%d" % n) for n in range(count)], queue=at)
+
+
+@pytest.mark.turbopump(brokers=2)
+def test_a_batch_without_a_broker_fails_and_names_it(cluster):
+    name = cluster.create_topic(queues=1)
+    both(cluster, name)
+    assert table(query(cluster, name)).num_rows == 10
+    cluster.stop_broker("broker-b")
+    with pytest.raises(MissingBrokers, match="broker broker-b is not registered with the name server"):
+        table(query(cluster, name, **ONCE))
+    assert table(query(cluster, name, allowMissingBrokers="true")).num_rows == 5
+    assert (
+        table(
+            query(
+                cluster,
+                name,
+                startingOffsets=f'{{"{name}":{{"broker-a":{{"0":2}},"broker-b":{{"0":1}}}}}}',
+                allowMissingBrokers="true",
+            )
+        ).num_rows
+        == 3
+    )
+    only_a = {"nameServer": cluster.name_servers, "assign": f'{{"{name}":{{"broker-b":[0]}}}}', **ONCE}
+    with pytest.raises(MissingBrokers, match="broker-b"):
+        table(query_of(only_a, False))
+    pattern = {"nameServer": cluster.name_servers, "subscribePattern": f"{name}.*", **ONCE}
+    with pytest.raises(MissingBrokers, match="broker-b"):
+        table(query_of(pattern, False))
+    cluster.stop_broker("broker-a")
+    with pytest.raises(MissingBrokers, match=r"broker broker-a is not .*; broker broker-b is not"):
+        table(query(cluster, name, **ONCE))
+
+
+@pytest.mark.turbopump(brokers=2)
+def test_a_broker_can_be_expected_or_forgotten(cluster):
+    name = cluster.create_topic(queues=1)
+    both(cluster, name)
+    with pytest.raises(MissingBrokers, match="broker broker-c is not registered"):
+        table(query(cluster, name, expectedBrokers="broker-a, broker-c", **ONCE))
+    cluster.stop_broker("broker-b")
+    cluster.admin().name_servers.delete_value("TURBOPUMP_KNOWN_BROKERS", "broker-b")
+    assert table(query(cluster, name, **ONCE)).num_rows == 5
+    cluster.admin().name_servers.put_value("ORDER_TOPIC_CONFIG", name, "broker-a:1;broker-b:1")
+    with pytest.raises(MissingBrokers, match="broker broker-b is not registered"):
+        table(query(cluster, name, **ONCE))
+
+
+@pytest.mark.turbopump(brokers=2)
+@pytest.mark.parametrize("by_time", [False, True], ids=["latest", "time"])
+def test_history_of_a_missing_broker_does_not_appear_when_it_is_back(cluster, by_time):
+    name = cluster.create_topic(queues=1)
+    both(cluster, name)
+    time.sleep(0.01)
+    given = {"startingTimestamp": str(int(time.time() * 1000))} if by_time else {"startingOffsets": "latest"}
+    given |= {"startingOffsetsByTimestampStrategy": "latest"}
+    cluster.stop_broker("broker-b")
+    strict = query(cluster, name, True, **given, **ONCE)
+    with pytest.raises(MissingBrokers, match="broker-b"):
+        Stream(strict, Eyes(strict), time.monotonic).initial()
+    wanted = query(cluster, name, True, allowMissingBrokers="true", **given)
+    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    start = stream.initial()
+    cluster.start_broker("broker-b")
+    both(cluster, name, 3)
+    taken_up = stream.next(start, None)
+    assert taken_up[name] == {"broker-a": {"0": 8}, "broker-b": {"0": 5}}
+    assert stream.next(taken_up, None)[name] == {"broker-a": {"0": 8}, "broker-b": {"0": 8}}
+
+
+def begun(cluster, name: str, **given: str) -> tuple[Query, dict]:
+    """A stream that has read all, and a query to go on with."""
+    wanted = query(cluster, name, True, startingOffsets="earliest", **given)
+    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    return wanted, dict(stream.next(stream.initial(), None))
+
+
+def go_on(wanted: Query, start: dict) -> list[bytes]:
+    """The rows that a new run of the query reads."""
+    stream, found = Stream(wanted, Eyes(wanted), time.monotonic), []
+    while (end := stream.next(start, None)) != start:
+        for one in stream.ranges(start, end):
+            found += [body for batch in read(one, wanted) for body in batch.column("body").to_pylist()]
+        start = dict(end)
+    return found
+
+
+@pytest.mark.turbopump(brokers=1)
+def test_a_topic_that_was_recreated_is_a_loss_although_it_has_more_messages(cluster):
+    name = cluster.create_topic(queues=1)
+    with cluster.producer() as producer:
+        fill(producer, name, 5)
+        wanted, start = begun(cluster, name)
+        cluster.admin().topics.delete(name)
+        cluster.create_topic(name, queues=1)
+        fill(producer, name, 9)
+    with pytest.raises(DataLost, match=r"queue 0 of .* is not the one that was read up to 5"):
+        go_on(wanted, start)
+    may_lose = query(cluster, name, True, failOnDataLoss="false")
+    assert go_on(may_lose, start) == [b"%d" % n for n in range(9)]
+
+
+def test_another_cluster_of_the_same_names_is_a_loss():
+    with Cluster() as one, Cluster() as two:
+        for cluster, count in ((two, 9), (one, 5)):  # the other one is the older one
+            cluster.create_topic("Orders", queues=1)
+            with cluster.producer() as producer:
+                fill(producer, "Orders", count)
+        _, start = begun(one, "Orders")
+        with pytest.raises(DataLost, match="this is another cluster"):
+            go_on(query(two, "Orders", True), start)
+        may_lose = query(two, "Orders", True, failOnDataLoss="false")
+        assert go_on(may_lose, start) == [b"%d" % n for n in range(9)]
+
+
+@pytest.mark.turbopump(brokers=1)
+def test_a_topic_that_gets_fewer_queues_is_read_to_the_end_of_the_others(cluster):
+    name = cluster.create_topic(queues=3)
+    with cluster.producer() as producer:
+        for number in range(3):
+            fill(producer, name, 4, number)
+        wanted, start = begun(cluster, name)
+        for number in range(3):
+            fill(producer, name, 40, number)
+        cluster.create_topic(name, queues=1)
+        fill(producer, name, 2, 0)
+        stream = Stream(wanted, Eyes(wanted), time.monotonic)
+        end = stream.next(start, None)
+        assert end[name] == {"broker-a": {"0": 46, "1": 44, "2": 44}}
+        rows = [row for one in stream.ranges(start, end) for b in read(one, wanted) for row in b.to_pylist()]
+        assert sorted((row["queueId"], row["queueOffset"]) for row in rows) == [
+            (number, offset) for number, high in ((0, 46), (1, 44), (2, 44)) for offset in range(4, high)
+        ]
+        assert go_on(wanted, dict(end)) == []
+        cluster.create_topic(name, queues=2)  # and it grows again
+        fill(producer, name, 1, 1)
+        assert len(go_on(wanted, dict(end))) == 1
+
+
+def test_ending_offsets_beyond_the_end_are_an_error(cluster, producer, topic):
+    fill(producer, topic, 5)
+    ends = f'{{"{topic}":{{"broker-a":{{"0":50,"1":-1,"2":-1,"3":-1}}}}}}'
+    with pytest.raises(DataLost, match=r"endingOffsets asks for queue 0 .* up to 50, and it ends at 5"):
+        table(query(cluster, topic, endingOffsets=ends))
+    assert table(query(cluster, topic, endingOffsets=ends, failOnDataLoss="false")).num_rows == 5
+
+
+def test_messages_that_no_one_can_read_are_counted(cluster, producer, topic, caplog):
+    fill(producer, topic, 5, 0)
+    fill(producer, topic, 7, 3)
+    address = cluster.admin().clusters.layout().master_of("broker-a")
+    config = cluster.admin().topics.config(address, topic)
+    config.readQueueNums = 2
+    cluster.admin().topics.create(address, config)
+    assert table(query(cluster, topic)).num_rows == 5
+    assert f"7 messages of queue 3 of {topic} on broker-a are not read" in caplog.text

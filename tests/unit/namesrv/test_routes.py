@@ -426,3 +426,36 @@ def test_mappings_are_bounded_all_together_and_one_that_is_there_may_be_sent_aga
     with pytest.raises(SystemFailure, match="100 bytes of mappings"):
         routes.register(broker(topics=topics("U"), mappings={"U": mapping}, version=version(4)), 1, 0)
     assert routes._mappings == {"T": {"a": mapping}}
+
+
+# Absent brokers
+
+
+def test_a_broker_that_left_is_absent_from_the_topics_it_had_until_it_is_back() -> None:
+    routes = Routes()
+    routes.register(broker("a"), "one", 0)
+    routes.register(broker("b", topics=topics("T", "U")), "two", 0)
+    assert routes.absent("T", ["a", "b"]) == []
+    routes.disconnected("two")
+    assert (routes.absent("T", ["a", "b"]), routes.absent("TBW102", ["a", "b"])) == (["b"], [])
+    assert routes.absent("*", []) == ["b"]
+    routes.delete_topic("U")
+    assert routes.absent("U", []) == []
+    routes.register(broker("b"), "three", 0)
+    assert routes.absent("T", ["a", "b"]) == []
+
+
+def test_of_a_known_broker_that_never_registered_here_the_topics_are_unknown() -> None:
+    routes = Routes()
+    routes.register(broker("a"), "one", 0)
+    assert routes.absent("T", ["a", "b"]) == ["b"]
+
+
+def test_an_absent_broker_can_be_forgotten_and_absent_topics_have_a_bound() -> None:
+    routes = Routes(max_routes=3)
+    for name in "ab":
+        routes.register(broker(name, topics=topics("T", "U")), name, 0)
+        routes.disconnected(name)
+    assert routes.absent("T", []) == ["b"]
+    routes.forget_absent("b")
+    assert routes.absent("T", []) == []

@@ -20,6 +20,7 @@ except ModuleNotFoundError:
         "reading a store needs PyArrow: pip install 'turbopump[arrow]'", name="pyarrow"
     ) from None
 
+from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.look import partitions_of
 from turbopump.pipelines.log.options import positions_of
@@ -72,7 +73,8 @@ def read_log(
     columns: what to read, by default all but the rarely used; `properties` adds the map of properties
     starting_offsets, ending_offsets: {"topic": {queue: offset}}; the end is exclusive
     since, until: of the time of storing, a datetime or ms since 1970; `until` is exclusive
-    tags, key: messages with one of these tags; with this key or message id, found through the index
+    tags, key: messages with one of these tags, "a || b" or ["a", "b"]; with this key or message id, found
+        through the index
     scan: "queue" or "log"; by default by queue where there are any
     fail_on_data_loss: whether what is missing or damaged is an error (RecordsLost, OffsetsGone)
     """
@@ -87,7 +89,7 @@ def read_log(
         ending=_positions(ending_offsets, LATEST),
         since_ms=_in_ms(since),
         until_ms=_in_ms(until),
-        tags=frozenset(_tuple(tags)),
+        tags=frozenset(wanted_tags(tags)),
         key=key,
         scan=scan,
         is_strict=fail_on_data_loss,

@@ -1,14 +1,18 @@
 """Options of the format `rocketmq-log`, and the query that they say."""
 
+import logging
 import re
 from datetime import UTC, datetime
 from typing import Any
 
+from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import QueueName
 from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, Positions, Query
 from turbopump.pipelines.log.read import BATCH_ROWS, Rows
 from turbopump.pipelines.options import BadOption, Option, Options, choice, count, document, flag, text, words
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
+
+log = logging.getLogger(__name__)
 
 FORMAT = "rocketmq-log"
 
@@ -26,10 +30,12 @@ def moment(given: str) -> int:
 
 def tag_list(given: str) -> frozenset[str]:
     """`a || b`, as consumers subscribe; `*` is any."""
-    found = {word.strip() for word in re.split(r"\|\||,", given) if word.strip()}
-    if not found:
+    if not given.strip():
         raise ValueError("wants tags such as a || b")
-    return frozenset() if "*" in found else frozenset(found)
+    found = wanted_tags(given)
+    if any("," in tag for tag in found):
+        log.warning("Option tags=%s: || separates tags, a comma is part of a tag", given)
+    return frozenset(found)
 
 
 def numbers(given: str) -> frozenset[int]:

@@ -133,6 +133,16 @@ def narrowed(query: Query, ends: QueueEnds) -> QueueRange:
             f"{ends.name.topic}/{ends.name.queue_id} begins at offset {ends.begin}: {begin} is gone. "
             "Begin at earliest, or set failOnDataLoss=false"
         )
+    if query.is_strict and ends.name in query.ending.of and end > ends.end:
+        raise OffsetsGone(
+            f"{ends.name.topic}/{ends.name.queue_id} ends at offset {ends.end}: it cannot be read up to "
+            f"{end}. End at latest, or set failOnDataLoss=false"
+        )
+    if query.is_strict and ends.name in query.starting.of and begin > ends.end:
+        raise OffsetsGone(
+            f"{ends.name.topic}/{ends.name.queue_id} ends at offset {ends.end}: it cannot be read from "
+            f"{begin} on. Begin at an earlier offset, or set failOnDataLoss=false"
+        )
     begin = {EARLIEST: ends.begin, LATEST: ends.end}.get(begin, begin)
     end = {EARLIEST: ends.begin, LATEST: ends.end}.get(end, end)
     begin = max(begin, ends.begin, query.least, ends.since if ends.since is not None else 0)

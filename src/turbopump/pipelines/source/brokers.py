@@ -21,15 +21,19 @@ from turbopump.client.instance import client_id
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.offsets import GroupOffsets
-from turbopump.client.pull import Puller
-from turbopump.client.routes import MASTER, Route
-from turbopump.pipelines.source.offsets import BadOffsets, Ends, Positions
+from turbopump.client.pull import Puller, PullStatus, records_of
+from turbopump.client.routes import MASTER, Route, route_of
+from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
+from turbopump.pipelines.source.proofs import host_and_time, mark_of
+from turbopump.pipelines.source.removed import QueuePulls
 from turbopump.pipelines.source.settings import Access, Topics
 from turbopump.protocol import bodies, names
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
 from turbopump.protocol.headers.client import UnregisterClientRequest
+from turbopump.protocol.headers.namesrv import GetKVConfigRequest, GetKVConfigResponse, GetRouteInfoRequest
+from turbopump.protocol.ids import offset_id
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +41,9 @@ T = TypeVar("T")
 
 AT_ONCE = 32  # questions under way
 CLOSE_S = 2.0
+MARK_S = 5.0
+PULLS_OF_MARK = 2
+NO_ROUTE = Route((), (), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,10 @@ class Seen:
     ends: Mapping[MessageQueue, Ends]
     brokers: frozenset[str]
     """Those that are there and answered."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Those that should be there and are not, each with the reason."""
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """Of which cluster each broker is."""
 
     def away(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
         """Of these, the ones of which nothing can be said now: their broker is not there."""
@@ -62,11 +73,21 @@ class Brokers:
         )
         self._access = access
         self._greeted: set[tuple[str, str]] = set()
+        self._name_servers = self._admin.asking.name_servers
         self.puller = Puller(self._admin.client, self._admin.routes, access.group)
         self.routes = self._admin.routes
+        self.pulls = QueuePulls(self.puller, self._admin)
 
-    async def look(self, wanted: Topics) -> Seen:
-        """Raises OSError when no name server answers."""
+    async def look(
+        self,
+        wanted: Topics,
+        known: Iterable[MessageQueue] = (),
+        is_whole: bool = False,
+        expected: Iterable[str] = (),
+    ) -> Seen:
+        """`known` queues are looked at also where the topic does not have them any more. `is_whole`: brokers
+        that should be there are looked for too. Raises OSError when no name server answers.
+        """
         layout = await self._admin.clusters.layout()
         topics = await self._topics(wanted, layout)
         masters = {one.name: one.address for one in layout.brokers if one.id == MASTER}
@@ -78,14 +99,81 @@ class Brokers:
         ]
         tables = await _together(lambda place: self._ends_at(place[0], place[2]), places)
         ends: dict[MessageQueue, Ends] = {}
-        silent = set()
-        for (topic, name, _), table in zip(places, tables, strict=True):
-            if table is None:
-                silent.add(name)
+        silent: dict[str, str] = {}
+        for (topic, name, address), table in zip(places, tables, strict=True):
+            if isinstance(table, OSError):
+                silent[name] = f"does not answer at {address}"
                 continue
-            known = {queue for queue in routes[topic].subscribe if queue.broker == name}
-            ends |= {queue: table.get(queue, Ends(0, 0)) for queue in known if wanted.wants(queue)}
-        return Seen(tuple(topics), dict(sorted(ends.items())), frozenset(masters.keys() - silent))
+            there = {queue for queue in routes[topic].subscribe if queue.broker == name}
+            ends |= {queue: table.get(queue, Ends(0, 0)) for queue in there if wanted.wants(queue)}
+            if is_whole:
+                _warn_of_hidden(
+                    {queue: table[queue] for queue in table.keys() - there if wanted.wants(queue)}
+                )
+        brokers = frozenset(masters.keys() - silent.keys())
+        left = [queue for queue in known if queue not in ends and queue.broker in brokers]
+        ends |= await self._ends_of_removed(left, wanted, routes)
+        missing = silent
+        if is_whole:
+            needed = await self._needed(wanted, routes)
+            missing = {**missing_of({*needed, *expected}, layout), **silent}
+        clusters = {one.name: one.cluster for one in layout.brokers}
+        return Seen(tuple(topics), dict(sorted(ends.items())), brokers, missing, clusters)
+
+    async def _ends_of_removed(
+        self, queues: list[MessageQueue], wanted: Topics, routes: Mapping[str, Route]
+    ) -> dict[MessageQueue, Ends]:
+        """Queues that a topic had before it got fewer: their messages are there as long as others."""
+        kept = [
+            queue
+            for queue in queues
+            if wanted.wants(queue)
+            and any(queue.broker == one.broker for one in routes.get(queue.topic, NO_ROUTE).subscribe)
+        ]
+        return dict(zip(kept, await _together(self._ends_of, kept), strict=True))
+
+    async def _ends_of(self, queue: MessageQueue) -> Ends:
+        low, high = await self.puller.min_offset(queue), await self.puller.max_offset(queue)
+        return Ends(max(0, low), max(0, high))
+
+    async def _needed(self, wanted: Topics, routes: Mapping[str, Route]) -> set[str]:
+        """Every broker of which there is a trace that it has a part of these topics."""
+        in_routes = {name for route in routes.values() for name in route.readable}
+        assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
+        asked = [names.ANY_TOPIC] if wanted.pattern is not None else list(routes)
+        traces = await _together(
+            lambda pair: self._trace(*pair), [(at, topic) for at in self._name_servers for topic in asked]
+        )
+        return in_routes | assigned | {name for trace in traces for name in trace}
+
+    async def _trace(self, name_server: str, topic: str) -> set[str]:
+        """What one name server knows beside the route that is used: its own route, brokers that were
+        registered before (ours keep them), and the brokers of an order topic.
+        """
+        absent, order = await asyncio.gather(
+            self._value(name_server, names.ABSENT_BROKERS_NAMESPACE, topic),
+            self._value(name_server, names.ORDER_TOPIC_NAMESPACE, topic),
+        )
+        routed: set[str] = set()
+        if len(self._name_servers) > 1 and topic != names.ANY_TOPIC:
+            routed = await self._routed(name_server, topic)
+        return {*_split(absent), *(part.partition(":")[0] for part in _split(order)), *routed}
+
+    async def _value(self, name_server: str, namespace: str, key: str) -> str:
+        header = GetKVConfigRequest(namespace, key)
+        try:
+            answer = await self._admin.asking.ask(name_server, RequestCode.GET_KV_CONFIG, header)
+        except (OSError, Refused):  # Apache's name servers have no such value
+            return ""
+        return GetKVConfigResponse.from_ext(answer.ext).value or ""
+
+    async def _routed(self, name_server: str, topic: str) -> set[str]:
+        header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
+        try:
+            answer = await self._admin.asking.ask(name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except (OSError, Refused):
+            return set()
+        return set(route_of(topic, bodies.TopicRouteData.decode(answer.body)).readable)
 
     async def _topics(self, wanted: Topics, layout: Layout) -> list[str]:
         if wanted.pattern is None:
@@ -101,15 +189,14 @@ class Brokers:
         try:
             return await self.routes.refresh(topic)
         except TopicNotFound:
-            return Route((), (), {})
+            return NO_ROUTE
 
-    async def _ends_at(self, topic: str, address: str) -> dict[MessageQueue, Ends] | None:
-        """None: it does not answer. One that has just lost the topic has no queue of it."""
+    async def _ends_at(self, topic: str, address: str) -> dict[MessageQueue, Ends] | OSError:
+        """OSError: it does not answer. One that has just lost the topic has no queue of it."""
         try:
             table = await self._admin.topics.stats_at(address, topic)
         except OSError as error:
-            log.warning("Nothing is known of topic %s at %s now: %s", topic, address, error)
-            return None
+            return error
         except TopicNotFound:
             return {}
         return {
@@ -139,6 +226,54 @@ class Brokers:
         found = await _together(lambda queue: self.offset_at(queue, times_ms[queue], ends[queue]), queues)
         return dict(zip(queues, found, strict=True))
 
+    # What proves a position
+
+    async def marks(self, at: Positions) -> dict[MessageQueue, str | None]:
+        """Of the records at these offsets; None: there is none. A queue whose broker does not answer is left
+        out.
+        """
+        queues = sorted(at)
+        found = await _together(lambda queue: self._mark(queue, at[queue]), queues)
+        return {
+            queue: mark for queue, mark in zip(queues, found, strict=True) if not isinstance(mark, Exception)
+        }
+
+    async def _mark(self, queue: MessageQueue, offset: int) -> str | Exception | None:
+        try:
+            for _ in range(PULLS_OF_MARK):
+                answer = await self.pulls.pull_bytes(
+                    queue, offset, max_count=1, max_bytes=1, timeout_s=MARK_S
+                )
+                if answer.status is not PullStatus.OFFSET_ILLEGAL:
+                    break  # else the group's offset was reset: the pull after this one gets what it asks for
+        except (OSError, Refused) as error:
+            log.warning("The record at %d of %s cannot be had: %s", offset, named(queue), error)
+            return error
+        for record in records_of(answer, offset):
+            if record.queue_offset == offset:
+                return mark_of(offset_id(record.store_host, record.physical_offset), record.store_timestamp)
+        return None
+
+    async def resumed(
+        self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
+    ) -> dict[MessageQueue, int]:
+        """Where to go on in queues that are not the ones that were read: with their earliest message. A
+        broker that only lost its last messages still has older ones: there with the first that is newer.
+        """
+        queues = sorted(marks)
+        found = await _together(lambda queue: self._resumed(queue, marks[queue], ends[queue]), queues)
+        return dict(zip(queues, found, strict=True))
+
+    async def _resumed(self, queue: MessageQueue, mark: str | None, ends: Ends) -> int:
+        first = await self._mark(queue, ends.low) if mark is not None and ends.low < ends.high else None
+        if mark is None or not isinstance(first, str):
+            return ends.low
+        (host, stored_ms), (first_host, first_ms) = host_and_time(mark), host_and_time(first)
+        if host != first_host or first_ms > stored_ms:
+            return ends.low
+        newer = await self.offset_at(queue, stored_ms + 1, ends)
+        return ends.high if newer is None else newer
+
     # The group
 
     async def commit(self, group: str, positions: Positions) -> None:
@@ -166,6 +301,29 @@ class Brokers:
 
     async def close(self) -> None:
         await self._admin.close()
+
+
+def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
+    """Those of the brokers whose master is not there, each with the reason."""
+    masters = {one.name for one in layout.brokers if one.id == MASTER}
+    slaves = {one.name for one in layout.brokers} - masters
+    return {
+        name: "has no master now" if name in slaves else "is not registered with the name server"
+        for name in sorted(needed)
+        if name not in masters
+    }
+
+
+def _warn_of_hidden(ends: Mapping[MessageQueue, Ends]) -> None:
+    """Queues that a topic writes to and does not read: consumers do not see them either."""
+    hidden = {queue: one.high - one.low for queue, one in sorted(ends.items()) if one.high > one.low}
+    if hidden:
+        told = "%d messages of %s are not read: readQueueNums of the topic is lower than their queues"
+        log.warning(told, sum(hidden.values()), listed(hidden))
+
+
+def _split(value: str) -> list[str]:
+    return [part for part in value.split(";") if part]
 
 
 async def first_late(is_late: Callable[[int], Awaitable[bool]], low: int, high: int, hint: int) -> int:
@@ -245,14 +403,3 @@ def asked(access: Access, ask: Callable[[Brokers], Coroutine[Any, Any, T]], trie
             log.warning("Servers are asked again in %s s: %s", pause_s, error)
             time.sleep(pause_s)
     raise AssertionError("a question is asked at least once")
-
-
-def some_topic(seen: Seen, wanted: Topics) -> Seen:
-    """The same; raises BadOffsets when a topic that was named is nowhere."""
-    there = {queue.topic for queue in seen.ends}
-    if missing := [topic for topic in wanted.names() if topic not in there]:
-        raise BadOffsets(
-            f"no broker that is there has topic {', '.join(missing)}, or the queues of it that are wanted: "
-            "check the name, or create it (mqadmin updateTopic)"
-        )
-    return seen

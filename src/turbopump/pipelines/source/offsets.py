@@ -6,23 +6,31 @@ message; a range is [start, end). Nothing is asked here; what cannot be is told 
 by `DataLost`, in words that name the queue and the way out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from turbopump.client.message import MessageQueue
+
+T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1
 """In the JSON of starting and ending offsets, as with Spark's Kafka connector."""
 SHAPE = '{"topic":{"broker":{"0":17}}}'
 NAMED = 5  # queues that a message names
+PROOF = "@"
+"""Key of the offset log beside the topics: no topic has such a name."""
 
 Positions = Mapping[MessageQueue, int]
 
 
 class BadOffsets(ValueError):
     """Offsets that cannot be read, or do not fit the queues there are."""
+
+
+class MissingBrokers(RuntimeError):
+    """Brokers that have a part of what a query reads, and are not there."""
 
 
 class DataLost(RuntimeError):
@@ -53,22 +61,28 @@ class Range:
 
 def positions_of(document: Any, least: int = 0) -> dict[MessageQueue, int]:
     """Of `{"topic": {"broker": {"queue": offset}}}`; `least` is EARLIEST where that may be named."""
-    found: dict[MessageQueue, int] = {}
-    for topic, brokers in _table(document).items():
-        for broker, queues in _table(brokers).items():
-            for number, offset in _table(queues).items():
-                if not number.isdecimal():
-                    raise BadOffsets(f"queue {number!r} of {topic} is no number: {SHAPE} is wanted")
-                found[MessageQueue(topic, broker, int(number))] = _offset(topic, offset, least)
-    return found
+    if isinstance(document, dict):
+        document = {topic: brokers for topic, brokers in document.items() if topic != PROOF}
+    return by_queue(document, lambda topic, given: _offset(topic, given, least))
 
 
-def document_of(positions: Positions) -> dict[str, dict[str, dict[str, int]]]:
+def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, dict[str, Any]]]:
     """The same for Spark's offset log, always in one order."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    found: dict[str, dict[str, dict[str, Any]]] = {}
     for queue in sorted(positions):
         brokers = found.setdefault(queue.topic, {})
         brokers.setdefault(queue.broker, {})[str(queue.id)] = positions[queue]
+    return found
+
+
+def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue, T]:
+    found: dict[MessageQueue, T] = {}
+    for topic, brokers in _table(document).items():
+        for broker, queues in _table(brokers).items():
+            for number, given in _table(queues).items():
+                if not number.isdecimal():
+                    raise BadOffsets(f"queue {number!r} of {topic} is no number: {SHAPE} is wanted")
+                found[MessageQueue(topic, broker, int(number))] = read(topic, given)
     return found
 
 
@@ -136,14 +150,19 @@ def latest(ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
 
 
 def target(
-    start: Positions, ends: Mapping[MessageQueue, Ends], away: Iterable[MessageQueue] = ()
+    start: Positions,
+    ends: Mapping[MessageQueue, Ends],
+    away: Iterable[MessageQueue] = (),
+    first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
     """As far as there is anything. Queues whose broker is away stand still; those that are gone for good are
-    not carried on. One that is new takes its place at its earliest message, and is read from the micro-batch
-    after: then the offset log says where it began, also to who repeats the batch when that is gone.
+    not carried on. One that is new takes its place at its earliest message, or where `first` says, and is
+    read from the micro-batch after: then the offset log says where it began, also when the batch is repeated
+    after that message is gone. The same for queues that are no longer the ones that were read.
     """
     still = {queue: start[queue] for queue in away if queue in start}
-    return {**still, **{queue: one.high if queue in start else one.low for queue, one in ends.items()}}
+    there = {queue: one.high if queue in start else one.low for queue, one in ends.items()}
+    return {**there, **(first or {}), **still}
 
 
 def limited(start: Positions, end: Positions, most: int) -> dict[MessageQueue, int]:
@@ -219,16 +238,53 @@ def losses(
             told.append(f"{named(queue)} was read until {offset}, and is not asked for any more")
         elif one is None:
             if queue not in standing:
-                told.append(f"{named(queue)} is gone: the topic was deleted, or has fewer queues now")
+                told.append(f"{named(queue)} is gone: the topic was deleted there")
         elif offset < one.low:
             gone = f"messages {offset} to {one.low - 1} of {named(queue)} are gone"
             told.append(f"{gone}: the broker keeps from {one.low} on (fileReservedTime, or a full disk)")
         elif offset > one.high:
             told.append(
-                f"{named(queue)} ends at {one.high}, and this query had come to {offset}: the topic was made "
-                "anew, or its broker lost the last messages"
+                f"{named(queue)} ends at {one.high}, and this query had come to {offset}: the topic was "
+                "recreated, or its broker lost the last messages"
             )
     return told
+
+
+def beyond(start: Positions, ends: Mapping[MessageQueue, Ends]) -> list[MessageQueue]:
+    """Queues that end before the position in them."""
+    return [queue for queue, offset in sorted(start.items()) if queue in ends and offset > ends[queue].high]
+
+
+def cut_short(end: Positions, ends: Mapping[MessageQueue, Ends]) -> list[str]:
+    """Where a batch was asked to end beyond the end of a queue, a sentence for each."""
+    return [
+        f"endingOffsets asks for {named(queue)} up to {end[queue]}, and it ends at {ends[queue].high}"
+        for queue in beyond(end, ends)
+    ]
+
+
+def check_order(start: Positions, end: Positions) -> None:
+    """A batch that ends before it begins would be empty."""
+    wrong = [queue for queue in sorted(end) if queue in start and end[queue] < start[queue]]
+    if wrong:
+        one = wrong[0]
+        raise BadOffsets(
+            f"endingOffsets must not be before startingOffsets: {listed(wrong)} would be read from "
+            f"{start[one]} to {end[one]}"
+        )
+
+
+# --- brokers that are not there --------------------------------------------------------------------------
+
+
+def missing_brokers(why: Mapping[str, str], reads: object) -> MissingBrokers:
+    """What to say of brokers that are needed and not there: a reason for each."""
+    told = "; ".join(f"broker {name} {reason}" for name, reason in sorted(why.items()))
+    return MissingBrokers(
+        f"a part of {reads} is missing: {told}. Start it, or set allowMissingBrokers to true to read "
+        "without it. One that is gone for good is forgotten with mqadmin deleteKvConfig -s "
+        "TURBOPUMP_KNOWN_BROKERS -k <its name>"
+    )
 
 
 def lost(told: Iterable[str]) -> DataLost:

@@ -5,18 +5,24 @@ the `start` that it is asked with has been processed, so that is what the group 
 """
 
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client.message import MessageQueue
+from turbopump.pipelines.source import proofs
 from turbopump.pipelines.source.offsets import (
+    LATEST,
     BadOffsets,
     Ends,
     Positions,
     Range,
+    beyond,
+    check_order,
     check_topics,
     count_between,
+    cut_short,
     document_of,
     earliest,
     is_worth_it,
@@ -25,17 +31,22 @@ from turbopump.pipelines.source.offsets import (
     listed,
     losses,
     lost,
-    positions_of,
+    missing_brokers,
+    named,
     ranges,
     resolved,
     split,
     target,
 )
+from turbopump.pipelines.source.proofs import Offsets, full_document, offsets_of
 from turbopump.pipelines.source.settings import Bound, Query
 
 log = logging.getLogger(__name__)
 
 Document = Mapping[str, Any]
+
+MAX_CLOCK_SKEW_MS = 60_000
+"""A queue whose messages are older than the query by no more than this is taken for a new one."""
 
 
 class Seen(Protocol):
@@ -44,50 +55,137 @@ class Seen(Protocol):
     @property
     def ends(self) -> Mapping[MessageQueue, Ends]: ...
 
+    @property
+    def missing(self) -> Mapping[str, str]:
+        """Brokers that have a part of what is read and are not there, each with the reason."""
+
+    @property
+    def clusters(self) -> Mapping[str, str]:
+        """Of which cluster each broker is."""
+
     def away(self, queues: Any) -> list[MessageQueue]: ...
 
 
 class Sight(Protocol):
     """Who looks."""
 
-    def look(self, is_first: bool = False) -> Seen:
-        """`is_first`: a topic that was named must be there."""
+    def look(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> Seen:
+        """`known` queues are looked at also when the topic does not have them any more. `is_whole`: brokers
+        that should be there are looked for, and waited for a moment.
+        """
 
     def offsets_at(
         self, times_ms: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int | None]: ...
 
+    def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
+        """Of the records at these offsets; None: there is no such record. A queue whose broker does not
+        answer is left out.
+        """
+
+    def resumed(
+        self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
+    ) -> Mapping[MessageQueue, int]:
+        """Where to go on in queues that are no longer the ones that were read."""
+
     def commit(self, positions: Positions) -> None: ...
+
+
+def whole_look(query: Query, sight: Sight) -> Seen:
+    """A look to begin with. Raises MissingBrokers, or BadOffsets when a topic that was named is nowhere."""
+    seen = sight.look(is_whole=True)
+    missing = dict(seen.missing)
+    for queue in _named(query):
+        if queue.broker not in missing and queue not in seen.ends and seen.away([queue]):
+            missing[queue.broker] = "is not registered with the name server"
+    if missing and not query.allows_missing:
+        raise missing_brokers(missing, query.topics)
+    for name, why in missing.items():
+        log.warning("Broker %s %s; reading %s without it (allowMissingBrokers)", name, why, query.topics)
+    if not missing:
+        _check_there(query, seen)
+    return seen
+
+
+def _named(query: Query) -> set[MessageQueue]:
+    """The queues that the options name one by one."""
+    found = set(query.topics.assigned[1]) if query.topics.assigned is not None else set()
+    for bound in (query.start, query.end):
+        found |= set(bound.offsets) if not isinstance(bound.offsets, str) else set()
+        found |= set(bound.times_ms or ())
+    return found
+
+
+def _check_there(query: Query, seen: Seen) -> None:
+    there = {queue.topic for queue in seen.ends}
+    if nowhere := [topic for topic in query.topics.names() if topic not in there]:
+        raise BadOffsets(
+            f"no broker that is there has topic {', '.join(nowhere)}, or the queues of it that are wanted: "
+            "check the name, or create it (mqadmin updateTopic)"
+        )
+    if query.topics.assigned is None:
+        return
+    everywhere, exactly = query.topics.assigned
+    numbers = {(queue.topic, queue.id) for queue in seen.ends}
+    unknown = [
+        f"queue {one} of {topic}"
+        for topic, ids in everywhere.items()
+        for one in sorted(ids)
+        if (topic, one) not in numbers
+    ]
+    unknown += [named(queue) for queue in sorted(exactly) if queue not in seen.ends]
+    if unknown:
+        raise BadOffsets(f"assign names what is not there: {', '.join(unknown)}")
 
 
 # --- a batch ---------------------------------------------------------------------------------------------
 
 
 def batch_ranges(query: Query, sight: Sight) -> list[Range]:
-    ends = sight.look(is_first=True).ends
-    start = place(query.start, ends, sight)
-    end = place(query.end, ends, sight)
+    seen = whole_look(query, sight)
+    ends = seen.ends
+    start = _there(place(query.start, seen, sight), ends)
+    end = _there(place(query.end, seen, sight), ends)
     told = losses(start, ends) if query.start.offsets != "earliest" else []
-    _judge(told, query)
+    _judge(told + cut_short(end, ends), query)
+    if _is_by_offset(query.start) and _is_by_offset(query.end):
+        check_order(start, end)
     within = {queue: min(max(offset, ends[queue].low), ends[queue].high) for queue, offset in start.items()}
     capped = {queue: min(offset, ends[queue].high) for queue, offset in end.items()}
     return split(ranges(within, capped), query.least_parts, query.most_records)
 
 
-def place(bound: Bound, ends: Mapping[MessageQueue, Ends], sight: Sight) -> dict[MessageQueue, int]:
-    """Where the bound lies in each queue, now."""
+def _there(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    return {queue: offset for queue, offset in positions.items() if queue in ends}
+
+
+def _is_by_offset(bound: Bound) -> bool:
+    return not isinstance(bound.offsets, str) and bound.time_ms is None and bound.times_ms is None
+
+
+def place(bound: Bound, seen: Seen, sight: Sight) -> dict[MessageQueue, int]:
+    """Where the bound lies in each queue, now. Queues of missing brokers keep the offsets given for them."""
+    ends = seen.ends
     if bound.time_ms is not None or bound.times_ms is not None:
-        return _place_by_time(bound, ends, sight)
+        return _place_by_time(bound, seen, sight)
     if bound.offsets == "earliest":
         return earliest(ends)
     if bound.offsets == "latest":
         return latest(ends)
     assert not isinstance(bound.offsets, str)
-    return resolved(bound.offsets, ends)
+    away = set(seen.away(bound.offsets)) - ends.keys()
+    given = {queue: offset for queue, offset in bound.offsets.items() if queue not in away}
+    kept = {queue: bound.offsets[queue] for queue in away if bound.offsets[queue] >= 0}
+    return {**(resolved(given, ends) if given or ends else {}), **kept}
 
 
-def _place_by_time(bound: Bound, ends: Mapping[MessageQueue, Ends], sight: Sight) -> dict[MessageQueue, int]:
-    times = bound.times_ms if bound.times_ms is not None else dict.fromkeys(ends, bound.time_ms or 0)
+def _place_by_time(bound: Bound, seen: Seen, sight: Sight) -> dict[MessageQueue, int]:
+    ends = seen.ends
+    if bound.times_ms is not None:
+        away = set(seen.away(bound.times_ms)) - ends.keys()
+        times = {queue: time_ms for queue, time_ms in bound.times_ms.items() if queue not in away}
+    else:
+        times = dict.fromkeys(ends, bound.time_ms or 0)
     if missing := sorted(ends.keys() ^ times.keys()):
         raise BadOffsets(f"times are to be given for exactly the queues that are read: see {listed(missing)}")
     found = sight.offsets_at(times, ends)
@@ -108,57 +206,218 @@ class Stream:
     query: Query
     sight: Sight
     now: Callable[[], float]
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     _initial: Document | None = field(default=None, init=False)
     _goal: dict[MessageQueue, int] | None = field(default=None, init=False)
     """Where a query that reads what is there now ends."""
     _latest: dict[MessageQueue, int] = field(default_factory=dict, init=False)
     _began: float | None = field(default=None, init=False)
     _committed: dict[MessageQueue, int] = field(default_factory=dict, init=False)
+    _planned: Document | None = field(default=None, init=False)
+    """The end of the last micro-batch that this run planned."""
+    _proved: bool = field(default=False, init=False)
+    """All queues were compared with the checkpoint once."""
+    _away: frozenset[str] = field(default=frozenset(), init=False)
+    _told: set[str] = field(default_factory=set, init=False)
+    """Warnings that were given."""
 
     def initial(self) -> Document:
         """Asked for twice by Spark: the same is said twice."""
         if self._initial is None:
-            ends = self.sight.look(is_first=True).ends
-            self._initial = document_of(place(self.query.start, ends, self.sight))
+            seen = whole_look(self.query, self.sight)
+            positions = place(self.query.start, seen, self.sight)
+            began = Offsets(
+                positions,
+                self._marks_of(positions, seen),
+                _clusters(positions, seen),
+                self._since_ms(),
+                frozenset(seen.missing),
+            )
+            self._initial = full_document(began)
         return self._initial
 
+    def _marks_of(self, positions: Positions, seen: Seen) -> dict[MessageQueue, str]:
+        asked = _before(positions, seen.ends)
+        found = self.sight.marks(asked)
+        if silent := asked.keys() - found.keys():
+            why = {queue.broker: "does not answer" for queue in silent}
+            raise missing_brokers(why, self.query.topics)
+        return {queue: mark for queue, mark in found.items() if mark is not None}
+
+    def _since_ms(self) -> int | None:
+        """The store time before which nothing is read, where the query does not begin with the earliest."""
+        bound, now_ms = self.query.start, self.now_ms()
+        if bound.time_ms is not None:
+            return min(bound.time_ms, now_ms)
+        if bound.times_ms is not None:
+            return min([*bound.times_ms.values(), now_ms])
+        if isinstance(bound.offsets, str):
+            return now_ms if bound.offsets == "latest" else None
+        return now_ms if LATEST in bound.offsets.values() else None
+
     def fix_goal(self) -> None:
-        self._goal = latest(self.sight.look().ends)
+        """Ends where the queues end now. Raises MissingBrokers: what they have belongs to it."""
+        seen = self.sight.look(is_whole=True)
+        if seen.missing and not self.query.allows_missing:
+            raise missing_brokers(seen.missing, self.query.topics)
+        self._goal = latest(seen.ends)
 
     def next(self, start_document: Document, most: int | None) -> Document:
         """How far the micro-batch after `start` goes; `start` itself: there is nothing to do."""
-        start = positions_of(dict(start_document)) if start_document else {}
-        seen = self.sight.look()
+        before = offsets_of(start_document)
+        start = before.positions
+        seen = self.sight.look(start)
         unwanted = [queue for queue in start if not self.query.topics.wants(queue)]
         check_topics(start, unwanted, self.query.topics)
         self._commit(start, seen)
         away = [queue for queue in seen.away(start) if queue not in unwanted]
-        _judge(losses(start, seen.ends, away, unwanted), self.query)
+        found, silent = self._proofs(before, seen, {*away, *unwanted})
+        away += silent
+        self._check_away(start, away)
+        moved = self._moved(before, seen, found, away, unwanted)
         self._latest = {**{queue: start[queue] for queue in away}, **latest(seen.ends)}
-        end = target(start, seen.ends, away)
+        end = target(start, seen.ends, away, {**self._first(before, seen), **moved})
         if self._goal is not None:
-            end = self._within_goal(start, end)
-        elif not self._is_worth_it(start, end):
-            return document_of(start)
-        return document_of(limited(start, end, most) if most is not None else end)
+            end = self._within_goal(start, end, seen.ends)
+        elif not self._is_worth_it(start, end, is_moved=bool(moved)):
+            return start_document
+        end = limited(start, end, most) if most is not None else end
+        self._planned = self._document(start_document, before, end, seen, moved)
+        return self._planned
 
-    def _within_goal(self, start: Positions, end: Positions) -> dict[MessageQueue, int]:
-        """Queues that appeared after the goal was fixed are for the next run."""
+    def _proofs(
+        self, before: Offsets, seen: Seen, left_out: set[MessageQueue]
+    ) -> tuple[dict[MessageQueue, str | None], list[MessageQueue]]:
+        """Marks of the records before the positions, of all queues at first and later of those that have
+        more; and the queues whose broker did not answer.
+        """
+        asked = {
+            queue: offset
+            for queue, offset in proofs.provable(before, seen.ends).items()
+            if queue not in left_out and (not self._proved or seen.ends[queue].high > offset + 1)
+        }
+        found = dict(self.sight.marks(asked)) if asked else {}
+        silent = sorted(asked.keys() - found.keys())
+        self._proved |= not silent
+        return found, silent
+
+    def _check_away(self, start: Positions, away: list[MessageQueue]) -> None:
+        """Says once of which brokers nothing is read. A query with a goal fails unless it has reached it."""
+        names = frozenset(queue.broker for queue in away)
+        if self._goal is not None and not self.query.allows_missing:
+            goal = self._goal
+            short = {queue.broker for queue in away if queue not in goal or start[queue] < goal[queue]}
+            if short:
+                why = dict.fromkeys(short, "is not there or does not answer")
+                raise missing_brokers(why, self.query.topics)
+        if names - self._away:
+            log.warning(
+                "Brokers that are not there or do not answer: %s; %d queues stand still until they are back",
+                ", ".join(sorted(names)),
+                len(away),
+            )
+        self._away = names
+
+    def _moved(
+        self,
+        before: Offsets,
+        seen: Seen,
+        found: Mapping[MessageQueue, str | None],
+        away: list[MessageQueue],
+        unwanted: list[MessageQueue],
+    ) -> dict[MessageQueue, int]:
+        """Where to go on in queues that are not the ones that were read. Raises DataLost where nothing may
+        be lost.
+        """
+        start = before.positions
+        replaced = proofs.replaced(before, found)
+        clusters = proofs.moved_clusters(before, seen.clusters, found)
+        told = losses(start, seen.ends, away, unwanted)
+        self._judge([*told, *proofs.replacements(before, replaced, clusters)])
+        elsewhere = {queue for queue in start if queue.broker in clusters and queue in seen.ends}
+        others = {*replaced, *elsewhere, *beyond(start, seen.ends)} - {*away, *unwanted}
+        marks = {queue: None if queue in elsewhere else before.marks.get(queue) for queue in others}
+        found_again = self.sight.resumed(marks, seen.ends) if marks else {}
+        return {queue: min(offset, start[queue]) for queue, offset in found_again.items()}
+
+    def _first(self, before: Offsets, seen: Seen) -> dict[MessageQueue, int]:
+        """Where new queues begin, if not at their earliest message: a query that began with the latest one,
+        or by time, must not read the history of a broker that was missing then.
+        """
+        new = [queue for queue in seen.ends if queue not in before.positions]
+        if before.since_ms is None or not new:
+            return {}
+        old = {queue for queue in new if queue.broker in before.missing} | self._older(
+            [queue for queue in new if queue.broker not in before.missing],
+            before.since_ms - MAX_CLOCK_SKEW_MS,
+            seen.ends,
+        )
+        found = self.sight.offsets_at(dict.fromkeys(sorted(old), before.since_ms), seen.ends) if old else {}
+        return {queue: seen.ends[queue].high if offset is None else offset for queue, offset in found.items()}
+
+    def _older(
+        self, queues: list[MessageQueue], time_ms: int, ends: Mapping[MessageQueue, Ends]
+    ) -> set[MessageQueue]:
+        """Those with a message that was stored before."""
+        found = self.sight.offsets_at(dict.fromkeys(queues, time_ms), ends) if queues else {}
+        return {
+            queue
+            for queue, offset in found.items()
+            if (ends[queue].high if offset is None else offset) > ends[queue].low
+        }
+
+    def _document(
+        self,
+        start_document: Document,
+        before: Offsets,
+        end: dict[MessageQueue, int],
+        seen: Seen,
+        moved: Positions,
+    ) -> Document:
+        """The offsets with their proofs. A queue whose broker does not give the record stands still."""
+        start = before.positions
+        if end == start and not moved:
+            return start_document
+        kept = {
+            queue: mark
+            for queue, mark in before.marks.items()
+            if queue in end and end[queue] == start[queue] and queue not in moved
+        }
+        asked = _before({queue: end[queue] for queue in end if queue not in kept}, seen.ends)
+        found = dict(self.sight.marks(asked)) if asked else {}
+        for queue in asked.keys() - found.keys():
+            if queue in start and queue not in moved:
+                end[queue] = start[queue]
+                found[queue] = before.marks.get(queue)
+        if end == start and not moved:
+            return start_document
+        marks = {**kept, **{queue: mark for queue, mark in found.items() if mark is not None}}
+        clusters = {**before.clusters, **_clusters(end, seen)}
+        return full_document(Offsets(end, marks, clusters, before.since_ms, before.missing))
+
+    def _within_goal(
+        self, start: Positions, end: Positions, ends: Mapping[MessageQueue, Ends]
+    ) -> dict[MessageQueue, int]:
+        """Queues that appeared after the goal was fixed are for the next run. Those of the checkpoint that
+        it does not know, as the topic has fewer queues now, are read to their end.
+        """
         assert self._goal is not None
         goal = self._goal
+        for queue in start.keys() & ends.keys():
+            goal.setdefault(queue, ends[queue].high)
         return {
-            queue: min(offset, max(goal.get(queue, 0), start.get(queue, 0))) if queue in start else offset
+            queue: min(offset, max(goal.get(queue, 0), start[queue])) if queue in start else offset
             for queue, offset in end.items()
             if queue in start or queue in goal
         }
 
-    def _is_worth_it(self, start: Positions, end: Positions) -> bool:
+    def _is_worth_it(self, start: Positions, end: Positions, is_moved: bool) -> bool:
         now = self.now()
         if self._began is None:
             self._began = now
         waited_s = now - self._began
         least = self.query.least
-        is_new = bool(end.keys() - start.keys())
+        is_new = bool(end.keys() - start.keys()) or is_moved
         waiting = count_between(start, end)
         if (
             least is not None
@@ -188,9 +447,39 @@ class Stream:
         return document_of(self._latest)
 
     def ranges(self, start_document: Document, end_document: Document) -> list[Range]:
-        start = positions_of(dict(start_document)) if start_document else {}
-        end = positions_of(dict(end_document)) if end_document else {}
-        return split(ranges(start, end), self.query.least_parts, self.query.most_records)
+        start, end = offsets_of(start_document), offsets_of(end_document)
+        if end_document != self._planned:
+            self._check_repeated(start, end)
+        wanted = ranges(start.positions, end.positions)
+        return split(wanted, self.query.least_parts, self.query.most_records)
+
+    def _check_repeated(self, start: Offsets, end: Offsets) -> None:
+        """A batch that a former run planned: its queues may have been replaced since."""
+        seen = self.sight.look(end.positions)
+        for one in (start, end):
+            asked = proofs.provable(one, seen.ends)
+            found = self.sight.marks(asked) if asked else {}
+            moved = proofs.moved_clusters(one, seen.clusters, found)
+            self._judge(proofs.replacements(one, proofs.replaced(one, found), moved))
+
+    def _judge(self, told: list[str]) -> None:
+        """A warning is given once: what is wrong may stay so for many triggers."""
+        _judge([one for one in told if one not in self._told], self.query)
+        self._told.update(told)
+
+
+def _before(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    """The offsets of the records before these positions, where there is one."""
+    return {
+        queue: offset - 1
+        for queue, offset in positions.items()
+        if queue in ends and ends[queue].low < offset <= ends[queue].high
+    }
+
+
+def _clusters(positions: Positions, seen: Seen) -> dict[str, str]:
+    names = {queue.broker for queue in positions}
+    return {name: cluster for name, cluster in seen.clusters.items() if name in names}
 
 
 def _judge(told: list[str], query: Query) -> None:

@@ -4,7 +4,8 @@ In: a query and a range. Out: Arrow batches, in the order of offsets. For any th
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from turbopump.client.message import MessageQueue
-from turbopump.pipelines.source.brokers import Brokers, Seen, asked, shared, some_topic
+from turbopump.pipelines.source.brokers import Brokers, Seen, asked, shared
 from turbopump.pipelines.source.offsets import Ends, Positions, Range, lost, named
 from turbopump.pipelines.source.pulling import Reading, parts_of
 from turbopump.pipelines.source.rows import rows_of
@@ -30,14 +31,30 @@ class Eyes:
 
     query: Query
 
-    def look(self, is_first: bool = False) -> Seen:
-        seen = self._ask(lambda brokers: brokers.look(self.query.topics))
-        return some_topic(seen, self.query.topics) if is_first else seen
+    def look(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> Seen:
+        """Brokers that should be there get the same time to come back as servers to answer."""
+        query, queues = self.query, list(known)
+        expected = query.expected if is_whole else ()
+        for left in reversed(range(query.tries)):
+            seen = self._ask(lambda brokers: brokers.look(query.topics, queues, is_whole, expected))
+            if not (is_whole and seen.missing and left) or query.allows_missing:
+                break
+            log.warning("Brokers %s are looked for again in %s s", ", ".join(seen.missing), query.pause_s)
+            time.sleep(query.pause_s)
+        return seen
 
     def offsets_at(
         self, times_ms: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int | None]:
         return self._ask(lambda brokers: brokers.offsets_at(times_ms, ends))
+
+    def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
+        return self._ask(lambda brokers: brokers.marks(at))
+
+    def resumed(
+        self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
+    ) -> Mapping[MessageQueue, int]:
+        return self._ask(lambda brokers: brokers.resumed(marks, ends))
 
     def commit(self, positions: Positions) -> None:
         """As well as it goes: it is for who watches the group."""
@@ -64,7 +81,7 @@ def read(wanted: Range, query: Query) -> Iterator[pa.RecordBatch]:
 
 def _reading(brokers: Brokers, wanted: Range, query: Query) -> Reading:
     return Reading(
-        brokers.puller,
+        brokers.pulls,
         brokers.routes.doubt,
         wanted,
         query.filter,

@@ -11,7 +11,8 @@ from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
-from turbopump.client.subscription import ALL, OR, choice
+from turbopump.client.subscription import ALL, choice
+from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
 from turbopump.pipelines.options import BadOption, Option, Options
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
@@ -84,7 +85,10 @@ OPTIONS = (
         "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead",
     ),
     Option(
-        "endingOffsets", offsets, help="where a batch ends, exclusively: `latest`, or JSON in which -1 is it"
+        "endingOffsets",
+        offsets,
+        help="where a batch ends, exclusively: `latest`, or JSON in which -1 is it. Beyond a queue's end "
+        "is an error; with `failOnDataLoss` false it is read to its end",
     ),
     Option(
         "startingTimestamp",
@@ -119,7 +123,22 @@ OPTIONS = (
         "failOnDataLoss",
         kinds.flag,
         True,
-        help="fail when messages that should be read are gone; `false`: warn and go on with what is there",
+        help="fail when messages that should be read are gone, or a queue is not the one that was read "
+        "before (a topic that was recreated, another cluster); `false`: warn and go on with what is there",
+    ),
+    Option(
+        "allowMissingBrokers",
+        kinds.flag,
+        False,
+        help="a batch, the start of a stream and `AvailableNow` need every broker that has a part of the "
+        "topics; `true`: warn and read without those that are missing. A stream reads them later",
+    ),
+    Option(
+        "expectedBrokers",
+        kinds.words,
+        (),
+        help="names of brokers, with commas between, that must be there: for Apache's name servers, which "
+        "forget a broker as soon as it stops",
     ),
     Option("tags", kinds.text, aliases=("subExpression",), help="`paid || shipped`: these tags alone"),
     Option("sql", kinds.text, help="SQL92 over properties, worked out by the broker: `price > 10`"),
@@ -227,6 +246,8 @@ class Query:
     least_parts: int | None
     most_records: int | None
     fails_on_loss: bool
+    allows_missing: bool
+    expected: tuple[str, ...]
     pull_count: int
     patience_s: float
     tries: int
@@ -249,6 +270,8 @@ def query_of(given: Mapping[str, str], is_stream: bool) -> Query:
         least_parts=options["minPartitions"],
         most_records=options["maxRecordsPerPartition"],
         fails_on_loss=options["failOnDataLoss"],
+        allows_missing=options["allowMissingBrokers"],
+        expected=options["expectedBrokers"],
         pull_count=options["pullBatchSize"],
         patience_s=options["pullTimeoutMs"] / 1000,
         tries=1 + options["fetchOffset.numRetries"],
@@ -294,10 +317,10 @@ def _filter(options: Options) -> Filter:
         expression, kind = choice(options["tags"] or ALL, options["sql"], None)
     except InvalidArgument as bad:
         raise BadOption(f"option {bad}") from None
-    if kind != TAG or expression == ALL:
+    if kind != TAG:
         return Filter(expression, kind)
-    tags = tuple(tag for part in expression.split(OR) if (tag := part.strip()))
-    return Filter(" || ".join(tags), kind, tags) if tags and tags != (ALL,) else Filter()
+    tags = tags_of(expression)
+    return Filter(text_of(tags), kind, tags)
 
 
 def _start(options: Options, is_stream: bool) -> Bound:

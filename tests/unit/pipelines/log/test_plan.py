@@ -53,6 +53,17 @@ def test_offsets_before_the_first_are_an_error_unless_one_may_do_without():
     assert narrowed(lenient, QueueEnds(T0, 10, 20)).begin == 10
 
 
+def test_offsets_beyond_the_end_are_an_error_unless_one_may_do_without():
+    for beyond, words in (
+        ({"ending": Positions(LATEST, {T0: 99})}, "it cannot be read up to 99"),
+        ({"starting": Positions(LATEST, {T0: 21})}, "it cannot be read from 21 on"),
+    ):
+        with pytest.raises(OffsetsGone, match=f"T/0 ends at offset 20: {words}"):
+            narrowed(Query(**beyond), QueueEnds(T0, 10, 20))
+        assert narrowed(Query(**beyond, is_strict=False), QueueEnds(T0, 10, 20)).end <= 21
+    assert narrowed(Query(ending=Positions(LATEST, {T0: 20})), QueueEnds(T0, 10, 20)).end == 20
+
+
 def test_times_narrow_too():
     assert narrowed(Query(), QueueEnds(T0, 10, 20, since=12, until=14)) == QueueRange(T0, 12, 14)
 

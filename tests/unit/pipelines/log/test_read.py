@@ -138,6 +138,8 @@ def test_the_brokers_own_topics_come_when_they_are_asked_for(store, scan):
         ({"until": datetime(2023, 11, 14, 22, 13, 21)}, [0]),  # UTC unless it says otherwise
         ({"tags": "a"}, range(0, 40, 3)),
         ({"tags": ["a", "b"], "queue": 0}, [n for n in range(0, 40, 2) if n % 3 != 2]),
+        ({"tags": "a || b", "queue": 0}, [n for n in range(0, 40, 2) if n % 3 != 2]),
+        ({"tags": "*"}, range(40)),
         ({"key": "k7"}, [7]),
         ({"key": "even"}, range(0, 40, 2)),
         ({"key": "U11"}, [11]),

@@ -1,0 +1,41 @@
+"""Brokers that were registered and are not any more, with the topics they had. Values in, values out.
+
+A broker that is stopped or killed leaves the routes of all its topics at once. What reads a whole topic has
+to know that a part of it is missing, so the names stay here until the broker comes back, or is forgotten.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from turbopump.protocol.names import ANY_TOPIC
+
+
+@dataclass
+class AbsentBrokers:
+    max_topics: int
+    """Pairs of broker and topic; beyond it the broker that left first is dropped."""
+    _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
+    _count: int = field(default=0, init=False)
+
+    def add(self, broker: str, topics: Iterable[str]) -> None:
+        self.forget(broker)
+        self._topics[broker] = set(topics)
+        self._count += len(self._topics[broker])
+        while self._count > self.max_topics:
+            self.forget(next(iter(self._topics)))
+
+    def forget(self, broker: str) -> None:
+        self._count -= len(self._topics.pop(broker, ()))
+
+    def drop_topic(self, topic: str) -> None:
+        for topics in self._topics.values():
+            if topic in topics:
+                topics.remove(topic)
+                self._count -= 1
+
+    def names(self) -> set[str]:
+        return set(self._topics)
+
+    def having(self, topic: str) -> set[str]:
+        """Those that had the topic, or any topic at all for `*`."""
+        return {name for name, topics in self._topics.items() if topic == ANY_TOPIC or topic in topics}

@@ -1,0 +1,125 @@
+"""What proves that a position in a queue still means what it meant: the record before it, and its cluster.
+
+In: the JSON of an offset log, marks of records as brokers have them now. Out: offsets with their proofs, and
+sentences about queues that are no longer the ones that were read: a recreated topic, another cluster.
+Nothing is asked here. A checkpoint without proofs is read as well; nothing is said of it then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from turbopump.client.message import MessageQueue
+from turbopump.pipelines.source.offsets import (
+    PROOF,
+    BadOffsets,
+    Ends,
+    Positions,
+    by_queue,
+    document_of,
+    named,
+    positions_of,
+)
+
+HOST_END = -16
+"""An offset id ends with the place in the log, 8 bytes as hex; the host that stored it comes before."""
+
+Marks = Mapping[MessageQueue, str]
+"""The record before a position: its offset id and its store time, `7F00…01A4@1700000000000`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """What the offset log says: positions, and what shows later that the queues are still the same ones."""
+
+    positions: Positions = field(default_factory=dict)
+    marks: Marks = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
+    """By broker."""
+    since_ms: int | None = None
+    """A query that began with the latest messages, or by time, reads nothing that was stored before."""
+    missing: frozenset[str] = frozenset()
+    """Brokers that were missing when the query began, and were allowed to be."""
+
+
+def offsets_of(document: Mapping[str, Any]) -> Offsets:
+    """What `full_document` wrote, or a checkpoint from before there were proofs."""
+    proof = document.get(PROOF, {})
+    try:
+        return Offsets(
+            positions_of(document) if document.keys() - {PROOF} else {},
+            by_queue(proof["marks"], lambda _, given: str(given)) if proof.get("marks") else {},
+            dict(proof.get("clusters", {})),
+            proof.get("since"),
+            frozenset(proof.get("missing", ())),
+        )
+    except (AttributeError, TypeError) as error:
+        raise BadOffsets(f"the proofs of the offset log cannot be read: {error}") from None
+
+
+def full_document(offsets: Offsets) -> dict[str, Any]:
+    """Positions as `document_of` writes them, and beside the topics what proves them, if there is any."""
+    proof = {
+        "since": offsets.since_ms,
+        "missing": sorted(offsets.missing),
+        "clusters": dict(sorted(offsets.clusters.items())),
+        "marks": document_of(offsets.marks),
+    }
+    kept = {name: value for name, value in proof.items() if value or value == 0}
+    return {**document_of(offsets.positions), **({PROOF: kept} if kept else {})}
+
+
+def provable(before: Offsets, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+    """The records whose marks can be compared: those before the positions, where they are still kept."""
+    return {
+        queue: before.positions[queue] - 1
+        for queue in before.marks
+        if queue in before.positions and queue in ends and _has(ends[queue], before.positions[queue] - 1)
+    }
+
+
+def _has(ends: Ends, offset: int) -> bool:
+    return ends.low <= offset < ends.high
+
+
+def replaced(before: Offsets, found: Mapping[MessageQueue, str | None]) -> list[MessageQueue]:
+    """Queues whose record before the position is another one now."""
+    known = ((queue, mark) for queue, mark in sorted(found.items()) if mark is not None)
+    return [queue for queue, mark in known if mark != before.marks[queue]]
+
+
+def moved_clusters(
+    before: Offsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
+) -> dict[str, str]:
+    """Brokers that are of another cluster than before, and which one; not where a record shows that the
+    store is the same one.
+    """
+    same = {queue.broker for queue, mark in found.items() if mark == before.marks[queue]}
+    return {
+        broker: clusters[broker]
+        for broker, cluster in sorted(before.clusters.items())
+        if broker in clusters and clusters[broker] != cluster and broker not in same
+    }
+
+
+def replacements(before: Offsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]) -> list[str]:
+    """A sentence for each queue that is another one, and each broker of another cluster."""
+    told = [
+        f"{named(queue)} is not the one that was read up to {before.positions[queue]}: the record before "
+        "that offset is another one now, so the topic was recreated, or this is another cluster"
+        for queue in queues
+    ]
+    return told + [
+        f"broker {broker} was of cluster {before.clusters[broker]} and is of cluster {cluster} now"
+        for broker, cluster in moved.items()
+    ]
+
+
+def mark_of(offset_id: str, store_ms: int) -> str:
+    return f"{offset_id}@{store_ms}"
+
+
+def host_and_time(mark: str) -> tuple[str, int]:
+    """The part of a mark that names the broker which stored the record, and when that was."""
+    offset_id, _, store_ms = mark.partition("@")
+    return offset_id[:HOST_END], int(store_ms) if store_ms.isdecimal() else 0
