@@ -1,9 +1,9 @@
 """A new group on a new topic: the messages sent right after its start are all read, by every client.
 
 A broker that says nothing about an empty queue lets the client ask for its end, and a message that arrives in
-between is skipped for ever: Java clients on Apache 5.5.0 miss the first message of a queue in every third round
-of this test. Our own client must not, on 5.5.0 either. Also here: an offset that is stored before anything
-else has made its group known, and consumers that let the broker divide the queues.
+between is skipped for ever: Java clients on Apache 5.5.0 miss the first message of a queue in one of six
+rounds of this test. Our own client must not, on 5.5.0 either. Also here: an offset that is stored before
+anything else has made its group known, and consumers that let the broker divide the queues.
 """
 
 from __future__ import annotations
