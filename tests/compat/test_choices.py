@@ -114,7 +114,9 @@ def test_every_difference_between_4_9_7_and_5_5_0_has_a_row() -> None:
 
 
 def test_no_glob_is_left_over() -> None:
-    left = [glob for row in CHOICES.values() for glob in row if not any(fnmatchcase(one, glob) for one in _all())]
+    left = [
+        glob for row in CHOICES.values() for glob in row if not any(fnmatchcase(one, glob) for one in _all())
+    ]
     assert not left
 
 
