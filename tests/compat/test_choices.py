@@ -1,7 +1,7 @@
 """Every answer in which the recordings of Apache 4.9.7 and 5.5.0 differ is a row of docs/compatibility.md.
 
-A difference that no glob covers is one that nobody has decided about: can somebody lose a message or an offset
-without an error? A glob that covers nothing any more is an error too.
+A difference that no glob covers is one that nobody has decided about: can somebody lose a message or an
+offset without an error? A glob that covers nothing any more is an error too.
 """
 
 from __future__ import annotations
