@@ -71,6 +71,8 @@ EXCEPTION = "Apache stumbles over it and answers with a Java exception, code 1, 
 REFUSED = f"{EXCEPTION}; we refuse it with code 13, as 4.9.7 does where it notices"
 KEY_OF_4_9 = "a figure by its name of 4.9 as well, which its tools ask for"
 NO_ACCESS_RIGHTS = "where access rights are off Apache answers with an exception, code 1; we do not have them"
+EMPTY = "of an empty queue 5.5.0 says nothing, and a client then skips what arrives meanwhile (C13)"
+EARLY_COMMIT = "5.5.0 refuses the commit of a group that it does not know yet, which nobody hears (C8)"
 BAD_SQL = "an expression that cannot be read is refused with 23; Apache returns everything (D22)"
 WORDS = "ours says what is wrong with it, and how large it may be"
 ILLEGAL = "the message is illegal, maybe msg body or properties length not matched.*"
@@ -155,6 +157,58 @@ ALLOWED = (
     ),
     Allowed("dashboard: access / * / code", NO_ACCESS_RIGHTS, seen="3", as_4_9_7=True),
     Allowed("dashboard: access / * / remark", NO_ACCESS_RIGHTS, seen="*not supported", as_4_9_7=True),
+    Allowed("consumer offsets / never committed, empty queue", EMPTY, recorded="-1", seen="0", as_4_9_7=True),
+    Allowed("consumer offsets, raw / fetch, unknown * / code", EMPTY, recorded="22", seen="0", as_4_9_7=True),
+    Allowed(
+        "consumer offsets, raw / fetch, unknown * / remark",
+        EMPTY,
+        recorded="Not found, V3_0_6_SNAPSHOT*",
+        seen="None",
+        as_4_9_7=True,
+    ),
+    Allowed(
+        "consumer offsets, raw / fetch, unknown * / ext / offset",
+        EMPTY,
+        recorded=ABSENT,
+        seen="0",
+        as_4_9_7=True,
+    ),
+    Allowed(
+        "consumer offsets, raw / commit, unknown group / code",
+        EARLY_COMMIT,
+        recorded="26",
+        seen="0",
+        as_4_9_7=True,
+    ),
+    Allowed(
+        "consumer offsets, raw / commit, unknown group / remark",
+        EARLY_COMMIT,
+        recorded="Group rawgroup not exist!",
+        seen="None",
+        as_4_9_7=True,
+    ),
+    Allowed(
+        "consumer offsets, raw / fetch, unknown group / ext / offset",
+        EARLY_COMMIT,
+        recorded="0",
+        seen="1",
+        as_4_9_7=True,
+    ),
+    Allowed("consumer offsets, raw / fetch, zero * / ext / offset", EARLY_COMMIT, seen="1", as_4_9_7=True),
+    Allowed(
+        "consumer offsets, raw / fetch, zero not wanted / code",
+        EARLY_COMMIT,
+        recorded="22",
+        seen="0",
+        as_4_9_7=True,
+    ),
+    Allowed(
+        "consumer offsets, raw / fetch, zero not wanted / remark",
+        EARLY_COMMIT,
+        recorded="Not found, do not set to zero*",
+        seen="None",
+        as_4_9_7=True,
+    ),
     Allowed("pull, raw / bad SQL / code", BAD_SQL, recorded="0", seen="23"),
     Allowed(
         "pull, raw / bad SQL / remark",
@@ -199,6 +253,7 @@ ALLOWED_PUSH = (
         "ours wants a time, and says so",
         seen=f"1|the field timestamp is missing|{ABSENT}",
     ),
+    Allowed("delay levels / committed / queue 0", EMPTY, recorded="code 22", seen="0", as_4_9_7=True),
     Allowed("request and reply / * / ext / durability", RECEIPT, recorded=ABSENT, seen="memory"),
     Allowed("request and reply / * / ext / replicas", RECEIPT, recorded=ABSENT, seen="1"),
 )

@@ -29,6 +29,7 @@ OTHER_SETTING = "a setting of ours"
 BAD_VALUE = "Apache says that it set a value that cannot be one, and did not; we refuse it (D14)"
 UNKNOWN_KEY = "Apache says that it set a key that it does not know; we refuse it (D105)"
 LOOKING = "5.5.0 makes a group that was only asked for, or is being deleted; we do not"
+EARLY_COMMIT = "5.5.0 refuses the commit of a group that it does not know yet; we create the group (C8)"
 ANY_ORDER = "in the order of Java's hash table"
 TOOLS_OF_4_9 = "mqadmin 4.9.8 stumbles over 5.5.0, where a setting or figure has another name; we have both"
 
@@ -62,6 +63,12 @@ ALLOWED_MQADMIN = (
     Allowed("removing / getConsumerConfig -g barred*", LOOKING),
     Allowed("export / file * / subscriptionGroupTable / nogroup", LOOKING, seen=ABSENT),
     Allowed("offsets / * -g nogroup *", LOOKING, seen="*Group nogroup does not exist*"),
+    Allowed(
+        "offsets / cloneGroupOffset -s live -d twin -t many",
+        EARLY_COMMIT,
+        recorded="*Group twin not exist!*",
+        seen="*clone group offset success*",
+    ),
     Allowed("export / exportConfigs -c DefaultCluster*", TOOLS_OF_4_9, recorded="*<exception>*"),
     Allowed("export / file configs.json", TOOLS_OF_4_9, recorded="None"),
     Allowed("statistics / exportMetrics -c DefaultCluster*", TOOLS_OF_4_9, recorded="*getTransferedTps*"),

@@ -33,7 +33,6 @@ ALLOWED = {
     r"^Query\w+ \| (consumerGroup|messageModel|topic) (missing|null|empty)$": "absent: the default",
     r"^Query\w+ \| (messageModel of an unknown name|no fields)$": "likewise",
     r"^Query\w+ \| strategyName ": "a strategy that does not exist is refused by its name",
-    r"^SetMessage\w+ \| consumerGroup a number$": "there is no such group, and no mode is kept for it",
     r"^TopicRouteData \| \w+\.0 null$": "a null among objects is refused, not dropped",
 }
 

@@ -136,6 +136,11 @@ def kinds_programs(version: str) -> str:
     return _programs("kinds", version, client_jars(version), (), folder="kinds")
 
 
+def first_programs(version: str) -> str:
+    """The class path that runs `FirstMessages` and `EarlyCommit` with the Java client of that version."""
+    return _programs("first", version, client_jars(version), (), folder="first")
+
+
 @cache
 def _programs(kind: str, version: str, jars: str, without: tuple[str, ...], folder: str = ".") -> str:
     """The programs of one folder; what they use of the upper one is compiled with them."""

@@ -19,6 +19,7 @@ TIMEOUT_S = 300
 GO = "go"
 PYTHON = "python"  # our own client
 PUSH_PROGRAMS = ("Consumers", "Partner", "Worker")
+FIRST_MESSAGES, EARLY_COMMIT = "FirstMessages", "EarlyCommit"
 TRANSACTOR, OLD_TRANSACTOR = "Transactor", "OldTransactor"
 CLIENTS = (
     *(f"java-{version}" for version in artifacts.JAVA_CLIENTS),
@@ -44,7 +45,7 @@ def run_scenarios(client: str, cluster: Cluster, work: Path, only: Sequence[str]
 
 
 def run_java(client: str, program: str, arguments: Sequence[str], work: Path) -> str:
-    """Another program of ours in Java; what it printed."""
+    """Another program of ours, most of them in Java; what it printed."""
     log = work / f"{program}-{prefix()}.log"
     processes.run([*program_of(client, program, work), *arguments], log, TIMEOUT_S, {"HOME": str(work)})
     return log.read_text()
@@ -69,7 +70,10 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
     if client == PYTHON:
         return [sys.executable, str(artifacts.HERE / "python" / f"{program.lower()}.py")]
     if client == GO:
-        return [str(artifacts.go_program()), *([program] if program in (*PUSH_PROGRAMS, TRANSACTOR) else [])]
+        return [
+            str(artifacts.go_program()),
+            *([program] if program in (*PUSH_PROGRAMS, TRANSACTOR, FIRST_MESSAGES) else []),
+        ]
     kind, version = client.split("-")
     programs = artifacts.client_programs if kind == "java" else artifacts.tools_programs
     if program in PUSH_PROGRAMS:
@@ -82,6 +86,8 @@ def program_of(client: str, program: str, work: Path) -> list[str]:
         programs = artifacts.transaction_programs
     if program == "Timed":
         programs = artifacts.timer_programs
+    if program in (FIRST_MESSAGES, EARLY_COMMIT):
+        programs = artifacts.first_programs
     long_lived = SHORT_HEARTBEATS if program == "Worker" else {}
     java = artifacts.tool("java", f"Java client {version}")
     options = ["-Xmx512m", *VIP_CHANNEL.get(version, ()), *long_lived.get(version, ())]

@@ -21,6 +21,7 @@ from .mqadmin_operators import OVERVIEW
 COMMANDS_OF_5 = "commands of 5"
 REFUSED = re.compile(
     r"CODE: 3 DESC: request type \d+ not supported|\[?broker-a\]? error"
+    r"|CODE: 29 DESC: POP is not supported by this broker"
     r"|No topic route to do the remapping"  # because the static topic could not be made before
 )
 

@@ -50,6 +50,7 @@ KEPT_S = 5.0  # a route, before it is asked for again
 MAX_ROUTES = 10_000  # of topics that consumers may invent
 READ = 4  # of a queue's permission bits
 BROADCASTING, PULL = "BROADCASTING", "PULL"
+POP = ("POP", "1")  # by its name, or by its number
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 NO_POP = (
     "POP is not supported by this broker: set the mode to PULL, "
@@ -90,8 +91,12 @@ class MemberTable(Protocol):
     def consumers(self, group: str) -> Iterable[str]: ...
 
 
-class Table(Protocol):
+class TopicTable(Protocol):
     def find(self, name: str) -> object | None: ...
+
+
+class GroupTable(Protocol):
+    def find_or_create(self, name: str) -> object | None: ...
 
 
 class TopicRoutes:
@@ -140,7 +145,7 @@ class TopicRoutes:
 
 class AssignmentRequests:
     def __init__(
-        self, routes: TopicRoutes, members: MemberTable, topics: Table, groups: Table, clock: Clock
+        self, routes: TopicRoutes, members: MemberTable, topics: TopicTable, groups: GroupTable, clock: Clock
     ) -> None:
         self._topic_routes = routes
         self._members = members
@@ -192,8 +197,8 @@ class AssignmentRequests:
             raise NoPermission("retry topic is not allowed to set mode")
         if self._topics.find(wanted.topic) is None:
             raise TopicNotFound(f"Topic {wanted.topic} not exist!")
-        if self._groups.find(wanted.consumerGroup) is None:
+        if self._groups.find_or_create(wanted.consumerGroup) is None:
             raise GroupNotFound(f"Group {wanted.consumerGroup} not exist!")
-        if wanted.mode != PULL:
+        if wanted.mode.upper() in POP:
             raise InvalidParameter(NO_POP)
         return Answer()

@@ -5,6 +5,7 @@ the general path, one request at a time; `send_many.py` takes the plain sends of
 the same rules at once and gives the same bytes.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -27,12 +28,18 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
 from turbopump.protocol.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
+from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.store import Appended, Draft, Durability, Store
+
+log = logging.getLogger(__name__)
+
+UNHEARD_LINES = 10  # about one-way sends that are refused, per ...
+UNHEARD_INTERVAL_S = 10.0
 
 TOO_MANY_LIGHTS = (
     "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
@@ -115,6 +122,7 @@ class Sending:
         self._schedule = schedule
         self._timing = timing
         self._in_order = in_order
+        self._unheard = Seldom(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
         self.added = _added_properties(rules)
         self._together = store.groups()
         self._id_front = receipts.store_host.hex().upper().encode()
@@ -137,6 +145,8 @@ class Sending:
             prepared = self.prepare(request.header, request.command.body, request)
             appended = self.append(prepared.drafts, together=True)
         except Refused as refused:
+            if request.command.is_oneway:
+                self.unheard(request.connection.peer[0], refused)
             return reply(request.command, refused.code, refused.remark, self._receipts.refused())
         if prepared.drafts[0].delay_ms >= 0:
             self._schedule.on_postponed(prepared.drafts[0].queue)
@@ -160,6 +170,10 @@ class Sending:
         offset, _, record_size = appended[-1]
         self._store.durable(offset + record_size, answer_later)
         return None
+
+    def unheard(self, host: str, refused: Refused) -> None:
+        """A one-way send is refused, which its producer does not hear: so it is in the log, with a count."""
+        self._unheard.say(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
         """Into the store, and into the statistics; with SYNC_FLUSH, whoever answers says how long it took."""

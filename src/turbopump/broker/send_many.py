@@ -81,6 +81,7 @@ class SendMany:
         self._append = sending.append
         self._accepts = sending.accepts
         self._took = sending.traffic.took
+        self._unheard = sending.unheard
         self._monotonic = sending.monotonic
         self._receipts = receipts
         self._router = router
@@ -311,7 +312,9 @@ class SendMany:
     def _refuse(self, connection: Connection, asked: list[Asked], refused: Refused) -> None:
         ext = self._receipts.refused()
         for opaque, _, _, oneway, _ in asked:
-            if not oneway:
+            if oneway:
+                self._unheard(connection.peer[0], refused)
+            else:
                 answer = Command(refused.code, opaque, RESPONSE, remark=refused.remark, ext=ext)
                 connection.write(encode(answer))
 

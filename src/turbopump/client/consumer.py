@@ -66,7 +66,8 @@ class Consumer:
     A group begins, where it has never been, as `consume_from_where` says: LAST_OFFSET only sees what comes
     from now on, FIRST_OFFSET all that is kept, TIMESTAMP what was stored since `consume_timestamp`. Where the
     group has been once, it goes on there. A broker that still has a queue's first message in memory takes a
-    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's.
+    new group for one that has seen nothing: LAST_OFFSET is then the beginning, as with Apache's. A new or
+    empty queue is always read from its first message on, also when that arrives while the consumer starts.
 
     All members of a group must subscribe to the same topics with the same expressions. `filters` are
     functions that say of a message whether it is wanted, on the event loop; one that is not counts as

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from turbopump.client.rebalance import Strategy
-from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
+from turbopump.client.settings import AccessChannel, ConsumeFromWhere, LatencyTable, MessageModel
 from turbopump.client.times import Time
 
 
@@ -62,6 +62,7 @@ class ProducerOptions(ClientOptions, total=False):
     detect_interval: float
     latency_max: tuple[float, ...]
     not_available_duration: tuple[float, ...]
+    latency_table: LatencyTable
     max_in_flight: int
     max_in_flight_bytes: int
     auto_batch: bool

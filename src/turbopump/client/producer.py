@@ -20,7 +20,7 @@ from turbopump.client.errors import (
     RequestTimedOut,
     SendTimedOut,
 )
-from turbopump.client.faults import AvoidingChoice, Faults
+from turbopump.client.faults import AvoidingChoice, Faults, faults_of
 from turbopump.client.gate import Gate
 from turbopump.client.gathering import Gathering
 from turbopump.client.hooks import CreateHook, SendHook
@@ -94,6 +94,7 @@ class Producer:
         rules.check_group(group)
         self.group = group
         self._settings = made(ProducerSettings, settings, discovery.defaults())
+        faults_of(self._settings)  # a choice of two tables is refused now, not at the start
         if self._settings.compress_type not in COMPRESSIONS:
             raise InvalidArgument(
                 f"compress_type={self._settings.compress_type!r}: it is one of {', '.join(COMPRESSIONS)}"
@@ -173,9 +174,7 @@ class Producer:
         choice: Choice = QueueChoice(world.chance)
         faults: Faults | None = None
         if settings.send_latency_fault_enable:
-            faults = Faults(
-                settings.latency_max, settings.not_available_duration, settings.start_detector_enable
-            )
+            faults = faults_of(settings)
             choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
         self._pid = process_id()
         self._instance = instance

@@ -376,7 +376,10 @@ class PullConsumer:
         await asyncio.gather(*(commit(on_wire(queue), offset) for queue, offset in offsets.items()))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on in this queue, as its broker knows; None: it never committed one."""
+        """Where the group goes on in this queue, as its broker knows.
+
+        Of a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
+        """
         self._running()
         return await self._member.offsets.query(self._names.on_wire(queue))
 

@@ -49,12 +49,20 @@ class ConsumeFromWhere(Enum):
     """Where a group begins that has never committed an offset.
 
     A broker that still has a queue's first message in memory answers "0" for a new group, so LAST then means
-    "from the beginning" too; the retry topic always begins at its first message, except with a timestamp.
+    "from the beginning" too. A new or empty queue is read from its first message on, whenever that arrives;
+    so is the retry topic, always.
     """
 
     CONSUME_FROM_LAST_OFFSET = "last"
     CONSUME_FROM_FIRST_OFFSET = "first"
     CONSUME_FROM_TIMESTAMP = "timestamp"
+
+
+class LatencyTable(Enum):
+    """How long a producer stays away from a slow broker: a table of Apache's clients."""
+
+    V5 = "5.x"
+    V4 = "4.x"
 
 
 class AccessChannel(Enum):
@@ -209,6 +217,11 @@ class ProducerSettings(ClientSettings):
     )
     not_available_duration: tuple[float, ...] = setting(
         (0.0, 0.0, 2.0, 5.0, 6.0, 10.0, 30.0), "how long to stay away, for each step", "notAvailableDuration"
+    )
+    latency_table: LatencyTable = setting(
+        LatencyTable.V5,
+        '"4.x" instead of the two rows above: 0.55 s away for 30 s, 1 s for 60 s, a failure for 600 s',
+        "",
     )
     max_in_flight: int = setting(
         1024, "sends under way; more wait, within their timeout", "backPressureForAsyncSendNum", low=1

@@ -2,6 +2,7 @@
 // Usage: scenarios namesrvAddr brokerAddr prefix outputFile [scenario...]
 //
 //	scenarios Consumers ...  the scenarios of push consumers, all at once
+//	scenarios FirstMessages ... see first.go
 //	scenarios Worker ...     see worker.go
 //	scenarios Transactor ... see transactor.go
 package main
@@ -42,6 +43,8 @@ func main() {
 	switch arguments := os.Args[1:]; arguments[0] {
 	case "Consumers":
 		runAtOnce(consumerScenarios, arguments[1:])
+	case "FirstMessages":
+		firstMessages(arguments[1:])
 	case "Transactor":
 		transact(arguments[1:])
 	case "Worker":

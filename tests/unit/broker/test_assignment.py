@@ -123,7 +123,9 @@ def test_a_strategy_that_only_clients_know_is_refused_and_in_the_log(
         ("orders", GROUP, "PULL", 0, ""),
         ("orders", GROUP, "POP", 29, "POP is not supported by this broker"),
         ("nope", GROUP, "PULL", 17, "Topic nope not exist!"),
-        ("orders", "nope", "PULL", 26, "Group nope not exist!"),
+        ("orders", GROUP, "pop", 29, "POP is not supported by this broker"),
+        ("orders", "new", "PULL", 0, ""),
+        ("orders", "no group", "PULL", 26, "Group no group not exist!"),
         ("%RETRY%readers", GROUP, "PULL", 16, "retry topic is not allowed to set mode"),
     ],
 )

@@ -253,3 +253,9 @@ def test_the_page_about_configuration_is_current() -> None:
 
 def test_the_parser_is_at_hand_for_fuzzing() -> None:
     assert parse_properties(b"a=b")[0].key == "a"
+
+
+def test_open_transactions_are_asked_about_every_30_s_by_default() -> None:
+    """As 5.x; 4.x asked every 60 s. A file may say otherwise, in milliseconds."""
+    assert load("").config.transactions.check_interval_ms == 30_000
+    assert load("transactionCheckInterval=60000").config.transactions.check_interval_ms == 60_000

@@ -10,6 +10,7 @@ from tests.unit.broker.test_pull import with_broker
 from turbopump.broker.config import Identity
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command
 from turbopump.protocol.ids import parse_offset_id
 from turbopump.testing.loop import START_MS
 
@@ -358,3 +359,21 @@ def test_a_topic_with_fewer_queues_takes_no_more_sends_to_the_others() -> None:
         assert (await desk.send("T", queue_id=3)).code == ResponseCode.SUCCESS  # created anew
 
     with_broker(scenario)
+
+
+def test_a_one_way_send_that_is_refused_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Its producer hears nothing."""
+
+    async def scenario(desk: Desk) -> None:
+        visitor = desk.visitor()
+        for topic, body in (("T", b""), ("no topic", b"x"), ("T", b"fine")):
+            fields = {name: str(value) for name, value in letters(topic).items()}
+            sent = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=body)
+            await visitor.send_oneway(desk.address, sent)
+        await desk.send("T")
+        assert len(records(await desk.pull("T", 0))) == 2
+
+    with_broker(scenario)
+    lines = [line for line in caplog.messages if line.startswith("One-way send of 127.0.0.1 is refused: ")]
+    assert len(lines) == 2
+    assert "the message body is empty" in lines[0]

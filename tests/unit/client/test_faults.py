@@ -1,7 +1,10 @@
-from turbopump.client.faults import AvoidingChoice, Faults
+import pytest
+
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.faults import AvoidingChoice, Faults, faults_of
 from turbopump.client.message import MessageQueue
 from turbopump.client.routes import QueueChoice
-from turbopump.client.settings import ProducerSettings
+from turbopump.client.settings import ProducerSettings, made
 from turbopump.runtime.chance import Chance
 
 DEFAULTS = ProducerSettings()
@@ -19,6 +22,30 @@ def test_the_table_of_pauses_is_apaches() -> None:
         (3.0, 6.0), (4.999, 6.0), (5.0, 10.0), (10.0, 10.0), (14.999, 10.0), (15.0, 30.0), (100.0, 30.0),
     ]  # fmt: skip
     assert [table.pause_for(latency_s) for latency_s, _ in expected] == [pause for _, pause in expected]
+
+
+def test_the_table_of_4_x_is_one_setting() -> None:
+    table = faults_of(made(ProducerSettings, {"latency_table": "4.x"}))
+    expected = [
+        (0.549, 0.0), (0.55, 30.0), (0.999, 30.0), (1.0, 60.0), (2.0, 120.0), (3.0, 180.0), (14.999, 180.0),
+        (15.0, 600.0),
+    ]  # fmt: skip
+    assert [table.pause_for(latency_s) for latency_s, _ in expected] == [pause for _, pause in expected]
+    table.record("a", 0.001, now=100.0, failed=True)
+    assert not table.is_available("a", 699.9)
+    assert table.is_available("a", 700.0)
+
+
+def test_without_it_the_steps_are_those_that_are_set() -> None:
+    steps = {"latency_max": (1.0,), "not_available_duration": (7.0,), "start_detector_enable": True}
+    table = faults_of(made(ProducerSettings, steps))
+    assert (table.pause_for(0.999), table.pause_for(1.0), table.is_probed) == (0.0, 7.0, True)
+    assert faults_of(DEFAULTS) == faults()
+
+
+def test_steps_of_ones_own_and_the_table_of_4_x_do_not_mix() -> None:
+    with pytest.raises(InvalidArgument, match="latency_table or latency_max and not_available_duration"):
+        faults_of(made(ProducerSettings, {"latency_table": "4.x", "latency_max": (1.0,)}))
 
 
 def test_a_failure_counts_as_ten_seconds() -> None:

@@ -231,7 +231,10 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         self._run(lambda core: core.commit(offsets))
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group goes on in this queue, as its broker knows; None: it never committed one."""
+        """Where the group goes on in this queue, as its broker knows.
+
+        Of a group that never committed there: 0 while the queue is new, its end when it is empty, else None.
+        """
         return self._run(lambda core: core.committed(queue))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
