@@ -13,6 +13,7 @@ from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.pipelines import shipping
 from turbopump.pipelines.ground import CannotRun
 from turbopump.pipelines.jobs.catalog import JOBS, Job
+from turbopump.pipelines.jobs.checks import check
 from turbopump.pipelines.jobs.session import session
 from turbopump.pipelines.jobs.showing import Outcome, Screen
 from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
@@ -37,10 +38,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = jobs.add_parser(
         "run", help="the job that a TOML file names", description="The job that a TOML file names."
     )
+    _add_flags(run, _all_flags())
     run.add_argument("spec", metavar="FILE.toml")
     run.add_argument(
         "--json", dest="is_json", action="store_true", help="print the result as one JSON document"
     )
+
+
+def _all_flags() -> list[Flag]:
+    """Of all jobs, each once: a file names its job, and a flag of another one is refused then."""
+    found: dict[str, Flag] = {}
+    for job in JOBS.values():
+        for flag in job.flags:
+            found.setdefault(flag.key, flag)
+    return list(found.values())
 
 
 def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
@@ -76,16 +87,33 @@ def _pack(archive: str) -> int:
 
 
 def _told(options: argparse.Namespace) -> tuple[str, Any]:
-    file = read_file(Path(options.spec).read_text(), options.spec) if options.spec else {}
+    file = read_file(_text(options.spec), options.spec) if options.spec else {}
     name = options.job if options.job != "run" else file.get("job")
     if name not in JOBS:
         raise BadSpec(f"{options.spec} must say job = one of {', '.join(JOBS)}")
     if file.get("job", name) != name:
         raise BadSpec(f"{options.spec} is of job {file['job']}, not {name}")
-    return name, given_by(JOBS[name].flags, file, vars(options), name)
+    known = {flag.key for flag in JOBS[name].flags}
+    strange = [f.name for f in _all_flags() if f.key not in known and vars(options).get(f.key) is not None]
+    if strange:
+        raise BadSpec(f"job {name} has no --{strange[0]}: turbopump pipeline {name} --help")
+    given = given_by(JOBS[name].flags, file, vars(options), name)
+    check(name, given, JOBS[name].check)
+    return name, given
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSpec(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+    name_server = ";".join(connect.name_servers(given["namesrv"]))
+    for time in ("since", "until"):
+        if given.get(time) is not None:
+            screen.note(f"{time} {given[time].told()}")
     screen.note(f"starting Spark on {given['master']} ...")
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "turbopump.tgz" if given["ship"] else None
@@ -95,13 +123,13 @@ def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
             spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
         except (CannotRun, shipping.CannotShip) as error:
             raise Failure(str(error)) from None
-        return _done(spark, name, job, given, screen)
+        return _done(spark, name, job, given, screen, name_server)
 
 
-def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen, name_server: str) -> Outcome:
     from turbopump.pipelines.jobs.work import Work
 
-    work = Work(spark, given, screen, name, ";".join(connect.name_servers(given["namesrv"])))
+    work = Work(spark, given, screen, name, name_server)
     _stop_by_signal(work.stop)
     try:
         outcome: Outcome = job.load()(work)
