@@ -1,10 +1,12 @@
 """`turbopump pipeline`: jobs on Spark over topics, stores and tables, from flags or a TOML file."""
 
 import argparse
+import contextlib
+import os
 import signal
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from turbopump.pipelines.jobs.showing import Outcome, Screen
 from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
 
 PACK_HELP = "one archive of our packages, for executors that do not have them"
+STDERR = 2
 SPEC_HELP = "read what is not given here from a TOML file"
 
 
@@ -120,19 +123,25 @@ def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
         try:
             if archive:
                 shipping.pack(archive)
-            spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
+            with spark_errors() as errors:
+                spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
         except (CannotRun, shipping.CannotShip) as error:
             raise Failure(str(error)) from None
-        return _done(spark, name, job, given, screen, name_server)
+        work = _work(spark, given, screen, name, name_server)
+        return _done(work, job, errors)
 
 
-def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen, name_server: str) -> Outcome:
+def _work(spark: Any, given: Any, screen: Screen, name: str, name_server: str) -> Any:
     from turbopump.pipelines.jobs.work import Work
 
-    work = Work(spark, given, screen, name, name_server)
+    return Work(spark, given, screen, name, name_server)
+
+
+def _done(work: Any, job: Job, errors: "SparkErrors") -> Outcome:
     _stop_by_signal(work.stop)
     try:
         outcome: Outcome = job.load()(work)
+        errors.is_over = True
         return outcome
     except (BadSpec, ValueError) as error:
         raise Failure(str(error), ASKED_WRONGLY) from None
@@ -142,7 +151,36 @@ def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen, name_serv
             raise
         raise Failure(line) from None
     finally:
-        spark.stop()
+        work.spark.stop()
+
+
+class SparkErrors:
+    """Passes on what the processes of Spark write to stderr, until the job has done its work: workers whose
+    connections close with the session print tracebacks, as if something had gone wrong.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self.is_over = False
+        self._source, self._target = source, target
+
+    def run(self) -> None:
+        while part := os.read(self._source, 1 << 16):
+            if not self.is_over:
+                os.write(self._target, part)
+
+
+@contextlib.contextmanager
+def spark_errors() -> Iterator[SparkErrors]:
+    """Processes that are started meanwhile, and by these, write to a pipe instead of stderr."""
+    kept, (source, target) = os.dup(STDERR), os.pipe()
+    errors = SparkErrors(source, kept)
+    threading.Thread(target=errors.run, daemon=True).start()
+    os.dup2(target, STDERR)
+    os.close(target)
+    try:
+        yield errors
+    finally:
+        os.dup2(kept, STDERR)
 
 
 def words_of(error: BaseException) -> str | None:
