@@ -161,12 +161,14 @@ class SparkErrors:
 
     def __init__(self, source: int, target: int) -> None:
         self.is_over = False
+        self.passed_on = 0  # bytes
         self._source, self._target = source, target
 
     def run(self) -> None:
         while part := os.read(self._source, 1 << 16):
             if not self.is_over:
                 os.write(self._target, part)
+                self.passed_on += len(part)
 
 
 @contextlib.contextmanager
