@@ -60,12 +60,12 @@ from turbopump.cli.pipeline import spark_errors
 
 with spark_errors() as errors:
     child = subprocess.Popen(["sh", "-c", "cat >&2"], stdin=subprocess.PIPE, text=True)
-child.stdin.write("while it runs\\n")
+child.stdin.write("while it runs\n")
 child.stdin.flush()
 while not errors.passed_on:
     time.sleep(0.01)
 errors.is_over = True
-child.stdin.write("Traceback of a worker\\n")
+child.stdin.write("Traceback of a worker\n")
 child.stdin.close()
 child.wait()
 print("own words", file=sys.stderr)

@@ -22,7 +22,8 @@ def _filed_time(text: str) -> TypedTime:
 
 
 def _duration(text: str) -> str:
-    return f"{parse_duration_s(text):g} seconds"
+    """In Spark's words, always the same for the same time."""
+    return f"{round(parse_duration_s(text) * 1000)} milliseconds"
 
 
 def _drop(text: str) -> str:
@@ -69,7 +70,11 @@ UNTIL = Flag(
 WHERE = Flag("where", "only rows of which this SQL condition is true", metavar="SQL")
 FOLLOW = Flag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
 EVERY = Flag(
-    "every", "a span of time: between batches of --follow, in charts of stats", _duration, "1 minute", "SPAN"
+    "every",
+    "a span of time: between batches of --follow, in charts of stats",
+    _duration,
+    _duration("1m"),
+    "SPAN",
 )
 CHECKPOINT = Flag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
 NAME = Flag("name", "of this run of the job, by which its checkpoint is found again")
@@ -184,7 +189,7 @@ JOBS = {
                 "within",
                 "messages with one key that were stored no further apart are repeated (default: 10 minutes)",
                 _duration,
-                "10 minutes",
+                _duration("10 minutes"),
                 "SPAN",
             ),
             Flag(

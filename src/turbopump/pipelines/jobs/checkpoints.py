@@ -23,6 +23,10 @@ class Folder:
     def has(self, name: str) -> bool:
         return bool(self._files.exists(self._at(name)))
 
+    def has_files(self, name: str) -> bool:
+        """Whether the directory of that name is there and not empty."""
+        return self.has(name) and len(self._files.listStatus(self._at(name))) > 0
+
     def read(self, name: str) -> str:
         stream = self._files.open(self._at(name))
         try:
@@ -47,7 +51,7 @@ def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str],
     `is_kept`: go on from it although the job has changed. A checkpoint that was made before fingerprints were
     kept is taken over, with a warning: what it belongs to cannot be known.
     """
-    is_used = folder.has("offsets/0") or folder.has("commits") or folder.has("offsets")
+    is_used = folder.has_files("offsets")
     if is_used and folder.has(FILE):
         told = differences(decoded(folder.read(FILE)), now)
         if told and not is_kept:
@@ -64,7 +68,7 @@ def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str],
 
 def check_parquet(checkpoint: Folder, target: Folder) -> None:
     """Spark skips batches that a directory already has, whichever stream wrote them. Raises BadSpec."""
-    if target.has("_spark_metadata/0") and not checkpoint.has("offsets"):
+    if target.has_files("_spark_metadata") and not checkpoint.has_files("offsets"):
         raise BadSpec(
             f"{target.path} was written by a stream with another checkpoint: Spark would skip the first "
             "batches of this one without an error. Give another directory, or the --checkpoint or --name "

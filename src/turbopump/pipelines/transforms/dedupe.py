@@ -44,8 +44,8 @@ def dedupe(
     keyed = keyed.withColumn(AT, F.coalesce(F.unix_micros(F.col(time)), F.lit(0)))
     packed = keyed.mapInArrow(_packer(messages.columns), f"`{KEY}` string, `{AT}` bigint, `{ROW}` binary")
     # The watermark is on the time of the micro-batch, which all of its rows have: none can be behind it.
-    living_s = parse_duration_s(remember) if remember else 2 * within_us / 1_000_000
-    timed = packed.withColumn(SEEN, F.current_timestamp()).withWatermark(SEEN, f"{living_s:g} seconds")
+    living_ms = round(parse_duration_s(remember) * 1000) if remember else 2 * within_us // 1000
+    timed = packed.withColumn(SEEN, F.current_timestamp()).withWatermark(SEEN, f"{living_ms} milliseconds")
     kept = timed.groupBy(KEY).applyInPandasWithState(
         _passing(within_us),
         f"`{ROW}` binary",

@@ -1,10 +1,11 @@
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from turbopump.pipelines.jobs.catalog import JOBS
 from turbopump.pipelines.jobs.checks import check, texts_of
-from turbopump.pipelines.jobs.session import java_version
+from turbopump.pipelines.jobs.session import INITIAL, PARTITIONS, _set_partitions, java_version
 from turbopump.pipelines.jobs.spec import BadSpec, given_by
 
 
@@ -94,3 +95,31 @@ def test_sql_in_a_file_counts_as_its_text(tmp_path):
 )
 def test_the_version_of_java(said, version):
     assert java_version(said) == version
+
+
+@pytest.mark.parametrize(
+    ("conf", "partitions"),
+    [
+        ({}, {PARTITIONS: "2", INITIAL: "200"}),
+        ({PARTITIONS: "7"}, {}),
+        ({INITIAL: "50"}, {PARTITIONS: "2", INITIAL: "50"}),
+    ],
+)
+def test_a_shuffle_has_as_many_partitions_as_there_are_cores_unless_it_was_chosen(conf, partitions):
+    settings = {}
+    spark = SimpleNamespace(
+        conf=SimpleNamespace(set=settings.__setitem__), sparkContext=SimpleNamespace(defaultParallelism=2)
+    )
+    _set_partitions(spark, conf)
+    assert settings == partitions
+
+
+def test_durations_are_the_same_text_for_the_same_time():
+    texts = {
+        checked("dedupe", from_="topic:A", to="topic:B", within=text)["within"]
+        for text in ("10m", "10 minutes", "600s", None)
+    }
+    assert texts == {"600000 milliseconds"}
+    assert (
+        checked("dedupe", from_="topic:A", to="topic:B", within="60d")["within"] == "5184000000 milliseconds"
+    )

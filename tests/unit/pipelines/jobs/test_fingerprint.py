@@ -73,7 +73,10 @@ class Files:
         self.files = {name.replace("_of_", "/"): text for name, text in files.items()}
 
     def has(self, name):
-        return any(one == name or one.startswith(f"{name}/") for one in self.files)
+        return name in self.files
+
+    def has_files(self, name):
+        return any(one.startswith(f"{name}/") for one in self.files)
 
     def read(self, name):
         return self.files[name]
