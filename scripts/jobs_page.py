@@ -65,8 +65,9 @@ refused with what differs, since it would take the other one's progress for its 
 
 What does not change which rows arrive where is free: `--follow`, `--every`, `--rate`, `--conf`, `--master`,
 `failOnDataLoss`, `allowMissingBrokers`, and options about connections, patience and batch sizes. A checkpoint
-of an earlier version, which has no such file, is taken over with a warning. A Parquet directory that a stream
-with another checkpoint has written is refused: Spark would skip the first batches without an error.
+of an earlier version, which has no such file, is taken over with a warning (that of `dedupe` is refused: its
+state was of another kind). A Parquet directory that a stream with another checkpoint has written is refused:
+Spark would skip the first batches without an error.
 
 ## Times
 

@@ -10,6 +10,9 @@ from typing import Any
 from turbopump.pipelines.jobs.fingerprint import FILE, Fingerprint, decoded, differences, encoded, refusal
 from turbopump.pipelines.jobs.spec import BadSpec
 
+REFUSED_BEFORE = ("dedupe",)
+"""Jobs that kept another kind of state before checkpoints had a fingerprint."""
+
 
 class Folder:
     """A directory in a file system of Hadoop's, which local ones are too."""
@@ -58,6 +61,11 @@ def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str],
             raise BadSpec(refusal(folder.path, told))
         for line in told:
             note(f"checkpoint kept although the job has changed: {line}")
+    elif is_used and now["job"] in REFUSED_BEFORE:
+        raise BadSpec(
+            f"the checkpoint {folder.path} is from an earlier version, whose state for {now['job']} cannot be "
+            "read: give --name or --checkpoint for a new one, and --since to begin where the old one ended"
+        )
     elif is_used:
         note(
             f"warning: the checkpoint {folder.path} does not say which job it belongs to (it is from an "

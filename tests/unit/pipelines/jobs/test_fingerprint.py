@@ -107,6 +107,11 @@ def test_a_checkpoint_from_before_is_taken_over_with_a_warning():
     assert FILE in folder.files
 
 
+def test_a_checkpoint_from_before_is_refused_where_its_state_was_of_another_kind():
+    with pytest.raises(BadSpec, match="whose state for dedupe cannot be read: give --name"):
+        claim(Files(offsets_of_0=""), made(job="dedupe"), True, print)
+
+
 def test_a_parquet_directory_of_another_stream_is_refused():
     target = Files(_spark_metadata_of_0="")
     check_parquet(Files(offsets_of_0=""), target)
