@@ -63,7 +63,7 @@ def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str],
             note(f"checkpoint kept although the job has changed: {line}")
     elif is_used and now["job"] in REFUSED_BEFORE:
         raise BadSpec(
-            f"the checkpoint {folder.path} is from an earlier version, whose state for {now['job']} cannot be "
+            f"the checkpoint {folder.path} is of an earlier version, whose state for {now['job']} cannot be "
             "read: give --name or --checkpoint for a new one, and --since to begin where the old one ended"
         )
     elif is_used:
