@@ -21,7 +21,8 @@ def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
     within a queue, and beyond that by time; where the offset is not known, by time in one task.
     """
     if not {OFFSET, *QUEUE} <= set(rows.columns):
-        return rows.orderBy(TIME).coalesce(1) if TIME in rows.columns and not rows.isStreaming else rows
+        is_sorted = TIME in rows.columns and not rows.isStreaming
+        return rows.repartition(1).sortWithinPartitions(TIME) if is_sorted else rows
     keyed = rows if "shardingKey" in rows.columns else rows.withColumn("shardingKey", _sharding_key(rows))
     if rows.isStreaming:
         return keyed
@@ -29,9 +30,9 @@ def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
     so_far = Window.partitionBy(*QUEUE).orderBy(OFFSET)
     timed = keyed.withColumn(AT, F.max(TIME).over(so_far) if TIME in rows.columns else F.lit(0))
     order = (AT, *QUEUE, OFFSET)
-    if in_one_task:
-        return timed.orderBy(*order).coalesce(1)
-    return timed.repartition(*QUEUE).sortWithinPartitions(*order)
+    # Not orderBy: Spark would read all rows once more to see how they are spread, and count them twice.
+    parted = timed.repartition(1) if in_one_task else timed.repartition(*QUEUE)
+    return parted.sortWithinPartitions(*order)
 
 
 def _sharding_key(rows: DataFrame) -> Column:
