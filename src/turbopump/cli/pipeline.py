@@ -22,6 +22,7 @@ from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
 
 PACK_HELP = "one archive of our packages, for executors that do not have them"
 STDERR = 2
+MAX_HELD = 1 << 20  # bytes of Spark's errors that are shown when a job fails
 SPEC_HELP = "read what is not given here from a TOML file"
 
 
@@ -139,13 +140,14 @@ def _work(spark: Any, given: Any, screen: Screen, name: str, name_server: str) -
 
 def _done(work: Any, job: Job, errors: "SparkErrors") -> Outcome:
     _stop_by_signal(work.stop)
+    errors.is_shown = bool(work.given.get("follow"))
     try:
         outcome: Outcome = job.load()(work)
-        errors.is_over = True
         return outcome
     except (BadSpec, ValueError) as error:
         raise Failure(str(error), ASKED_WRONGLY) from None
     except Exception as error:
+        errors.show()
         line = words_of(error)
         if line is None:
             raise
@@ -155,20 +157,28 @@ def _done(work: Any, job: Job, errors: "SparkErrors") -> Outcome:
 
 
 class SparkErrors:
-    """Passes on what the processes of Spark write to stderr, until the job has done its work: workers whose
-    connections close with the session print tracebacks, as if something had gone wrong.
+    """Holds back what the processes of Spark write to stderr, for the case that the job fails: workers whose
+    connections close print tracebacks, as if something had gone wrong. A job that follows shows it at once.
     """
 
     def __init__(self, source: int, target: int) -> None:
-        self.is_over = False
-        self.passed_on = 0  # bytes
+        self.is_shown = False
+        self.received = 0  # bytes
         self._source, self._target = source, target
+        self._held = bytearray()
 
     def run(self) -> None:
         while part := os.read(self._source, 1 << 16):
-            if not self.is_over:
-                os.write(self._target, part)
-                self.passed_on += len(part)
+            self._held += part
+            del self._held[:-MAX_HELD]
+            self.received += len(part)
+            if self.is_shown:
+                self.show()
+
+    def show(self) -> None:
+        """The end of what was held back."""
+        held, self._held = self._held, bytearray()
+        os.write(self._target, held)
 
 
 @contextlib.contextmanager
@@ -181,6 +191,9 @@ def spark_errors() -> Iterator[SparkErrors]:
     os.close(target)
     try:
         yield errors
+    except BaseException:
+        errors.show()
+        raise
     finally:
         os.dup2(kept, STDERR)
 

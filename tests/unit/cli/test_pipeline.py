@@ -60,18 +60,20 @@ from turbopump.cli.pipeline import spark_errors
 
 with spark_errors() as errors:
     child = subprocess.Popen(["sh", "-c", "cat >&2"], stdin=subprocess.PIPE, text=True)
-child.stdin.write("while it runs\n")
-child.stdin.flush()
-while not errors.passed_on:
-    time.sleep(0.01)
-errors.is_over = True
 child.stdin.write("Traceback of a worker\n")
 child.stdin.close()
 child.wait()
-print("own words", file=sys.stderr)
+while not errors.received:
+    time.sleep(0.01)
+print("own words", file=sys.stderr, flush=True)
+if "fails" in sys.argv:
+    errors.show()
 """
 
 
-def test_what_workers_print_after_success_is_not_passed_on():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
-    assert done.stderr.splitlines() == ["while it runs", "own words"]
+@pytest.mark.parametrize(
+    ("words", "lines"), [([], ["own words"]), (["fails"], ["own words", "Traceback of a worker"])]
+)
+def test_what_workers_print_is_shown_only_when_the_job_fails(words, lines):
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True)
+    assert done.stderr.splitlines() == lines
