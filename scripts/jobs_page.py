@@ -34,11 +34,66 @@ where it ended. It takes what is there and ends; with `--follow` it goes on unti
 topic or to Delta each row arrives exactly once. A job that reads files is one batch.
 
 Progress goes to stderr, the result to stdout: tables for people, one document with `--json`. The exit status
-is 1 when the job failed or found damage, 2 when it was asked wrongly.
+is 1 when the job failed, found damage or dropped rows without permission, 2 when it was asked wrongly.
+Arguments, options and Java's version are checked before Spark starts.
+
+## Rows that were read, written and dropped
+
+The summary of a job that moves rows counts them over all micro-batches, for streams and batches alike:
+
+| word | rows |
+|---|---|
+| `read` | of the source, within `--since`, `--until` and `--where` |
+| `written` | handed to the target |
+| `duplicate` | dropped by `dedupe` because one with the same key was kept |
+| `late` | dropped by Spark because a watermark had passed them |
+| `malformed` | with a body that `--json-body` or `--avro-body` cannot read, or a trace that cannot be read |
+| `filtered` | for which `--where` is not true (counted for streams) |
+
+`late` and `malformed` rows make the exit status 1, unless `--allow late,malformed` names them. A query that
+names `bodyError` decides about malformed rows itself, and they are counted only.
+
+## Whose checkpoint it is
+
+A checkpoint holds how far one job has come. Beside Spark's files lies `turbopump-job.json`: job, ends, name
+servers, SQL, conditions, times as typed, and options of both ends. A job that differs in any of these is
+refused with what differs, since it would take the other one's progress for its own and skip rows. Then
+
+- give `--name` or `--checkpoint`: a job of its own, which begins at the start;
+- or run the job as it was;
+- or add `--keep-checkpoint`: the change applies from here on.
+
+What does not change which rows arrive where is free: `--follow`, `--every`, `--rate`, `--conf`, `--master`,
+`failOnDataLoss`, `allowMissingBrokers`, and options about connections, patience and batch sizes. A checkpoint
+of an earlier version, which has no such file, is taken over with a warning (that of `dedupe` is refused: its
+state was of another kind). A Parquet directory that a stream with another checkpoint has written is refused:
+Spark would skip the first batches without an error.
+
+## Times
+
+`--since` and `--until` are positions: the source begins and ends there and reads nothing else. On the command
+line a time without a zone is local time, in a file it must have one; the job prints which it took. In
+`delta:` and `parquet:` they are conditions on `storeTimestamp`. A stream that has a checkpoint goes on from
+there, and `--since` counted in its first run. `--explain` prints what is pushed down to the source, what
+Spark does, and Spark's plan, and runs nothing.
+
+## Repeated messages
+
+`dedupe` keeps a message unless one with the same key was kept that was stored no further away than
+`--within`, before or after. A stream remembers keys for `--remember` after they were last seen, by the clock
+(default: twice `--within`); a repeated message that comes later than that is passed on. How far queues lag
+behind one another does not matter: no message is dropped because it is late. Messages without a key are
+passed on. The state of a stream has as many partitions as the session has cores when it first runs
+(`--conf spark.sql.shuffle.partitions=N` chooses otherwise).
+
+## Order
+
+`replay` keeps the order of each queue: what one queue held goes to one queue again. A message without a
+sharding key of its own gets the name of its queue as one. Between queues rows of files go by time.
 
 ## From a file
 
-`turbopump pipeline run job.toml`, with the same words as the flags:
+`turbopump pipeline run job.toml`, with the same words as the flags; flags on the line win over the file:
 
     job = "archive"
     from = "topic:OrderTopic"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tests.spark.reading import messages, messages_once_there
 
 from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
 from turbopump.pipelines.jobs.catalog import JOBS
+from turbopump.pipelines.jobs.checks import check
 from turbopump.pipelines.jobs.showing import Outcome, Screen
 from turbopump.pipelines.jobs.spec import BadSpec, given_by
 from turbopump.pipelines.jobs.work import Work
@@ -31,6 +33,7 @@ def run(spark: Any, broker: peers.Cluster, tmp_path: Path, monkeypatch: pytest.M
 
     def done(job: str, **line: Any) -> Outcome:
         given = given_by(JOBS[job].flags, {}, {name.rstrip("_"): value for name, value in line.items()}, job)
+        check(job, given, JOBS[job].check)
         outcome: Outcome = JOBS[job].load()(
             Work(spark, given, Screen(err=io.StringIO()), job, broker.namesrv)
         )
@@ -81,9 +84,9 @@ def test_a_topic_is_archived_once_and_goes_on_where_it_ended(
     for first in (0, 20):
         send(broker, topic, 20, first)
         outcome = run("archive", from_=f"topic:{topic}", to="delta:lake")
-        assert outcome.summary["rows"] == 20
+        assert (outcome.summary["read"], outcome.summary["written"]) == (20, 20)
     again = run("archive", from_=f"topic:{topic}", to="delta:lake", compact=True)
-    assert again.summary["rows"] == 0
+    assert again.summary["read"] == again.summary["written"] == 0
     counted = run("stats", from_="delta:lake", by="topic,tag")
     assert [(row["tags"], row["messages"]) for row in counted.tables[0].rows] == [
         ("paid", 20),
@@ -113,16 +116,24 @@ def test_sql_over_json_bodies_from_topic_to_topic(
         "sql": query,
         "json_body": "id long, amount double",
     }
-    assert run("transform", **given).summary["rows"] == 20
+    summary = run("transform", **given).summary
+    assert (summary["read"], summary["written"], summary["malformed"]) == (20, 10, 0)
     assert bodies(broker, other) == list(range(10, 20))
-    assert run("transform", **given).summary["rows"] == 0
+    assert run("transform", **given).summary["read"] == 0
+    with pytest.raises(BadSpec, match=r"(?s)sql: was .*15.*now .*3.*--keep-checkpoint"):
+        run("transform", **given | {"sql": query.replace("15", "3")})
+    with pytest.raises(BadSpec, match="where: was not given"):
+        run("transform", **given, where="tags = 'paid'")
 
 
 def test_repeated_keys_are_dropped_on_the_way(
     run: Run, broker: peers.Cluster, topic: str, other: str
 ) -> None:
     send(broker, topic, 20)
-    run("dedupe", from_=f"topic:{topic}", to=f"topic:{other}", within="1h")
+    outcome = run("dedupe", from_=f"topic:{topic}", to=f"topic:{other}", within="1h")
+    summary = outcome.summary
+    assert (summary["read"], summary["written"], summary["duplicate"], summary["late"]) == (20, 5, 15, 0)
+    assert not outcome.is_failure
     assert len(bodies(broker, other)) == 5
 
 
@@ -164,25 +175,84 @@ def test_traces_become_latencies(run: Run, broker: peers.Cluster, topic: str) ->
     assert [row["deliveries"] for row in mine] == [5]
 
 
-@pytest.mark.parametrize(
-    ("job", "line", "words"),
-    [
-        ("archive", {"from_": "topic:A", "to": "topic:B"}, "writes delta:DIR or parquet:DIR"),
-        (
-            "archive",
-            {"from_": "topic:A", "to": "delta:D", "partition_by": "size"},
-            "some of topic, date, hour",
-        ),
-        ("archive", {"to": "delta:D"}, "needs --from"),
-        ("replay", {"from_": "delta:D", "to": "delta:E"}, "writes topic:NAME"),
-        ("transform", {"from_": "topic:A", "to": "topic:B"}, "needs --sql"),
-        ("stats", {"from_": "topic:A", "by": "colour"}, "some of topic, queue"),
-        ("verify", {"from_": "topic:A"}, "reads log:DIR"),
-        ("dlq", {"from_": "topic:A"}, "reads dlq:GROUP"),
-    ],
-)
-def test_a_job_that_was_asked_wrongly_says_what_it_wants(
-    run: Run, job: str, line: dict[str, Any], words: str
+def test_a_topic_is_replayed_in_the_order_of_each_queue(
+    run: Run, broker: peers.Cluster, topic: str, other: str
 ) -> None:
-    with pytest.raises(BadSpec, match=words):
-        run(job, **line)
+    send(broker, topic, 40)
+    assert run("replay", from_=f"topic:{topic}", to=f"topic:{other}").summary["written"] == 40
+    assert order(broker, other) == order(broker, topic)
+    assert messages(broker, other)[0].properties["own"] == "1"
+
+
+def order(broker: peers.Cluster, topic: str) -> list[list[int]]:
+    """The ids of each queue, in its order; which queue it is does not matter."""
+    found: dict[int, list[int]] = {}
+    for message in messages(broker, topic):
+        found.setdefault(message.queue.id, []).append(message.json()["id"])
+    return sorted(found.values())
+
+
+def test_a_store_is_replayed_in_the_order_of_each_queue(
+    run: Run, broker: peers.Cluster, topic: str, other: str
+) -> None:
+    send(broker, topic, 40)
+    run("archive", from_=f"topic:{topic}", to="parquet:files")
+    run("replay", from_="parquet:files", to=f"topic:{other}")
+    assert order(broker, other) == order(broker, topic)
+
+
+def test_times_are_positions_and_what_is_pushed_down_is_explained(
+    run: Run, broker: peers.Cluster, topic: str, spark: Any
+) -> None:
+    send(broker, topic, 10)
+    middle = max(message.store_timestamp for message in messages(broker, topic)) + 1
+    eventually(lambda: time.time() * 1000 > middle + 5, 5)
+    send(broker, topic, 10, 10)
+    until = {"from_": f"topic:{topic}", "to": "delta:before", "until": str(middle)}
+    found = run("archive", **until, explain=True).document()["explain"]
+    lines = [row["line"] for row in found]
+    assert f"pushed down to the source: endingTimestamp={middle}" in lines
+    assert run("archive", **until).summary["read"] == 10
+    since = run("archive", from_=f"topic:{topic}", to="delta:after", since=str(middle), where="tags = 'paid'")
+    assert (since.summary["read"], since.summary["filtered"]) == (5, 5)
+    assert run("stats", from_=f"topic:{topic}", since=str(middle)).summary["messages"] == 10
+
+
+def test_bodies_that_cannot_be_read_are_counted_and_a_failure_unless_allowed(
+    run: Run, broker: peers.Cluster, topic: str
+) -> None:
+    send(broker, topic, 6)
+    with Producer("job-senders", name_servers=broker.namesrv) as producer:
+        producer.send(Message(topic, b"{oops"))
+    given = {
+        "from_": f"topic:{topic}",
+        "to": "delta:orders",
+        "sql": "SELECT id FROM messages WHERE amount >= 0",
+        "json_body": "id long, amount double",
+        "partition_by": [],
+    }
+    outcome = run("transform", **given)
+    assert (outcome.summary["read"], outcome.summary["written"], outcome.summary["malformed"]) == (7, 6, 1)
+    assert outcome.is_failure
+    allowed = run("transform", **given | {"name": "again", "to": "delta:others"}, allow="malformed")
+    assert allowed.summary["malformed"] == 1
+    assert not allowed.is_failure
+
+
+def test_a_group_without_dead_letters_has_none(run: Run, broker: peers.Cluster) -> None:
+    outcome = run("dlq", from_="dlq:healthy-group")
+    assert outcome.summary["letters"] == 0
+    assert run("archive", from_="dlq:healthy-group", to="delta:none").summary["read"] == 0
+
+
+@pytest.mark.long
+def test_more_micro_batches_than_spark_remembers_are_all_counted(
+    run: Run, broker: peers.Cluster, topic: str, other: str, spark: Any
+) -> None:
+    send(broker, topic, 240)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "3")
+    try:
+        outcome = run("archive", from_=f"topic:{topic}", to="delta:many", options=["maxOffsetsPerTrigger=20"])
+    finally:
+        spark.conf.unset("spark.sql.streaming.numRecentProgressUpdates")
+    assert (outcome.summary["read"], outcome.summary["written"]) == (240, 240)

@@ -68,7 +68,7 @@ def test_columns_are_those_that_are_asked_for(spark, store):
     ("options", "expected"),
     [
         ({"queue": "1"}, range(1, 60, 2)),
-        ({"startingTimestamp": str(START + 10_000), "endingTimestamp": "2023-11-14T22:13:32"}, [10, 11]),
+        ({"startingTimestamp": str(START + 10_000), "endingTimestamp": "2023-11-14T22:13:32Z"}, [10, 11]),
         ({"startingOffsets": '{"T":{"0":28}}', "queue": "0"}, [56, 58]),
         ({"tags": "b || c"}, [n for n in range(60) if n % 3]),
         ({"key": "k31"}, [31]),

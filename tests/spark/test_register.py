@@ -21,3 +21,14 @@ def test_a_worker_of_this_python_will_do():
 def test_a_worker_that_is_not_there_is_named_with_the_fix():
     with pytest.raises(CannotRun, match=r"'python-of-nowhere', which is not there: set PYSPARK_PYTHON="):
         check_worker("python-of-nowhere")
+
+
+def test_registering_twice_registers_nothing_twice(spark, monkeypatch):
+    """Spark prints a warning for each format that is replaced."""
+    from turbopump import pipelines
+
+    registered = []
+    kind = type(spark.dataSource)
+    monkeypatch.setattr(kind, "register", lambda self, source: registered.append(source.name()))
+    pipelines.register(spark)
+    assert registered == []

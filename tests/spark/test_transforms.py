@@ -14,12 +14,13 @@ from turbopump.client.trace import Kind, Trace, encode
 from turbopump.pipelines.jobs.movers import limited
 from turbopump.pipelines.schema import schema_of
 from turbopump.pipelines.transforms.bodies import ERROR, BadAvroSchema, avro_body, json_body
-from turbopump.pipelines.transforms.dedupe import dedupe, kept
+from turbopump.pipelines.transforms.dedupe import MAX_TIMES, dedupe, kept, passed
 from turbopump.pipelines.transforms.letters import again, failures, letters
 from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
 from turbopump.pipelines.transforms.traces import deliveries, latencies, traces
 
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 ALL = [*schema_of(has_properties=True).names, "offsetMsgId"]
 DDL = schema_of(ALL).ddl
 
@@ -54,6 +55,53 @@ def test_of_messages_with_a_key_the_first_in_each_window_is_kept(frame: Any) -> 
     ]
     found = dedupe(frame(rows), within="1 minute").orderBy("queueOffset").collect()
     assert [row.queueOffset for row in found] == [0, 1, 3, 4, 5, 6]
+
+
+def test_a_stream_passes_on_unique_messages_of_a_queue_that_lags(
+    frame: Any, spark: Any, tmp_path: Any
+) -> None:
+    """One queue is an hour ahead; the other comes in later micro-batches, with other keys and repeats."""
+    ahead = [message(n, queueId=0, keys=f"a{n}", storeTimestamp=BEGIN + HOUR) for n in range(5)]
+    behind = [message(n, queueId=1, keys=f"b{n}", storeTimestamp=BEGIN) for n in range(5)]
+    repeats = [message(9, queueId=1, keys="a0", storeTimestamp=BEGIN + HOUR + timedelta(seconds=30))]
+    earlier = [message(10, queueId=1, keys="a1", storeTimestamp=BEGIN, properties={"p": "1"}, tags="x")]
+    without = [message(n, queueId=1, storeTimestamp=BEGIN) for n in (11, 12)]
+    steps = (ahead, behind, repeats + earlier, without)
+    for number, rows in enumerate(steps):
+        frame(rows).coalesce(1).write.parquet(str(tmp_path / "in" / str(number)))
+    stream = (
+        spark.readStream.schema(DDL)
+        .option("maxFilesPerTrigger", 1)
+        .option("recursiveFileLookup", "true")
+        .parquet(str(tmp_path / "in"))
+    )
+    query = (
+        dedupe(stream, within="1 minute")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"))
+    )
+    query.awaitTermination()
+    found = spark.read.schema(DDL).parquet(str(tmp_path / "out")).collect()
+    passed_on = sorted(tuple(row) for row in found)
+    sent = [row for rows in steps for row in rows if row["queueOffset"] != 9]
+    assert passed_on == sorted(tuple(row) for row in frame(sent).collect())
+
+
+@pytest.mark.parametrize(
+    ("times", "known", "found"),
+    [
+        ([0, 60, 61], [], ([0, 2], [0, 61])),
+        ([100, 30, 45], [90], ([1], [30, 90])),
+        ([200], [90], ([0], [90, 200])),
+        ([95], [90], ([], [90])),
+    ],
+)
+def test_a_repeat_is_what_was_stored_near_one_that_was_passed_on(times: Any, known: Any, found: Any) -> None:
+    within = 60 if not known else 20
+    assert passed(times, known, within) == found
+    assert len(passed([n * 100 for n in range(MAX_TIMES + 9)], [], 1)[1]) == MAX_TIMES
 
 
 def test_a_window_begins_with_what_was_kept_and_not_with_what_was_dropped() -> None:

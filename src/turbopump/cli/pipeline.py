@@ -1,10 +1,12 @@
 """`turbopump pipeline`: jobs on Spark over topics, stores and tables, from flags or a TOML file."""
 
 import argparse
+import contextlib
+import os
 import signal
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.pipelines import shipping
 from turbopump.pipelines.ground import CannotRun
 from turbopump.pipelines.jobs.catalog import JOBS, Job
+from turbopump.pipelines.jobs.checks import check
 from turbopump.pipelines.jobs.session import session
 from turbopump.pipelines.jobs.showing import Outcome, Screen
 from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
 
 PACK_HELP = "one archive of our packages, for executors that do not have them"
+STDERR = 2
+MAX_HELD = 1 << 20  # bytes of Spark's errors that are shown when a job fails
 SPEC_HELP = "read what is not given here from a TOML file"
 
 
@@ -37,10 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run = jobs.add_parser(
         "run", help="the job that a TOML file names", description="The job that a TOML file names."
     )
+    _add_flags(run, _all_flags())
     run.add_argument("spec", metavar="FILE.toml")
     run.add_argument(
         "--json", dest="is_json", action="store_true", help="print the result as one JSON document"
     )
+
+
+def _all_flags() -> list[Flag]:
+    """Of all jobs, each once: a file names its job, and a flag of another one is refused then."""
+    found: dict[str, Flag] = {}
+    for job in JOBS.values():
+        for flag in job.flags:
+            found.setdefault(flag.key, flag)
+    return list(found.values())
 
 
 def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
@@ -76,45 +91,111 @@ def _pack(archive: str) -> int:
 
 
 def _told(options: argparse.Namespace) -> tuple[str, Any]:
-    file = read_file(Path(options.spec).read_text(), options.spec) if options.spec else {}
+    file = read_file(_text(options.spec), options.spec) if options.spec else {}
     name = options.job if options.job != "run" else file.get("job")
     if name not in JOBS:
         raise BadSpec(f"{options.spec} must say job = one of {', '.join(JOBS)}")
     if file.get("job", name) != name:
         raise BadSpec(f"{options.spec} is of job {file['job']}, not {name}")
-    return name, given_by(JOBS[name].flags, file, vars(options), name)
+    known = {flag.key for flag in JOBS[name].flags}
+    strange = [f.name for f in _all_flags() if f.key not in known and vars(options).get(f.key) is not None]
+    if strange:
+        raise BadSpec(f"job {name} has no --{strange[0]}: turbopump pipeline {name} --help")
+    given = given_by(JOBS[name].flags, file, vars(options), name)
+    check(name, given, JOBS[name].check)
+    return name, given
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSpec(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+    name_server = ";".join(connect.name_servers(given["namesrv"]))
+    for time in ("since", "until"):
+        if given.get(time) is not None:
+            screen.note(f"{time} {given[time].told()}")
     screen.note(f"starting Spark on {given['master']} ...")
     with tempfile.TemporaryDirectory() as scratch:
         archive = Path(scratch) / "turbopump.tgz" if given["ship"] else None
         try:
             if archive:
                 shipping.pack(archive)
-            spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
+            with spark_errors() as errors:
+                spark = session(f"turbopump {name}", given["master"], given["conf"], archive)
         except (CannotRun, shipping.CannotShip) as error:
             raise Failure(str(error)) from None
-        return _done(spark, name, job, given, screen)
+        work = _work(spark, given, screen, name, name_server)
+        return _done(work, job, errors)
 
 
-def _done(spark: Any, name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+def _work(spark: Any, given: Any, screen: Screen, name: str, name_server: str) -> Any:
     from turbopump.pipelines.jobs.work import Work
 
-    work = Work(spark, given, screen, name, ";".join(connect.name_servers(given["namesrv"])))
+    return Work(spark, given, screen, name, name_server)
+
+
+def _done(work: Any, job: Job, errors: "SparkErrors") -> Outcome:
     _stop_by_signal(work.stop)
+    errors.is_shown = bool(work.given.get("follow"))
     try:
         outcome: Outcome = job.load()(work)
         return outcome
     except (BadSpec, ValueError) as error:
         raise Failure(str(error), ASKED_WRONGLY) from None
     except Exception as error:
+        errors.show()
         line = words_of(error)
         if line is None:
             raise
         raise Failure(line) from None
     finally:
-        spark.stop()
+        work.spark.stop()
+
+
+class SparkErrors:
+    """Holds back what the processes of Spark write to stderr, for the case that the job fails: workers whose
+    connections close print tracebacks, as if something had gone wrong. A job that follows shows it at once.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self.is_shown = False
+        self.received = 0  # bytes
+        self._source, self._target = source, target
+        self._held = bytearray()
+
+    def run(self) -> None:
+        while part := os.read(self._source, 1 << 16):
+            self._held += part
+            del self._held[:-MAX_HELD]
+            self.received += len(part)
+            if self.is_shown:
+                self.show()
+
+    def show(self) -> None:
+        """The end of what was held back."""
+        held, self._held = self._held, bytearray()
+        os.write(self._target, held)
+
+
+@contextlib.contextmanager
+def spark_errors() -> Iterator[SparkErrors]:
+    """Processes that are started meanwhile, and by these, write to a pipe instead of stderr."""
+    kept, (source, target) = os.dup(STDERR), os.pipe()
+    errors = SparkErrors(source, kept)
+    threading.Thread(target=errors.run, daemon=True).start()
+    os.dup2(target, STDERR)
+    os.close(target)
+    try:
+        yield errors
+    except BaseException:
+        errors.show()
+        raise
+    finally:
+        os.dup2(kept, STDERR)
 
 
 def words_of(error: BaseException) -> str | None:

@@ -30,7 +30,15 @@ def register(spark: Any) -> None:
 
     check(spark)
     for module, name in FORMATS:
-        spark.dataSource.register(getattr(import_module(module), name))
+        format = getattr(import_module(module), name)
+        if not _is_registered(spark, format.name()):
+            spark.dataSource.register(format)
+
+
+def _is_registered(spark: Any, name: str) -> bool:
+    """Spark warns of each format that is registered twice. A session of Spark Connect cannot be asked."""
+    session = getattr(spark, "_jsparkSession", None)
+    return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(name))
 
 
 def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = False) -> Any:

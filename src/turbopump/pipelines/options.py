@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.times import parse_time
+
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname"})  # come with ours, and are not for us
 
 
@@ -106,6 +109,11 @@ def count(least: int = 1) -> Callable[[str], int]:
         return value
 
     return read
+
+
+def time_ms(given: str) -> int:
+    """Milliseconds since 1970, ISO 8601 with a time zone, or an age such as `10m`."""
+    return parse_time(given, SystemClock().now_ms())
 
 
 def choice(*among: str) -> Callable[[str], str]:

@@ -105,9 +105,9 @@ def test_earliest_and_offsets_by_json_and_by_time():
     assert stream(Cluster(ends), startingOffsets=named).initial() == at(9, 3, since=NOW_MS)
     cluster = Cluster(ends, times={q(0): 5, q(1): None})
     with pytest.raises(BadOffsets, match="no message of queue 1 of T on a was stored at that time or later"):
-        stream(cluster, startingTimestamp="77").initial()
-    late = stream(cluster, startingTimestamp="77", startingOffsetsByTimestampStrategy="latest")
-    assert late.initial() == at(5, 4, since=77)
+        stream(cluster, startingTimestamp="1700000000077").initial()
+    late = stream(cluster, startingTimestamp="1700000000077", startingOffsetsByTimestampStrategy="latest")
+    assert late.initial() == at(5, 4, since=NOW_MS)
     with pytest.raises(BadOffsets, match="exactly the queues that are read: see queue 1 of T on a"):
         stream(cluster, startingOffsetsByTimestamp='{"T":{"a":{"0":5}}}').initial()
 
@@ -409,4 +409,17 @@ def test_assigned_queues_that_are_not_there_are_named(queues):
 
 def test_a_batch_ends_before_a_time():
     cluster = Cluster({q(0): Ends(0, 9), q(1): Ends(0, 4)}, times={q(0): 5, q(1): None})
-    assert batch_ranges(query(False, endingTimestamp="7"), cluster) == [Range(q(0), 0, 5), Range(q(1), 0, 4)]
+    assert batch_ranges(query(False, endingTimestamp="1700000000007"), cluster) == [
+        Range(q(0), 0, 5),
+        Range(q(1), 0, 4),
+    ]
+
+
+def test_a_stream_that_ends_ends_before_a_time():
+    cluster = Cluster({q(0): Ends(0, 9), q(1): Ends(0, 4)}, times={q(0): 5, q(1): None})
+    made = stream(cluster, endingTimestamp="1700000000007", startingOffsets="earliest")
+    made.fix_goal()
+    assert made.next(made.initial(), None) == at(5, 4)
+    endless = stream(cluster, endingTimestamp="1700000000007", startingOffsets="earliest")
+    with pytest.raises(BadOffsets, match="availableNow"):
+        endless.next(endless.initial(), None)

@@ -62,11 +62,16 @@ def test_assigned_queues():
         ({"startingOffsets": "first"}, "wants earliest, latest or JSON"),
         ({"startingOffsets": '{"T":5}'}, '{"topic":{"broker":{"0":17}}} is wanted, not 5'),
         (
-            {"startingOffsets": "latest", "startingTimestamp": "5"},
+            {"startingOffsets": "latest", "startingTimestamp": "1700000000000"},
             "startingOffsets and startingTimestamp",
         ),
         ({"endingOffsets": "latest"}, "option endingOffsets: a stream has no end"),
-        ({"endingTimestamp": "5"}, "option endingTimestamp: a stream has no end"),
+        (
+            {"endingOffsetsByTimestamp": '{"T":{"a":{"0":5}}}'},
+            "endingOffsetsByTimestamp: a stream has no end",
+        ),
+        ({"startingTimestamp": "1700000000"}, "looks like seconds: write 1700000000000"),
+        ({"startingTimestamp": "2026-11-01T12:00"}, "must have a time zone"),
         ({"tags": "a", "sql": "b > 1"}, "options tags and sql are given"),
         ({"sql": "b >"}, "option sql: "),
         ({"columns": "topic,bodi"}, "there is no column 'bodi': did you mean body?"),

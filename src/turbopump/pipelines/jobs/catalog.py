@@ -2,22 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
+from turbopump.pipelines.jobs import checks
+from turbopump.pipelines.jobs.counts import DROPS
 from turbopump.pipelines.jobs.end import source, target
-from turbopump.pipelines.jobs.spec import Flag
-from turbopump.pipelines.moments import moment_of, seconds_of
+from turbopump.pipelines.jobs.spec import Flag, Given, TypedTime
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.times import parse_duration_s, parse_time
 
 
-def _moment(text: str) -> datetime:
-    return moment_of(text, datetime.now(UTC))
+def _typed_time(text: str) -> TypedTime:
+    return TypedTime(text, parse_time(text, SystemClock().now_ms(), local=True))
 
 
-def _span(text: str) -> str:
-    seconds_of(text)
-    return text if " " in text else f"{seconds_of(text):g} seconds"
+def _filed_time(text: str) -> TypedTime:
+    return TypedTime(text, parse_time(text, SystemClock().now_ms()))
+
+
+def _duration(text: str) -> str:
+    """In Spark's words, always the same for the same time."""
+    return f"{round(parse_duration_s(text) * 1000)} milliseconds"
+
+
+def _drop(text: str) -> str:
+    if text not in DROPS:
+        raise ValueError(f"must be some of {', '.join(DROPS)}")
+    return text
 
 
 def _count(text: str) -> int:
@@ -42,18 +54,47 @@ MASTER = Flag("master", "Spark's master (default: local[*])", default="local[*]"
 CONF = Flag("conf", "a setting of Spark's, NAME=VALUE", is_pairs=True, metavar="N=V")
 SINCE = Flag(
     "since",
-    "stored at or after: 2026-11-01T12:00 (UTC), milliseconds, or an age as 10m",
-    _moment,
+    "begin with what was stored then or later: 2026-11-01T12:00 (local time; a file must give the zone), "
+    "2026-11-01T12:00Z, milliseconds since 1970, or an age such as 10m",
+    _typed_time,
     metavar="TIME",
+    read_filed=_filed_time,
 )
-UNTIL = Flag("until", "stored before", _moment, metavar="TIME")
+UNTIL = Flag(
+    "until",
+    "end before what was stored then or later, written as for --since",
+    _typed_time,
+    metavar="TIME",
+    read_filed=_filed_time,
+)
 WHERE = Flag("where", "only rows of which this SQL condition is true", metavar="SQL")
 FOLLOW = Flag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
 EVERY = Flag(
-    "every", "a span of time: between batches of --follow, in charts of stats", _span, "1 minute", "SPAN"
+    "every",
+    "a span of time: between batches of --follow, in charts of stats",
+    _duration,
+    _duration("1m"),
+    "SPAN",
 )
 CHECKPOINT = Flag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
 NAME = Flag("name", "of this run of the job, by which its checkpoint is found again")
+KEEP = Flag(
+    "keep-checkpoint", "go on from the checkpoint although the job has changed since it was made", None, False
+)
+ALLOW = Flag(
+    "allow",
+    f"kinds of rows that may be dropped without exit status 1: {', '.join(DROPS)}",
+    _drop,
+    (),
+    "KINDS",
+    is_list=True,
+)
+EXPLAIN = Flag(
+    "explain",
+    "print what is read, what is pushed down to the source and Spark's plan; run nothing",
+    None,
+    False,
+)
 PARTS = Flag(
     "partition-by",
     "folders of a table: topic, date, hour (default: topic,date)",
@@ -65,9 +106,9 @@ REPORT = Flag("report", "write a page with charts there", metavar="FILE.html")
 
 SHIP = Flag("ship", "send our packages to executors that do not have them", None, False)
 
-EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF, SHIP)
+EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF, SHIP, EXPLAIN)
 CHOOSING = (SINCE, UNTIL, WHERE)
-STREAMING = (TO, TO_OPTIONS, FOLLOW, EVERY, CHECKPOINT, NAME)
+STREAMING = (TO, TO_OPTIONS, FOLLOW, EVERY, CHECKPOINT, NAME, KEEP, ALLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +117,8 @@ class Job:
     module: str
     function: str
     flags: tuple[Flag, ...]
+    check: Callable[[Given], None] = checks.nothing_more
+    """What can be said about the arguments before Spark starts. Raises BadSpec."""
 
     def load(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = getattr(
@@ -96,6 +139,7 @@ JOBS = {
             PARTS,
             Flag("compact", "then make few large files of many small ones", None, False),
         ),
+        checks.archive,
     ),
     "replay": Job(
         "messages of a table or store into a topic again, or to one group alone",
@@ -107,6 +151,7 @@ JOBS = {
             *STREAMING,
             Flag("rate", "at most so many messages a second", _count, metavar="N"),
         ),
+        checks.replay,
     ),
     "transform": Job(
         "Spark SQL from topics to topics or tables",
@@ -128,6 +173,7 @@ JOBS = {
                 "avro-body", "fields of Avro bodies as columns: a file with the schema", metavar="FILE.avsc"
             ),
         ),
+        checks.transform,
     ),
     "dedupe": Job(
         "of messages with one key within a time, the first",
@@ -139,8 +185,22 @@ JOBS = {
             *STREAMING,
             PARTS,
             Flag("by", "columns that make the key (default: keys)", str, ("keys",), is_list=True),
-            Flag("within", "how long a key is remembered (default: 10 minutes)", _span, "10 minutes", "SPAN"),
+            Flag(
+                "within",
+                "messages with one key that were stored no further apart are repeated (default: 10 minutes)",
+                _duration,
+                _duration("10 minutes"),
+                "SPAN",
+            ),
+            Flag(
+                "remember",
+                "how long a stream remembers a key after it was last seen (default: twice --within)",
+                _duration,
+                None,
+                "SPAN",
+            ),
         ),
+        checks.dedupe,
     ),
     "dlq": Job(
         "dead letters: what failed together; redrive some; export them",
@@ -155,6 +215,7 @@ JOBS = {
             Flag("redrive", "send again those of which this SQL condition is true", metavar="SQL"),
             Flag("to-topic", "to the topic they were first sent to, not to the group alone", None, False),
         ),
+        checks.dead_letters,
     ),
     "trace": Job(
         "how long messages took from producer to store to consumer, by their traces",
@@ -164,8 +225,10 @@ JOBS = {
             *EVERYWHERE,
             *CHOOSING,
             REPORT,
+            ALLOW,
             Flag("top", "how many of the slowest are shown (default: 20)", _count, 20, "N"),
         ),
+        checks.trace,
     ),
     "stats": Job(
         "rates, sizes and skew by topic, queue, tag or key",
@@ -180,11 +243,13 @@ JOBS = {
                 "by", "some of topic, broker, queue, tag, key (default: topic)", str, ("topic",), is_list=True
             ),
         ),
+        checks.stats,
     ),
     "verify": Job(
         "consume queues of a store against its log, on as many cores as there are",
         "lookers",
         "verify",
         (*EVERYWHERE, *CHOOSING),
+        checks.verify,
     ),
 }

@@ -1,18 +1,24 @@
 """Reading and writing at the ends of a job. What lies between is not known here."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
+from turbopump.client.blocking.admin import Admin
+from turbopump.client.errors import TopicUnknown
 from turbopump.pipelines.jobs.end import End
-from turbopump.pipelines.jobs.spec import BadSpec
+from turbopump.pipelines.jobs.spec import BadSpec, TypedTime
 from turbopump.pipelines.lake import partitioned
+from turbopump.pipelines.schema import schema_of
+from turbopump.protocol.errors import TopicNotFound
 
 TIME = "storeTimestamp"
 Options = Mapping[str, str]
+OURS = {"log": "rocketmq-log", "topic": "rocketmq", "dlq": "rocketmq"}
+"""Kinds of sources that take times and columns as options of their format."""
 
 
 # --- reading ---------------------------------------------------------------------------------------------
@@ -35,7 +41,9 @@ def follow(spark: SparkSession, end: End, name_server: str, options: Options) ->
     """A stream that begins with what is there."""
     if not end.is_topic:
         raise BadSpec(f"{end} is no stream: only topics are")
-    given = {"startingOffsets": "earliest", **_of_topic(end, name_server, options)}
+    given = _of_topic(end, name_server, options)
+    if not any(name.lower().startswith("starting") for name in given):
+        given["startingOffsets"] = "earliest"
     return spark.readStream.format("rocketmq").options(**given).load()
 
 
@@ -43,13 +51,51 @@ def _of_topic(end: End, name_server: str, options: Options) -> dict[str, str]:
     return {"nameServer": name_server, "subscribe": end.topic, **options}
 
 
-def within(rows: DataFrame, since: datetime | None, until: datetime | None, where: str | None) -> DataFrame:
-    """The rows stored from `since` on and before `until`, of which an SQL condition is true."""
+def is_there(name_server: str, topic: str) -> bool:
+    """Whether a topic has a route. Dead-letter topics are created with the first dead letter."""
+    with Admin(name_server) as admin:
+        try:
+            admin.topics.route(topic)
+        except (TopicUnknown, TopicNotFound):
+            return False
+    return True
+
+
+def no_rows(spark: SparkSession, options: Options) -> DataFrame:
+    """What a topic without messages gives."""
+    lower = {name.lower(): value for name, value in options.items()}
+    columns = [name.strip() for name in lower.get("columns", "").split(",") if name.strip()]
+    schema = schema_of(columns, has_properties=lower.get("includeproperties") == "true")
+    return spark.createDataFrame([], schema.ddl)
+
+
+def positions(end: End, since: TypedTime | None, until: TypedTime | None) -> dict[str, str]:
+    """Options by which a source of ours begins and ends where it should, and reads nothing else."""
+    if end.kind not in OURS:
+        return {}
+    found = {}
     if since is not None:
-        rows = rows.where(F.col(TIME) >= F.lit(since))
+        found["startingTimestamp"] = str(since.ms)
+        if end.is_topic:  # a queue without such a message begins with the next one
+            found["startingOffsetsByTimestampStrategy"] = "latest"
     if until is not None:
-        rows = rows.where(F.col(TIME) < F.lit(until))
-    return rows.where(where) if where else rows
+        found["endingTimestamp"] = str(until.ms)
+    return found
+
+
+def within(end: End, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
+    """The rows of a table that were stored from `since` on and before `until`; see `positions`."""
+    if end.kind in OURS:
+        return rows
+    if since is not None:
+        rows = rows.where(F.col(TIME) >= F.lit(_datetime(since)))
+    if until is not None:
+        rows = rows.where(F.col(TIME) < F.lit(_datetime(until)))
+    return rows
+
+
+def _datetime(time: TypedTime) -> datetime:
+    return datetime.fromtimestamp(time.ms / 1000, UTC)
 
 
 # --- writing ---------------------------------------------------------------------------------------------

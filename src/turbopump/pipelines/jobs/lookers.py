@@ -8,22 +8,24 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from turbopump.pipelines.jobs import ends
+from turbopump.pipelines.jobs.checks import GROUPS
+from turbopump.pipelines.jobs.counts import Counts
 from turbopump.pipelines.jobs.report import Bars, Chart, Lines, page
 from turbopump.pipelines.jobs.showing import Outcome, Row, Table
-from turbopump.pipelines.jobs.spec import BadSpec
 from turbopump.pipelines.jobs.work import Work
 from turbopump.pipelines.transforms.letters import again, failures, letters
 from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
-from turbopump.pipelines.transforms.traces import deliveries, latencies, traces
+from turbopump.pipelines.transforms.traces import UNREADABLE, deliveries, latencies, traces
 
-GROUPS = {"topic": "topic", "queue": "queueId", "tag": "tags", "key": "key", "broker": "brokerName"}
 SHOWN = 1000  # rows of a table in a report
 LATELY = "INTERVAL 30 SECONDS"  # what a running broker may not have written into queue files yet
 
 
 def count(work: Work) -> Outcome:
     """`stats`: rates, sizes and skew."""
-    names = [_group(word) for word in work.given["by"]]
+    names = [GROUPS[word] for word in work.given["by"]]
+    if work.given["explain"]:
+        return work.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})
     rows = work.rows()
     if "key" in names:
         rows = one_by_key(rows)
@@ -43,12 +45,6 @@ def count(work: Work) -> Outcome:
     return outcome
 
 
-def _group(word: str) -> str:
-    if word not in GROUPS:
-        raise BadSpec(f"by={word}: wants some of {', '.join(GROUPS)}")
-    return GROUPS[word]
-
-
 def _name(row: Row, names: Sequence[str]) -> str:
     return " ".join(str(row[name]) for name in names)
 
@@ -63,11 +59,16 @@ def _lines(table: Table, name: str) -> Lines:
 
 def trace(work: Work) -> Outcome:
     """How long messages took, by what their clients wrote into the trace topic."""
+    if work.given["explain"]:
+        return work.explained(lambda rows: latencies(deliveries(traces(rows))), {})
     with work.progress():
-        each = deliveries(traces(work.rows())).cache()
+        records = traces(work.rows()).cache()
+        malformed = records.where(F.col("type") == UNREADABLE).count()
+        each = deliveries(records).cache()
         groups = work.table("latencies", "Milliseconds by topic and consumer group", latencies(each))
         slowest = work.table("slowest", "Slowest", each.orderBy(F.desc("waitMs")), work.given["top"])
-    outcome = Outcome({"from": str(work.source()), "deliveries": each.count()}, [groups, slowest])
+    summary = {"from": str(work.source()), "deliveries": each.count(), "malformed": malformed}
+    outcome = work.judged(Outcome(summary, [groups, slowest]), Counts(malformed=malformed))
     waits = [(f"{row['topic']} → {row['consumerGroup']}", row["waitMsP99"] or 0) for row in groups.rows]
     _report(work, outcome, [Bars("Wait until consumed, p99 in ms", waits)])
     return outcome
@@ -75,8 +76,8 @@ def trace(work: Work) -> Outcome:
 
 def dead_letters(work: Work) -> Outcome:
     """What groups gave up: what failed together, and on request sent again or kept."""
-    if work.source().kind not in ("dlq", "log", "delta", "parquet"):
-        raise BadSpec("dlq reads dlq:GROUP, or files that hold its topic: log:DIR, delta:DIR, parquet:DIR")
+    if work.given["explain"]:
+        return work.explained(lambda rows: failures(letters(rows)), _with_ids(work))
     dead = letters(work.rows(**_with_ids(work))).cache()
     with work.progress():
         found = work.table("failures", "What failed together", failures(dead))
@@ -111,10 +112,10 @@ def _redrive(work: Work, dead: DataFrame) -> int:
 
 def verify(work: Work) -> Outcome:
     """Every message of the log is where its queue says, and every entry of a queue has its message."""
-    if work.source().kind != "log":
-        raise BadSpec("verify reads log:DIR, a store directory")
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
+    if work.given["explain"]:
+        return work.explained(lambda rows: rows.select(*place), given)
     by_queue, by_log = work.rows(**given, scan="queue"), work.rows(**given, scan="log")
     settled = by_log.where(F.col("storeTimestamp") < F.current_timestamp() - F.expr(LATELY))
     with work.progress():

@@ -3,34 +3,25 @@
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from turbopump.pipelines.jobs.end import PARTS
-from turbopump.pipelines.jobs.ends import TIME
+from turbopump.pipelines.jobs import checks
+from turbopump.pipelines.jobs.counts import MALFORMED
 from turbopump.pipelines.jobs.showing import Outcome
-from turbopump.pipelines.jobs.spec import BadSpec
 from turbopump.pipelines.jobs.work import Work
-from turbopump.pipelines.transforms.bodies import avro_body, json_body
+from turbopump.pipelines.transforms.bodies import ERROR, avro_body, json_body
 from turbopump.pipelines.transforms.dedupe import dedupe
-from turbopump.pipelines.transforms.resending import sendable
-
-INPUT = "messages"  # how SQL names the source
+from turbopump.pipelines.transforms.resending import in_queue_order, sendable
 
 
 def archive(work: Work) -> Outcome:
     """Topics or a store into a table of files."""
-    end, parts = work.target(), work.given["partition_by"]
-    if end.is_topic:
-        raise BadSpec("archive writes delta:DIR or parquet:DIR; `transform` and `replay` write topics")
-    wrong = [part for part in parts if part not in PARTS]
-    if wrong:
-        raise BadSpec(f"partition-by={','.join(wrong)}: wants some of {', '.join(PARTS)}")
-    outcome = work.move(lambda rows: rows, parts, includeProperties="true")
-    if work.given["compact"] and end.kind == "delta":
+    end = work.target()
+    outcome = work.move(lambda rows: rows, work.given["partition_by"], includeProperties="true")
+    if work.given["compact"] and end.kind == "delta" and not work.given["explain"]:
         from turbopump.pipelines.lake import compact
 
         outcome.summary |= compact(end.name)
@@ -38,15 +29,11 @@ def archive(work: Work) -> Outcome:
 
 
 def replay(work: Work) -> Outcome:
-    """Rows of a table or a store into a topic, or to one group alone."""
-    if not work.target().is_topic:
-        raise BadSpec("replay writes topic:NAME, or group:NAME for one group alone")
-    return work.move(lambda rows: limited(sendable(in_order(rows)), work.given["rate"]))
-
-
-def in_order(rows: DataFrame) -> DataFrame:
-    """In which they were stored."""
-    return rows.orderBy(TIME) if TIME in rows.columns else rows
+    """Rows of a table, a store or a topic into a topic, or to one group alone, each queue in its order."""
+    rate = work.given["rate"]
+    return work.move(
+        lambda rows: limited(sendable(in_queue_order(rows, rate is not None)), rate), includeProperties="true"
+    )
 
 
 def limited(rows: DataFrame, rate: int | None) -> DataFrame:
@@ -68,14 +55,14 @@ def limited(rows: DataFrame, rate: int | None) -> DataFrame:
 
 def transform(work: Work) -> Outcome:
     """Spark SQL between topics and tables."""
-    query = work.given["sql"]
-    if work.given["sql_file"]:
-        query = Path(work.given["sql_file"]).read_text()
-    if not query:
-        raise BadSpec(f"transform needs --sql or --sql-file: a query over {INPUT}")
+    query = checks.texts_of(work.given)["sql"]
+    work.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
 
     def change(rows: DataFrame) -> DataFrame:
-        read_body(rows, work.given).createOrReplaceTempView(INPUT)
+        messages = read_body(rows, work.given)
+        if ERROR in messages.columns:
+            messages = work.count(messages, MALFORMED, f"{ERROR} IS NOT NULL")
+        messages.createOrReplaceTempView(checks.INPUT)
         return work.spark.sql(query)
 
     parts = work.given["partition_by"] if not work.target().is_topic else ()
@@ -84,22 +71,21 @@ def transform(work: Work) -> Outcome:
 
 def read_body(rows: DataFrame, given: Any) -> DataFrame:
     """With the columns that the body has, when it was said how to read it."""
-    if given["json_body"] and given["avro_body"]:
-        raise BadSpec("a body is read as --json-body or as --avro-body, not both")
     if given["json_body"]:
         return json_body(rows, given["json_body"])
     if given["avro_body"]:
-        return avro_body(rows, json.loads(Path(given["avro_body"]).read_text()))
+        return avro_body(rows, json.loads(checks.texts_of(given)["avro_body"]))
     return rows
 
 
 def drop_repeated(work: Work) -> Outcome:
     """Of messages with one key within a time the first."""
-    by, within = work.given["by"], work.given["within"]
+    by, within, remember = work.given["by"], work.given["within"], work.given["remember"]
+    work.is_deduplication = True
     is_sent = work.target().is_topic
 
     def change(rows: DataFrame) -> DataFrame:
-        kept = dedupe(rows, by, within)
+        kept = dedupe(rows, by, within, remember=remember)
         return sendable(kept) if is_sent else kept
 
     return work.move(change, () if is_sent else work.given["partition_by"], includeProperties="true")

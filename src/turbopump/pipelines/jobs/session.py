@@ -1,6 +1,7 @@
 """A Spark session for a job, and what is missing for one."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,13 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOOK_TIMEOUT_S = 60.0
+LEAST_JAVA = 17
+JAVA_HINT = "apt install openjdk-17-jre-headless, or set JAVA_HOME"
+MAX_BATCH_PARTITIONS = "200"
+PARTITIONS, INITIAL = (
+    "spark.sql.shuffle.partitions",
+    "spark.sql.adaptive.coalescePartitions.initialPartitionNum",
+)
 
 
 def session(name: str, master: str, conf: Mapping[str, str], archive: Path | None = None) -> Any:
@@ -39,24 +47,48 @@ def session(name: str, master: str, conf: Mapping[str, str], archive: Path | Non
     for key, value in {**QUIET, **QUICK, **shipped, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    _set_partitions(spark, conf)
     pipelines.register(spark)
     return spark
+
+
+def _set_partitions(spark: Any, conf: Mapping[str, str]) -> None:
+    """A stream keeps one state store for each shuffle partition, and starts a task for it in every batch: as
+    many as there are cores. A batch begins with many, and Spark joins those that are small.
+    """
+    if PARTITIONS not in conf:
+        spark.conf.set(PARTITIONS, str(spark.sparkContext.defaultParallelism))
+        spark.conf.set(INITIAL, conf.get(INITIAL, MAX_BATCH_PARTITIONS))
 
 
 def check() -> None:
     """What is wanted before a session can be made."""
     if find_spec("pyspark") is None:
         raise CannotRun("pipelines need PySpark: pip install 'turbopump[spark]'")
-    if not _has_java():
-        raise CannotRun("Spark needs Java 17 or newer: apt install openjdk-17-jre-headless, or set JAVA_HOME")
+    found = java_version(_java_says())
+    if found is None:
+        raise CannotRun(f"Spark needs Java {LEAST_JAVA} or newer, and there is none: {JAVA_HINT}")
+    if found < LEAST_JAVA:
+        raise CannotRun(f"Spark needs Java {LEAST_JAVA} or newer, got Java {found}: {JAVA_HINT}")
 
 
-def _has_java() -> bool:
+def java_version(said: str) -> int | None:
+    """The major version in what `java -version` prints; None: there is no Java.
+
+    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
+    (17, 8)
+    """
+    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    return int(match[1]) if match else None
+
+
+def _java_says() -> str:
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java:
-        return False
+        return ""
     try:
-        return subprocess.run([java, "-version"], capture_output=True, timeout=LOOK_TIMEOUT_S).returncode == 0
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S)
     except OSError:
-        return False
+        return ""
+    return done.stderr + done.stdout if done.returncode == 0 else ""

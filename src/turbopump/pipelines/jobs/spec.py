@@ -16,9 +16,26 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from turbopump.runtime.times import format_time
+
 
 class BadSpec(ValueError):
     """The text says what is wrong and what is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTime:
+    """A point in time, and the text that it was given as: `1h` is another time on the next day."""
+
+    text: str
+    ms: int
+
+    def __str__(self) -> str:
+        return self.text
+
+    def told(self) -> str:
+        """With its zone, so that one sees which was taken."""
+        return format_time(self.ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +49,7 @@ class Flag:
     metavar: str | None = None
     is_pairs: bool = False  # KEY=VALUE, may be repeated; a table in the file
     is_list: bool = False  # with commas between
+    read_filed: Callable[[str], Any] | None = None  # where a file is read by another rule than a command line
 
     @property
     def key(self) -> str:
@@ -70,14 +88,14 @@ def _value(flag: Flag, typed: Any, filed: Any) -> Any:
     texts = found if isinstance(found, list) else [found]
     if flag.is_list and isinstance(found, str):
         texts = [part.strip() for part in found.split(",") if part.strip()]
-    values = [_read(flag, text) for text in texts]
+    read = flag.read_filed if typed is None and flag.read_filed is not None else flag.read
+    values = [_read(flag, read, text) for text in texts]
     return tuple(values) if flag.is_list else values[0]
 
 
-def _read(flag: Flag, found: Any) -> Any:
-    assert flag.read is not None
+def _read(flag: Flag, read: Callable[[str], Any], found: Any) -> Any:
     try:
-        return flag.read(str(found))
+        return read(str(found))
     except ValueError as error:
         raise BadSpec(f"{flag.name}={found}: {error}") from None
 

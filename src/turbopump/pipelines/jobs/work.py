@@ -1,8 +1,8 @@
 """What every job has in hand: a Spark session, what it was told, and a screen; and how rows are moved.
 
 Moving from a topic is a stream with a checkpoint, so that a job that is started again goes on where it
-ended; it takes what is there and ends, or with `follow` goes on until it is told to stop. From files it is
-one batch.
+ended; it takes what is there and ends, or with `follow` goes on until it is stopped. From files it is one
+batch. Either way rows are counted where they are read and where they are written.
 """
 
 import re
@@ -11,21 +11,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.pipelines.jobs import ends
+from turbopump.pipelines.jobs import checks, counts, ends
+from turbopump.pipelines.jobs.checkpoints import Folder, check_parquet, claim
+from turbopump.pipelines.jobs.counts import Counts, counts_of, refusal
 from turbopump.pipelines.jobs.end import End
+from turbopump.pipelines.jobs.fingerprint import fingerprint
 from turbopump.pipelines.jobs.showing import Outcome, Row, Screen, Table
-from turbopump.pipelines.jobs.spec import BadSpec, Given
+from turbopump.pipelines.jobs.spec import Given
+from turbopump.pipelines.jobs.tally import Tally
 
 CHECKPOINTS = Path(".turbopump") / "pipelines"
 LOOK_S = 0.2
 WIDTH = 30
 NO_PARTS: tuple[str, ...] = ()
+OBSERVED_S = 60.0
+ALL_ROWS = "true"
 Change = Callable[[DataFrame], DataFrame]
 
 
@@ -37,70 +44,161 @@ class Work:
     job: str
     name_server: str
     stop: threading.Event = field(default_factory=threading.Event)
+    is_deduplication: bool = False
+    """Rows that are read and not written were repeated."""
+    is_malformed_allowed: bool = False
+    """The job itself says what becomes of rows with an unreadable body."""
+    count: Callable[..., DataFrame] = field(default_factory=lambda: _uncounted, init=False)
+    """Counts the rows for which a condition is true, under one of the names in `counts.py`."""
 
     # reading
 
     def source(self) -> End:
-        return self._needed("from")
+        return checks.needed(self.job, self.given, "from")
 
     def target(self) -> End:
-        return self._needed("to")
-
-    def _needed(self, key: str) -> End:
-        end: End | None = self.given[key]
-        if end is None:
-            raise BadSpec(f"job {self.job} needs --{key}: turbopump pipeline {self.job} --help")
-        return end
+        return checks.needed(self.job, self.given, "to")
 
     def rows(self, **more: str) -> DataFrame:
         """All that the source has now, within the times and the condition that were given."""
-        given = self.given
-        options = {**more, **given["options"]}
-        found = ends.read(self.spark, self.source(), self.name_server, options)
+        options = self.options(more)
+        if self._is_missing:
+            found = ends.no_rows(self.spark, options)
+        else:
+            found = ends.read(self.spark, self.source(), self.name_server, options)
         return self.within(found)
+
+    @cached_property
+    def _is_missing(self) -> bool:
+        """A group has no dead-letter topic before it has dead letters."""
+        end = self.source()
+        if end.kind != "dlq" or ends.is_there(self.name_server, end.topic):
+            return False
+        self.screen.note(f"group {end.name} has no dead letters: there is no topic {end.topic}")
+        return True
+
+    def options(self, more: dict[str, str]) -> dict[str, str]:
+        """Options of the source. `more`: of our formats; those of others are the user's alone."""
+        end, given = self.source(), self.given
+        mine = more if end.kind in ends.OURS else {}
+        return {**mine, **ends.positions(end, given.get("since"), given.get("until")), **given["options"]}
 
     def within(self, rows: DataFrame) -> DataFrame:
         given = self.given
-        return ends.within(rows, given.get("since"), given.get("until"), given.get("where"))
+        rows = ends.within(self.source(), rows, given.get("since"), given.get("until"))
+        return rows.where(given["where"]) if given.get("where") else rows
 
     # moving
 
     def move(self, change: Change, parts: tuple[str, ...] = NO_PARTS, **more: str) -> Outcome:
         """From the source through `change` to the target. `more`: options of the source."""
         begin = time.monotonic()
-        end = self.source()
-        moved = self._stream(change, parts, more) if end.is_topic else self._batch(change, parts, more)
+        end, target = self.source(), self.target()
+        if self.given["explain"]:
+            return self.explained(change, more, end.is_topic and not self._is_missing)
+        if self._is_missing and not self.given["follow"]:
+            moved = Counts()
+        else:
+            moved = self._stream(change, parts, more) if end.is_topic else self._batch(change, parts, more)
         took = time.monotonic() - begin
-        ways = {"from": str(end), "to": str(self.target())}
-        return Outcome({**ways, "rows": moved, "seconds": took, "rowsPerSecond": moved / took})
+        if self.is_deduplication:
+            moved = moved.without_duplicates()
+        ways = {"from": str(end), "to": str(target)}
+        pace = {"seconds": took, "rowsPerSecond": moved.read / took}
+        return self.judged(Outcome({**ways, **moved.summary(), **pace}), moved)
 
-    def _batch(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> int:
-        counted = Observation("moved")
-        rows = change(self.rows(**more)).observe(counted, F.count(F.lit(1)).alias("rows"))
+    def judged(self, outcome: Outcome, moved: Counts) -> Outcome:
+        allowed = {*self.given["allow"], *(["malformed"] if self.is_malformed_allowed else [])}
+        why = refusal(moved, allowed)
+        if why is not None:
+            self.screen.note(f"error: {why}")
+            outcome.is_failure = True
+        return outcome
+
+    def _batch(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> Counts:
+        seen: dict[str, Observation] = {}
+
+        def count(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
+            seen[name] = Observation(name)
+            return rows.observe(seen[name], F.count_if(F.expr(which)).alias(counts.ROWS))
+
+        self.count = count
+        rows = count(change(count(self.rows(**more), counts.READ)), counts.WRITTEN)
         with self.progress():
             ends.write(rows, self.target(), self.name_server, self.given["to_options"], parts)
-        return int(counted.get["rows"])
+        return counts_of({name: self._observed(name, one) for name, one in seen.items()})
 
-    def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> int:
+    def _observed(self, name: str, observation: Observation) -> dict[str, Any]:
+        """Waits, but not for ever: Spark may have left out of its plan what would have been counted."""
+        found: list[dict[str, Any]] = []
+        asking = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
+        asking.start()
+        asking.join(OBSERVED_S)
+        if not found:
+            self.screen.note(f"warning: Spark does not say how many rows there were ({name}); shown as 0")
+        return found[0] if found else {}
+
+    def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> Counts:
         given = self.given
-        options = {**more, **given["options"]}
-        rows = self.within(ends.follow(self.spark, self.source(), self.name_server, options))
         checkpoint = given["checkpoint"] or self.checkpoint()
+        self._claim(checkpoint)
+        rows = self.streamed(change, more)
         self.screen.note(f"checkpoint: {checkpoint} (the same job goes on from there)")
-        writer = ends.start(
-            change(rows), self.target(), self.name_server, given["to_options"], parts, checkpoint
-        )
+        writer = ends.start(rows, self.target(), self.name_server, given["to_options"], parts, checkpoint)
         trigger = {"processingTime": given["every"]} if given["follow"] else {"availableNow": True}
-        return self.watch(writer.queryName(self.name()).trigger(**trigger).start())
+        tally = Tally(self.name())
+        self.spark.streams.addListener(tally)
+        try:
+            self.watch(writer.queryName(self.name()).trigger(**trigger).start())
+            return tally.result()
+        finally:
+            self.spark.streams.removeListener(tally)
 
-    def watch(self, query: Any) -> int:
-        """Until the stream has ended, or was told to: how many rows went through."""
+    def streamed(self, change: Change, more: dict[str, str]) -> DataFrame:
+        """The stream as it is written, with its counts."""
+
+        def count(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
+            return rows.observe(name, F.count_if(F.expr(which)).alias(counts.ROWS))
+
+        self.count = count
+        found = ends.follow(self.spark, self.source(), self.name_server, self.options(more))
+        if self.given.get("where"):
+            found = count(found, counts.SOURCE)
+        return count(change(count(self.within(found), counts.READ)), counts.WRITTEN)
+
+    def _claim(self, checkpoint: str) -> None:
+        folder = Folder(self.spark, checkpoint)
+        if self.target().kind == "parquet":
+            check_parquet(folder, Folder(self.spark, self.target().name))
+        now = fingerprint(self.job, self.given, self.name_server, checks.texts_of(self.given))
+        claim(folder, now, self.given["keep_checkpoint"], self.screen.note)
+
+    def watch(self, query: Any) -> None:
+        """Until the stream has ended, or was told to."""
         while not query.awaitTermination(LOOK_S):
             if self.stop.is_set():
                 query.stop()
         if query.exception() is not None:
             raise query.exception()
-        return sum(progress["numInputRows"] for progress in query.recentProgress)
+
+    def explained(self, change: Change, more: dict[str, str], is_stream: bool = False) -> Outcome:
+        """What the job would do, without doing it."""
+        end, given = self.source(), self.given
+        options = self.options(more)
+        rows = self.streamed(change, more) if is_stream else change(self.rows(**more))
+        conditions = [] if end.kind in ends.OURS else [name for name in ("since", "until") if given.get(name)]
+        lines = [
+            f"{'stream' if is_stream else 'batch'} of {end}",
+            *(f"pushed down to the source: {name}={value}" for name, value in sorted(options.items())),
+            *(f"done by Spark: {name} {given[name].told()}" for name in conditions),
+            *([f"done by Spark: where {given['where']}"] if given.get("where") else []),
+            *([f"written to {given['to']}"] if given.get("to") else []),
+        ]
+        plan = (
+            rows._jdf.queryExecution().toString() if is_stream else rows._jdf.queryExecution().simpleString()
+        )
+        shown = [{"line": line} for line in [*lines, *str(plan).splitlines()]]
+        return Outcome({"from": str(end)}, [Table("explain", "What would run", shown, ("line",))])
 
     def name(self) -> str:
         """Of this job, by what it does: the same again tomorrow."""
@@ -141,6 +239,10 @@ class Work:
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             self.screen.err.write(f"\r\x1b[K{bar(done, total)} {time.monotonic() - begin:.0f} s")
             self.screen.err.flush()
+
+
+def _uncounted(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
+    return rows
 
 
 def bar(done: int, total: int) -> str:

@@ -10,7 +10,7 @@ together, `read.py` reads it.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 try:
@@ -27,6 +27,8 @@ from turbopump.pipelines.log.options import positions_of
 from turbopump.pipelines.log.plan import EARLIEST, LATEST, NoSuchTopic, OffsetsGone, Positions, Query
 from turbopump.pipelines.log.read import Reader, RecordsLost, Rows
 from turbopump.pipelines.schema import BadColumn, schema_of
+from turbopump.runtime.clock import SystemClock
+from turbopump.runtime.times import epoch_ms
 
 __all__ = ["BadColumn", "NoStore", "NoSuchTopic", "OffsetsGone", "RecordsLost", "read_log"]
 
@@ -72,7 +74,7 @@ def read_log(
     queue: numbers of queues
     columns: what to read, by default all but the rarely used; `properties` adds the map of properties
     starting_offsets, ending_offsets: {"topic": {queue: offset}}; the end is exclusive
-    since, until: of the time of storing, a datetime or ms since 1970; `until` is exclusive
+    since, until: of the time of storing, a datetime with its zone or ms since 1970; `until` is exclusive
     tags, key: messages with one of these tags, "a || b" or ["a", "b"]; with this key or message id, found
         through the index
     scan: "queue" or "log"; by default by queue where there are any
@@ -87,8 +89,8 @@ def read_log(
         queues=None if queue is None else frozenset([queue] if isinstance(queue, int) else queue),
         starting=_positions(starting_offsets, EARLIEST),
         ending=_positions(ending_offsets, LATEST),
-        since_ms=_in_ms(since),
-        until_ms=_in_ms(until),
+        since_ms=_in_ms(since, "since"),
+        until_ms=_in_ms(until, "until"),
         tags=frozenset(wanted_tags(tags)),
         key=key,
         scan=scan,
@@ -114,7 +116,5 @@ def _positions(given: Any, default: int) -> Positions:
     return Positions(default) if given is None else Positions(default, positions_of(given).of)
 
 
-def _in_ms(given: Moment | None) -> int | None:
-    if not isinstance(given, datetime):
-        return given
-    return round((given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp() * 1000)
+def _in_ms(given: Moment | None, name: str) -> int | None:
+    return None if given is None else epoch_ms(given, SystemClock().now_ms(), name)

@@ -2,30 +2,29 @@
 
 import logging
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import QueueName
 from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, Positions, Query
 from turbopump.pipelines.log.read import BATCH_ROWS, Rows
-from turbopump.pipelines.options import BadOption, Option, Options, choice, count, document, flag, text, words
+from turbopump.pipelines.options import (
+    BadOption,
+    Option,
+    Options,
+    choice,
+    count,
+    document,
+    flag,
+    text,
+    time_ms,
+    words,
+)
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
 
 log = logging.getLogger(__name__)
 
 FORMAT = "rocketmq-log"
-
-
-def moment(given: str) -> int:
-    """Milliseconds since 1970, or a time such as 2025-06-30T12:00 (UTC unless it says otherwise)."""
-    if given.strip().lstrip("-").isdecimal():
-        return int(given)
-    try:
-        found = datetime.fromisoformat(given.strip())
-    except ValueError:
-        raise ValueError("wants milliseconds since 1970, or a time such as 2025-06-30T12:00") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def tag_list(given: str) -> frozenset[str]:
@@ -90,9 +89,12 @@ TABLE = (
         "endingOffsets", positions, Positions(LATEST), help='latest, or {"topic":{"queue":offset}}; exclusive'
     ),
     Option(
-        "startingTimestamp", moment, None, help="stored then or later: ms since 1970, or 2025-06-30T12:00"
+        "startingTimestamp",
+        time_ms,
+        None,
+        help="stored then or later: ms since 1970, 2026-11-01T12:00:00Z (with zone), or an age such as 10m",
     ),
-    Option("endingTimestamp", moment, None, help="stored before"),
+    Option("endingTimestamp", time_ms, None, help="stored before"),
     Option("tags", tag_list, frozenset(), ("subExpression",), "messages with one of these tags: a || b"),
     Option("key", text, "", help="messages with this key or message id, found through the index"),
     Option("columns", words, (), help="the columns to read; Spark does not tell which it needs"),

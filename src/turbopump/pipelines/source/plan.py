@@ -260,7 +260,8 @@ class Stream:
         seen = self.sight.look(is_whole=True)
         if seen.missing and not self.query.allows_missing:
             raise missing_brokers(seen.missing, self.query.topics)
-        self._goal = latest(seen.ends)
+        end = self.query.end
+        self._goal = latest(seen.ends) if end.time_ms is None else place(end, seen, self.sight)
 
     def next(self, start_document: Document, most: int | None) -> Document:
         """How far the micro-batch after `start` goes; `start` itself: there is nothing to do."""
@@ -279,6 +280,10 @@ class Stream:
         end = target(start, seen.ends, away, {**self._first(before, seen), **moved})
         if self._goal is not None:
             end = self._within_goal(start, end, seen.ends)
+        elif self.query.end.time_ms is not None:
+            raise BadOffsets(
+                "endingTimestamp needs a stream that ends: trigger(availableNow=True), or a batch"
+            )
         elif not self._is_worth_it(start, end, is_moved=bool(moved)):
             return start_document
         end = limited(start, end, most) if most is not None else end

@@ -92,10 +92,15 @@ OPTIONS = (
     ),
     Option(
         "startingTimestamp",
-        kinds.count(0),
-        help="begin at the first message stored at that time or later, in ms since 1970",
+        kinds.time_ms,
+        help="begin at the first message stored at that time or later: ms since 1970, "
+        "`2026-11-01T12:00:00Z` (with its zone), or an age such as `10m`",
     ),
-    Option("endingTimestamp", kinds.count(0), help="end a batch before the first one stored then or later"),
+    Option(
+        "endingTimestamp",
+        kinds.time_ms,
+        help="end a batch, or a stream with trigger availableNow, before the first one stored then or later",
+    ),
     Option(
         "startingOffsetsByTimestamp",
         times,
@@ -342,7 +347,7 @@ def _end(options: Options, is_stream: bool) -> Bound:
     names = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
     _at_most_one(options, *names)
     for name in names:
-        if is_stream and options.is_given(name):
+        if is_stream and name != "endingTimestamp" and options.is_given(name):
             raise BadOption(f"option {name}: a stream has no end; read it as a batch, or stop the query")
     given = options["endingOffsets"] or "latest"
     if given == "earliest" or _has(given, EARLIEST):

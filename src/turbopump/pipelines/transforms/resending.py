@@ -1,6 +1,6 @@
 """Of stored messages what is sent when they are sent again: not what tells how they were stored."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from turbopump.client.admin.dead_letters import MADE_FROM, OF_THEIR_WAY
@@ -9,6 +9,38 @@ from turbopump.protocol import properties
 
 SENT = ("body", "tags", "keys", "delayLevel", "deliverTime", "shardingKey")
 NOT_KEPT = sorted(NOT_FREE | OF_THEIR_WAY | {MADE_FROM, properties.RETRY_TOPIC})
+QUEUE = ("topic", "brokerName", "queueId")
+OFFSET, TIME, AT = "queueOffset", "storeTimestamp", "__at"
+
+
+def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
+    """Rows so that the sink keeps the order of each queue: with a sharding key, and a queue in one task.
+
+    A message without a sharding key of its own gets the queue that it was in as one: what one queue held goes
+    to one queue again. The tasks of a stream read each queue in order. Rows of files are sorted by offset
+    within a queue, and beyond that by time; where the offset is not known, by time in one task.
+    """
+    if not {OFFSET, *QUEUE} <= set(rows.columns):
+        is_sorted = TIME in rows.columns and not rows.isStreaming
+        return rows.repartition(1).sortWithinPartitions(TIME) if is_sorted else rows
+    keyed = rows if "shardingKey" in rows.columns else rows.withColumn("shardingKey", _sharding_key(rows))
+    if rows.isStreaming:
+        return keyed
+    # No message of a queue is before one with a smaller offset, whatever the broker's clock did.
+    so_far = Window.partitionBy(*QUEUE).orderBy(OFFSET)
+    timed = keyed.withColumn(AT, F.max(TIME).over(so_far) if TIME in rows.columns else F.lit(0))
+    order = (AT, *QUEUE, OFFSET)
+    # Not orderBy: Spark would read all rows once more to see how they are spread, and count them twice.
+    parted = timed.repartition(1) if in_one_task else timed.repartition(*QUEUE)
+    return parted.sortWithinPartitions(*order)
+
+
+def _sharding_key(rows: DataFrame) -> Column:
+    queue = F.concat_ws("@", *(F.col(name).cast("string") for name in QUEUE))
+    if "properties" not in rows.columns:
+        return queue
+    own = F.col("properties").getItem(properties.SHARDING_KEY)
+    return F.coalesce(F.when(own != F.lit(""), own), queue)
 
 
 def sendable(rows: DataFrame) -> DataFrame:

@@ -20,22 +20,25 @@ FIELDS = (
     ("retry_times", "int", pa.int32()),
 )
 DDL = ", ".join(f"`{name}` {sql}" for name, sql, _ in FIELDS)
+UNREADABLE = "unreadable"
+"""Type of the row that stands for a message in which no record can be read."""
 ARROW = pa.schema([pa.field(name, kind) for name, _, kind in FIELDS])
 
 
 def traces(messages: DataFrame) -> DataFrame:
-    """A row for each record in messages of a trace topic; what cannot be read is left out."""
+    """A row for each record in messages of a trace topic; of type UNREADABLE for a message without any."""
     return messages.select("body").mapInArrow(_records, DDL)
 
 
 def _records(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        found = [
-            trace
-            for body in batch.column("body").to_pylist()
-            for trace in decode((body or b"").decode("utf-8", "replace"))
-        ]
+        found = [trace for body in batch.column("body").to_pylist() for trace in _read(body)]
         yield as_rows(found)
+
+
+def _read(body: bytes | None) -> list[Trace]:
+    text = (body or b"").decode("utf-8", "replace")
+    return decode(text) or [Trace(UNREADABLE, "", None, None, 0)]
 
 
 def as_rows(found: list[Trace]) -> pa.RecordBatch:

@@ -1,8 +1,9 @@
 import io
 import json
+import re
 from datetime import UTC, datetime
 
-from turbopump.pipelines.jobs.report import Bars, Lines, page
+from turbopump.pipelines.jobs.report import LETTER, WIDTH, Bars, Lines, page, ticks
 from turbopump.pipelines.jobs.showing import MOST_ROWS, Outcome, Screen, Table
 
 WHEN = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -57,3 +58,48 @@ def test_a_page_holds_charts_and_tables_and_escapes_what_messages_say():
 def test_a_page_of_nothing_is_still_a_page():
     text = page("stats", Outcome({}, [table([])]), [Bars("Messages", []), Lines("Over time", [])])
     assert "(nothing)" in text
+
+
+def test_axes_have_round_numbers_and_times():
+    assert ticks(7) == [0, 2, 4, 6, 8]
+    assert ticks(1234) == [0, 500, 1000, 1500]
+    assert ticks(0) == [0, 1]
+    assert ticks(0.3) == [0, 0.1, 0.2, 0.3]
+    begin = WHEN.timestamp()
+    drawn = Lines("Over time", [("a", [(begin, 3), (begin + 7200, 1234)])]).svg()
+    texts = re.findall(r"<text[^>]*>([^<]*)", drawn)
+    assert texts == [
+        "0",
+        "500",
+        "1,000",
+        "1,500",
+        "12:00",
+        "2026-11-01 UTC",
+        "12:30",
+        "13:00",
+        "13:30",
+        "14:00",
+        "a",
+    ]
+
+
+def test_nothing_is_drawn_outside_of_a_chart():
+    begin = WHEN.timestamp()
+    name = "a-very-long-name-of-a-topic-and-of-a-consumer-group"
+    charts = [
+        Bars("Messages", [(f"{name}{n}", 10.0 ** (n % 10)) for n in range(40)]),
+        Lines("Over time", [(f"{name}{n}", [(begin, n), (begin + 90_000, 10**n)]) for n in range(12)]),
+    ]
+    for chart in charts:
+        drawn = chart.svg()
+        height = float(re.search(r'viewBox="0 0 \d+ ([\d.]+)"', drawn)[1])
+        for x, y, anchor, text in re.findall(
+            r'<text x="([\d.-]+)" y="([\d.-]+)" text-anchor="(\w+)"[^>]*>([^<]*)', drawn
+        ):
+            width = len(text) * LETTER
+            left = float(x) - {"start": 0, "middle": width / 2, "end": width}[anchor]
+            assert left >= -1, text
+            assert left + width <= WIDTH + 1, text
+            assert 0 <= float(y) <= height, text
+        assert "more" in drawn
+    assert 'class="wide"' in page("stats", Outcome({}, [table()]), charts)

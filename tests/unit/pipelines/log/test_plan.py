@@ -107,8 +107,8 @@ def test_options_make_a_query():
             topic="A, B",
             queue="1,2",
             startingOffsets='{"A":{"1":7},"B":{"broker-a":{"2":8}}}',
-            endingTimestamp="2023-11-14T22:13:20",
-            startingTimestamp="5",
+            endingTimestamp="2023-11-14T22:13:20Z",
+            startingTimestamp="1600000000005",
             tags="a || b",
             failOnDataLoss="false",
         )
@@ -116,7 +116,7 @@ def test_options_make_a_query():
     assert query.topics == ("A", "B")
     assert query.queues == {1, 2}
     assert query.starting.of == {QueueName("A", 1): 7, QueueName("B", 2): 8}
-    assert (query.since_ms, query.until_ms) == (5, 1_700_000_000_000)
+    assert (query.since_ms, query.until_ms) == (1_600_000_000_005, 1_700_000_000_000)
     assert (query.tags, query.is_strict) == ({"a", "b"}, False)
     assert rows_of(asked(kafkaCompat="true")).schema.names[0] == "key"
 
@@ -131,6 +131,8 @@ def test_options_make_a_query():
         ({"queue": "x"}, "numbers of queues"),
         ({"subscribePattern": "("}, "regular expression"),
         ({"startingTimestamp": "noon"}, "milliseconds"),
+        ({"startingTimestamp": "2023-11-14T22:13:20"}, "must have a time zone"),
+        ({"startingTimestamp": "1700000000"}, "looks like seconds"),
         ({"tags": " "}, "a || b"),
         ({"columns": "bodi"}, "did you mean body"),
         ({"topik": "T"}, "did you mean topic"),

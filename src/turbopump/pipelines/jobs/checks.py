@@ -1,0 +1,158 @@
+"""What can be wrong with the arguments of a job, found before Spark starts. Pure, but for reading files.
+
+In: what a job was given. Out: nothing, or BadSpec, whose text says what is wanted.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from turbopump.pipelines.jobs.end import PARTS, End
+from turbopump.pipelines.jobs.spec import BadSpec, Given
+
+INPUT = "messages"
+"""How SQL names the source."""
+GROUPS = {"topic": "topic", "queue": "queueId", "tag": "tags", "key": "key", "broker": "brokerName"}
+"""Word of `stats --by` → column."""
+SPLITS = ("minpartitions", "maxrecordsperpartition")
+
+
+def nothing_more(given: Given) -> None:
+    """For a job whose flags say all."""
+
+
+def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
+    needed(job, given, "from")
+    if "to" in given and "redrive" not in given:
+        needed(job, given, "to")
+    _times(given)
+    more(given)
+    _options(given)
+
+
+def needed(job: str, given: Given, key: str) -> End:
+    end: End | None = given[key]
+    if end is None:
+        raise BadSpec(f"job {job} needs --{key}: turbopump pipeline {job} --help")
+    return end
+
+
+def _times(given: Given) -> None:
+    since, until = given.get("since"), given.get("until")
+    if since is not None and until is not None and since.ms >= until.ms:
+        raise BadSpec(f"--since ({since.told()}) must be before --until ({until.told()})")
+    if not given.get("follow"):
+        return
+    if until is not None:
+        raise BadSpec("--follow does not end, and --until says where to end: give one of them")
+    if not given["from"].is_topic:
+        raise BadSpec(f"--follow needs a topic: {given['from']} is read once")
+
+
+def _options(given: Given) -> None:
+    """By the rules of the formats, which Spark would apply a quarter of a minute later."""
+    from turbopump.pipelines.log import options as log
+    from turbopump.pipelines.options import BadOption, Options
+    from turbopump.pipelines.source import settings
+
+    tables: Mapping[str, tuple[Any, str]] = {
+        "log": (log.TABLE, log.FORMAT),
+        "topic": (settings.OPTIONS, settings.FORMAT),
+        "dlq": (settings.OPTIONS, settings.FORMAT),
+    }
+    if given["from"].kind in tables:
+        table, name = tables[given["from"].kind]
+        try:
+            Options(table, given["options"], name)
+        except BadOption as error:
+            raise BadSpec(str(error)) from None
+
+
+def archive(given: Given) -> None:
+    if given["to"].is_topic:
+        raise BadSpec("archive writes delta:DIR or parquet:DIR; `transform` and `replay` write topics")
+    _parts(given)
+
+
+def _parts(given: Given) -> None:
+    wrong = [part for part in given["partition_by"] if part not in PARTS]
+    if wrong:
+        raise BadSpec(f"partition-by={','.join(wrong)}: wants some of {', '.join(PARTS)}")
+
+
+def replay(given: Given) -> None:
+    if not given["to"].is_topic:
+        raise BadSpec("replay writes topic:NAME, or group:NAME for one group alone")
+    if given["from"].is_topic and given["from"].topic == given["to"].topic:
+        raise BadSpec(f"{given['from']} would be replayed into itself without end")
+    splits = [name for name in given["options"] if name.lower() in SPLITS]
+    if given["from"].is_topic and splits:
+        raise BadSpec(f"replay keeps the order of each queue, and option {splits[0]} would split queues")
+
+
+def transform(given: Given) -> None:
+    texts = texts_of(given)
+    if not texts.get("sql"):
+        raise BadSpec(f"transform needs --sql or --sql-file: a query over {INPUT}")
+    if given["json_body"] and given["avro_body"]:
+        raise BadSpec("a body is read as --json-body or as --avro-body, not both")
+
+
+def texts_of(given: Given) -> dict[str, str]:
+    """What files say that flags name, under the flags' keys; SQL under `sql` wherever it came from."""
+    found = {}
+    if given.get("sql") or given.get("sql_file"):
+        found["sql"] = _file("sql-file", given["sql_file"]) if given["sql_file"] else given["sql"]
+    if given.get("avro_body"):
+        found["avro_body"] = _json("avro-body", given["avro_body"])
+    return found
+
+
+def _file(flag: str, path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadSpec(f"{flag}={path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _json(flag: str, path: str) -> str:
+    text = _file(flag, path)
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise BadSpec(f"{flag}={path} is no JSON: {error}") from None
+    return text
+
+
+def dedupe(given: Given) -> None:
+    if not given["to"].is_topic:
+        _parts(given)
+
+
+def dead_letters(given: Given) -> None:
+    if given["from"].kind not in ("dlq", "log", "delta", "parquet"):
+        raise BadSpec("dlq reads dlq:GROUP, or files that hold its topic: log:DIR, delta:DIR, parquet:DIR")
+    _report(given)
+
+
+def trace(given: Given) -> None:
+    _report(given)
+
+
+def stats(given: Given) -> None:
+    wrong = [word for word in given["by"] if word not in GROUPS]
+    if wrong:
+        raise BadSpec(f"by={','.join(wrong)}: wants some of {', '.join(GROUPS)}")
+    _report(given)
+
+
+def verify(given: Given) -> None:
+    if given["from"].kind != "log":
+        raise BadSpec("verify reads log:DIR, a store directory")
+
+
+def _report(given: Given) -> None:
+    where = given["report"]
+    if where and not Path(where).absolute().parent.is_dir():
+        raise BadSpec(f"report={where}: there is no directory {Path(where).absolute().parent}")

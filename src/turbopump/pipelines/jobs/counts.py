@@ -1,0 +1,73 @@
+"""How many rows a job has read and written, and what became of the others. Pure.
+
+In: what Spark reports of each micro-batch, or what was observed in a batch. Out: `Counts`, for the summary
+and for the exit status: rows that were dropped without permission are a failure.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+SOURCE, READ, MALFORMED, WRITTEN = (
+    "turbopump-source",
+    "turbopump-read",
+    "turbopump-malformed",
+    "turbopump-written",
+)
+"""Names of Spark's observations: before --where, behind it, with an unreadable body, at the target."""
+ROWS = "rows"
+DROPS = ("late", "malformed")
+"""Kinds of rows that a job must not drop unless it was allowed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    read: int = 0
+    """Rows that --since, --until and --where have left."""
+    written: int = 0
+    duplicate: int = 0
+    late: int = 0
+    """Dropped by Spark because a watermark had passed them."""
+    malformed: int = 0
+    """Rows whose body could not be read."""
+    filtered: int = 0
+    """Rows of the source for which --where is not true."""
+
+    def plus(self, other: "Counts") -> "Counts":
+        return Counts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
+    def without_duplicates(self) -> "Counts":
+        """For a job that drops repeated rows and nothing else."""
+        return replace(self, duplicate=max(0, self.read - self.written - self.late))
+
+    def summary(self) -> dict[str, int]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> Counts:
+    """Of one batch: the observations by name."""
+    rows = {name: int(metrics.get(ROWS) or 0) for name, metrics in observed.items()}
+    read = rows.get(READ, 0)
+    filtered = max(0, rows[SOURCE] - read) if SOURCE in rows else 0
+    return Counts(read, rows.get(WRITTEN, 0), 0, late, rows.get(MALFORMED, 0), filtered)
+
+
+def counts_of_progress(progress: Mapping[str, Any]) -> Counts:
+    """Of one micro-batch, as Spark's progress tells it."""
+    operators: Iterable[Mapping[str, Any]] = progress.get("stateOperators") or ()
+    late = sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in operators)
+    return counts_of(progress.get("observedMetrics") or {}, late)
+
+
+def refusal(counts: Counts, allowed: Collection[str]) -> str | None:
+    """Why the exit status is not 0; None: nothing was dropped, or all of it was allowed."""
+    told = [
+        f"{getattr(counts, kind):,} {kind}" for kind in DROPS if getattr(counts, kind) and kind not in allowed
+    ]
+    if not told:
+        return None
+    hint = ",".join(kind for kind in DROPS if getattr(counts, kind))
+    text = f"rows were dropped or have no readable body: {', '.join(told)}; --allow {hint} permits it"
+    if counts.malformed and "malformed" not in allowed:
+        text += ", and so does a query that names bodyError and decides about them itself"
+    return text

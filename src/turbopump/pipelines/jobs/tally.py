@@ -1,0 +1,47 @@
+"""Counts the rows of a stream over all of its micro-batches; Spark itself remembers the last 100."""
+
+import json
+import threading
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from turbopump.pipelines.jobs.counts import Counts, counts_of_progress
+
+END_TIMEOUT_S = 60.0
+
+
+class CountsLost(RuntimeError):
+    """Spark did not report the end of a stream, so its rows are not known."""
+
+
+class Tally(StreamingQueryListener):
+    """Spark calls one event after the other, in a thread of its own; the end of the query comes last."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._counts = Counts()
+        self._run: str | None = None
+        self._ended = threading.Event()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        if event.name == self._name:
+            self._run = str(event.runId)
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        progress = json.loads(event.progress.json)
+        if progress["runId"] == self._run:
+            self._counts = self._counts.plus(counts_of_progress(progress))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing was read."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        if str(event.runId) == self._run:
+            self._ended.set()
+
+    def result(self) -> Counts:
+        """Once the query has ended. Raises CountsLost."""
+        if not self._ended.wait(END_TIMEOUT_S):
+            raise CountsLost(f"Spark has not reported the end of {self._name}: its rows cannot be counted")
+        return self._counts
