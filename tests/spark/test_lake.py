@@ -152,6 +152,8 @@ def test_wrong_options_are_named():
         lake_of({"path": "/x", "partitionBy": "body"}, ["body"], False)
     with pytest.raises(BadOption, match="append"):
         lake_of({"path": "/x"}, ["body"], True)
+    with pytest.raises(BadOption, match="give transactionalId too"):
+        lake_of({"path": "/x", "txnVersion": "1"}, ["body"], False)
 
 
 # --- in Spark --------------------------------------------------------------------------------------------
@@ -172,10 +174,45 @@ def test_a_batch_of_spark_is_a_table_by_topic_date_and_hour(spark, tmp_path):
     assert set(found.column("date").to_pylist()) == {date(2026, 1, 1)}
 
 
-def test_a_batch_with_an_id_is_there_once_however_often_it_runs(spark, tmp_path):
+def test_a_batch_with_an_id_and_a_version_is_there_once_however_often_it_runs(spark, tmp_path):
     for _ in range(2):
-        lake.to_delta(rows(spark), str(tmp_path / "table")).option("transactionalId", "import-1").save()
+        writer = lake.to_delta(rows(spark), str(tmp_path / "table")).option("transactionalId", "import-1")
+        writer.option("txnVersion", 3).save()
     assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 40
+
+
+def test_a_second_batch_under_one_id_without_a_version_is_refused(spark, tmp_path):
+    writer = lake.to_delta(rows(spark), str(tmp_path / "table")).option("transactionalId", "import-1")
+    writer.save()
+    with pytest.raises(Exception, match="already written a batch .* option txnVersion"):
+        writer.save()
+    assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table().num_rows == 40
+
+
+def test_foreach_batch_with_one_id_keeps_every_row_once(spark, tmp_path):
+    """Each micro-batch is written twice, as after a restart between write and checkpoint."""
+    path = str(tmp_path / "table")
+    for number in range(4):
+        spark.range(number * 250, number * 250 + 250, 1, 1).write.json(f"{tmp_path}/in/{number}")
+
+    def write(frame, batch: int) -> None:
+        for _ in range(2):
+            writer = frame.write.format("rocketmq-delta").mode("append").option("transactionalId", "orders")
+            writer.option("txnVersion", batch).save(path)
+
+    frames = spark.readStream.schema("id LONG").option("maxFilesPerTrigger", 1).json(f"{tmp_path}/in/*")
+    stream = frames.writeStream.foreachBatch(write).option("checkpointLocation", f"{tmp_path}/checkpoint")
+    stream.trigger(availableNow=True).start().awaitTermination()
+    found = DeltaTable(path).to_pyarrow_table().column("id").to_pylist()
+    assert sorted(found) == list(range(1000))
+
+
+def test_a_batch_that_is_passed_over_leaves_a_warning_with_its_rows(tmp_path, caplog):
+    for _ in range(2):
+        table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 2)
+    assert "4 rows of batch 2 of q are not written again" in caplog.text
+    with pytest.raises(table.AlreadyWritten, match="txnVersion"):
+        table.commit(str(tmp_path), BY, [write(tmp_path, 4, "y")], "q", 0, may_repeat=False)
 
 
 def test_parquet_has_the_same_partitions(spark, tmp_path):

@@ -15,6 +15,7 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import parse_time
 
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname"})  # come with ours, and are not for us
+NO_VERSION = "option txnVersion is for batches: a stream numbers its batches by itself; drop the option"
 
 
 class BadOption(ValueError):
@@ -76,6 +77,14 @@ class Options:
             count = "none is given" if not found else f"{' and '.join(found)} are given"
             raise BadOption(f"give one of {', '.join(names)}; {count}: {hint}")
         return found[0]
+
+
+def version_of(options: Options) -> int | None:
+    """The option txnVersion, which is for batches that have a transactionalId."""
+    if options.is_given("txnVersion") and not options.is_given("transactionalId"):
+        raise BadOption("option txnVersion numbers the batches of a transactionalId: give transactionalId too")
+    version: int | None = options["txnVersion"]
+    return version
 
 
 def text(given: str) -> str:

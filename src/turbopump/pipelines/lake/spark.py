@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 
 from turbopump.pipelines.lake import files, table
 from turbopump.pipelines.lake.reading import TableReader, spark_schema
-from turbopump.pipelines.options import BadOption, Option, Options, count, text, words
+from turbopump.pipelines.options import NO_VERSION, BadOption, Option, Options, count, text, version_of, words
 from turbopump.pipelines.workers import settling
 
 FORMAT = "rocketmq-delta"
@@ -30,6 +30,12 @@ LAKE = (
     Option("path", text, help="directory of the table, or an address such as s3://…"),
     Option("partitionBy", words, help="columns; those of topic, date and hour that there are"),
     Option("transactionalId", text, help="under which batches are remembered; the id of the query"),
+    Option(
+        "txnVersion",
+        count(0),
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
+        "the table has already is not written again. Without it an id writes one batch",
+    ),
 )
 
 
@@ -45,6 +51,8 @@ class Lake:
     path: str
     partition_by: tuple[str, ...]
     transactional_id: str
+    version: int | None = None
+    """Of a batch; None: the id writes one batch."""
 
 
 @dataclass
@@ -69,10 +77,15 @@ class RocketMqDelta(DataSource):
         return path_of(options), options["versionAsOf"]
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return BatchWriter(lake_of(dict(self.options), schema.names, overwrite))
+        lake = lake_of(dict(self.options), schema.names, overwrite)
+        check_version(lake)
+        return BatchWriter(lake)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-        return StreamWriter(lake_of(dict(self.options), schema.names, overwrite))
+        lake = lake_of(dict(self.options), schema.names, overwrite)
+        if lake.version is not None:
+            raise BadOption(NO_VERSION)
+        return StreamWriter(lake)
 
 
 def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> Lake:
@@ -87,7 +100,14 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> L
     partition_by = tuple(known[name.lower()] for name in asked)
     if len(partition_by) == len(columns):
         raise BadOption("all columns are in partitionBy: nothing is left for the files")
-    return Lake(path, partition_by, options["transactionalId"] or "")
+    return Lake(path, partition_by, options["transactionalId"] or "", version_of(options))
+
+
+def check_version(lake: Lake) -> None:
+    """Before any task runs; the commit looks again."""
+    id = lake.transactional_id
+    if id and lake.version is None and table.last_version(lake.path, id) >= 0:
+        raise table.already_written(id, lake.path)
 
 
 def path_of(options: Options) -> str:
@@ -113,7 +133,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """With a transactionalId the table has its rows once, however often the job runs."""
+    """With a transactionalId and a txnVersion the table has its rows once, however often the job runs."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -122,7 +142,8 @@ class BatchWriter(DataSourceArrowWriter):
         return Wrote(self._lake.transactional_id, written(self._lake, settling(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        committed(self._lake, messages, 0)
+        version = self._lake.version
+        committed(self._lake, messages, version or 0, may_repeat=version is not None)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Files that no commit names are no part of the table."""
@@ -132,6 +153,7 @@ def written(lake: Lake, batches: Iterator[Any]) -> files.Files:
     return files.write(lake.path, lake.partition_by, uuid.uuid4().hex, batches)
 
 
-def committed(lake: Lake, messages: Sequence[Any], batch: int) -> None:
+def committed(lake: Lake, messages: Sequence[Any], batch: int, may_repeat: bool = True) -> None:
     found = [message for message in messages if message is not None]
-    table.commit(lake.path, lake.partition_by, [one.files for one in found], found[0].id, batch)
+    parts = [one.files for one in found]
+    table.commit(lake.path, lake.partition_by, parts, found[0].id, batch, may_repeat=may_repeat)

@@ -6,6 +6,7 @@ drivers that commit the same one Delta lets the first. It holds the offsets that
 """
 
 import json
+import logging
 import time
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,14 +19,31 @@ from turbopump.pipelines.lake.files import OFFSET, File, Files, Reached, merge
 TRIES = 5
 OFFSETS = "rocketmq.offsets"
 KEEP = timedelta(days=7)
+REPEATED = "%d rows of batch %d of %s are not written again: the table at %s has batches up to %d of this id"
+
+log = logging.getLogger(__name__)
 
 
 class OtherTable(ValueError):
     """The table at this place has other columns, or other partitions."""
 
 
-def commit(root: str, partition_by: tuple[str, ...], written: Sequence[Files], id: str, batch: int) -> bool:
-    """False: the batch was committed before. `id` is empty: there is no batch that could come again."""
+class AlreadyWritten(ValueError):
+    """The transactional id has written a batch, and nothing tells whether this one is the same."""
+
+
+def commit(
+    root: str,
+    partition_by: tuple[str, ...],
+    written: Sequence[Files],
+    id: str,
+    batch: int,
+    *,
+    may_repeat: bool = True,
+) -> bool:
+    """False: the batch was committed before. `id` is empty: there is no batch that could come again. Without
+    `may_repeat` a batch under an id that has one already raises AlreadyWritten.
+    """
     from deltalake.exceptions import CommitFailedError
 
     files = [file for one in written for file in one.files]
@@ -34,7 +52,11 @@ def commit(root: str, partition_by: tuple[str, ...], written: Sequence[Files], i
     schema = next(pa.ipc.read_schema(pa.py_buffer(one.schema)) for one in written if one.schema)
     for left in reversed(range(TRIES)):
         table = _table(root, schema, partition_by)
-        if id and _last(table, id) >= batch:
+        if id and (last := _last(table, id)) >= batch:
+            if not may_repeat:
+                raise already_written(id, root)
+            rows = sum(file.rows for file in files)
+            log.warning(REPEATED, rows, batch, id, root, last)
             return False
         try:
             _append(table, schema, partition_by, files, _properties(written, id, batch))
@@ -47,6 +69,21 @@ def commit(root: str, partition_by: tuple[str, ...], written: Sequence[Files], i
 
 def app(id: str) -> str:
     return f"rmq:{id}"
+
+
+def already_written(id: str, where: str) -> AlreadyWritten:
+    return AlreadyWritten(
+        f"transactionalId {id!r} has already written a batch to {where}. Give each batch its number with the "
+        "option txnVersion (in foreachBatch the batch id): numbers up to the last one are passed over, "
+        "others are written. Or give another transactionalId"
+    )
+
+
+def last_version(root: str, id: str) -> int:
+    """The number of the id's last batch in the table; -1: there is none, or no table."""
+    from deltalake import DeltaTable
+
+    return _last(DeltaTable(root), id) if DeltaTable.is_deltatable(root) else -1
 
 
 def _last(table: Any, id: str) -> int:

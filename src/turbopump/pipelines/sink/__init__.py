@@ -8,6 +8,7 @@ the last of them alone.
 from collections.abc import Mapping
 from typing import Any
 
+from turbopump.pipelines.options import NO_VERSION, BadOption
 from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
 
 
@@ -23,6 +24,8 @@ def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -
     from turbopump.pipelines.sink import exactly_once, spark
 
     sink = sink_of(options, _columns(schema), overwrite, EXACTLY_ONCE)
+    if sink.version is not None:
+        raise BadOption(NO_VERSION)
     if not _is_exact(sink):
         return spark.StreamAtLeastOnce(sink)
     exactly_once.check_brokers(sink)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.options import ClientOptions
 from turbopump.client.rules import check_target
-from turbopump.pipelines.options import BadOption, Option, Options, choice, count, flag, text, words
+from turbopump.pipelines.options import BadOption, Option, Options, choice, count, flag, text, version_of, words
 from turbopump.pipelines.sink.columns import check_columns
 
 FORMAT = "rocketmq"
@@ -44,6 +44,12 @@ SINK = (
         text,
         help="under which exactly-once is kept at the brokers; the id of the query, which its checkpoint has",
     ),
+    Option(
+        "txnVersion",
+        count(0),
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
+        "was written already is not written again. Without it an id writes one batch",
+    ),
     Option("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
     Option("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
     Option("namespace", text, "", help="of topics"),
@@ -75,6 +81,8 @@ class Sink:
     cluster: str
     patience_s: float
     client: tuple[tuple[str, Any], ...]
+    version: int | None = None
+    """Of a batch; None: the transactional id writes one batch."""
 
     @property
     def client_options(self) -> ClientOptions:
@@ -102,4 +110,5 @@ def sink_of(
         cluster=options["cluster"],
         patience_s=options["sendTimeoutMs"] / 1000,
         client=client,
+        version=version_of(options),
     )
