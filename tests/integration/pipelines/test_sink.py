@@ -210,7 +210,7 @@ def test_a_job_that_has_written_ends_its_id_and_one_that_failed_leaves_nothing(t
     run, batch = exactly_once.begin_job(one)
     exactly_once.commit(one, batch, [exactly_once.write(one, run, batch, arrow(0, 10))])
     exactly_once.give_up(one, run)  # it has decided before it failed
-    with pytest.raises(CannotBeExact, match="already written a batch. .* option txnVersion"):
+    with pytest.raises(CannotBeExact, match=r"already written a batch. .* option txnVersion"):
         exactly_once.begin_job(one)
     two_brokers.wait_until(lambda: seen(two_brokers) == numbers(0, 10))
 

@@ -6,7 +6,7 @@ will do; those of format `rocketmq` also tell their offsets to the table.
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -16,10 +16,25 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from turbopump.pipelines import tables
 from turbopump.pipelines.lake import files, table
-from turbopump.pipelines.lake.reading import TableReader, spark_schema
-from turbopump.pipelines.options import NO_VERSION, BadOption, Option, Options, count, text, version_of, words
+from turbopump.pipelines.lake.reading import FilteringTableReader, TableReader, spark_schema
+from turbopump.pipelines.options import (
+    NO_VERSION,
+    BadOption,
+    Option,
+    Options,
+    count,
+    flag,
+    is_of_table,
+    local_path,
+    own_options,
+    text,
+    version_of,
+    words,
+)
 from turbopump.pipelines.workers import settling
 
 FORMAT = "rocketmq-delta"
@@ -36,12 +51,21 @@ LAKE = (
         help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
         "the table has already is not written again. Without it an id writes one batch",
     ),
+    Option("mergeSchema", flag, False, help="add columns that the table lacks; what rows lack is null"),
+    Option("overwriteSchema", flag, False, help="mode overwrite: the table gets the columns of the rows"),
 )
 
 
 TABLE = (
     Option("path", text, help="directory of the table, or an address such as s3://…"),
     Option("versionAsOf", count(0), help="an earlier version of the table"),
+    Option(
+        "pushFilters",
+        flag,
+        False,
+        help="pass over files that have no row for the query's conditions, by partition values and "
+        "statistics; needs spark.sql.python.filterPushdown.enabled=true",
+    ),
 )
 """Of who reads."""
 
@@ -53,6 +77,9 @@ class Lake:
     transactional_id: str
     version: int | None = None
     """Of a batch; None: the id writes one batch."""
+    how: table.How = table.APPEND
+    schema: Any = None
+    """Arrow's, of the rows."""
 
 
 @dataclass
@@ -67,31 +94,32 @@ class RocketMqDelta(DataSource):
         return FORMAT
 
     def schema(self) -> Any:
-        return spark_schema(*self._read())
+        own = own_options(self.options)
+        options = Options(TABLE, tables.known(own, TABLE) if is_of_table(self.options) else own, FORMAT)
+        columns = spark_schema(path_of(options), options["versionAsOf"])
+        return tables.with_options(columns, self.options, (TABLE, LAKE), FORMAT)
 
     def reader(self, schema: Any) -> Any:
-        return TableReader(*self._read())
-
-    def _read(self) -> tuple[str, int | None]:
-        options = Options(TABLE, dict(self.options), FORMAT)
-        return path_of(options), options["versionAsOf"]
+        options = Options(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
+        kind = FilteringTableReader if options["pushFilters"] else TableReader
+        return kind(path_of(options), options["versionAsOf"], schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        lake = lake_of(dict(self.options), schema.names, overwrite)
+        own = tables.for_writer(self.options, schema, "path", LAKE)
+        lake = lake_of(own, schema.names, overwrite, to_arrow_schema(schema, timezone="UTC"))
         check_version(lake)
         return BatchWriter(lake)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-        lake = lake_of(dict(self.options), schema.names, overwrite)
-        if lake.version is not None:
-            raise BadOption(NO_VERSION)
-        return StreamWriter(lake)
+        lake = lake_of(dict(self.options), schema.names, overwrite, to_arrow_schema(schema, timezone="UTC"))
+        return StreamWriter(for_stream(lake))
 
 
-def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> Lake:
-    if overwrite:
-        raise BadOption("rows are appended: mode('append')")
+def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None) -> Lake:
+    """`overwrite`: the rows take the place of all that are in the table."""
     options = Options(LAKE, given, FORMAT)
+    if options["overwriteSchema"] and not overwrite:
+        raise BadOption("option overwriteSchema is for mode('overwrite'); mergeSchema adds columns")
     path = path_of(options)
     known = {column.lower(): column for column in columns}
     asked = options["partitionBy"] or [name for name in DEFAULT_PARTITIONS if name in known]
@@ -100,7 +128,21 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> L
     partition_by = tuple(known[name.lower()] for name in asked)
     if len(partition_by) == len(columns):
         raise BadOption("all columns are in partitionBy: nothing is left for the files")
-    return Lake(path, partition_by, options["transactionalId"] or "", version_of(options))
+    version, id = version_of(options), options["transactionalId"] or ""
+    how = table.How(
+        overwrite,
+        options["mergeSchema"],
+        options["overwriteSchema"],
+        may_repeat=version is not None or not id,
+    )
+    return Lake(path, partition_by, id, version, how, schema)
+
+
+def for_stream(lake: Lake) -> Lake:
+    """A stream repeats its last batch after a restart, under its own number."""
+    if lake.version is not None:
+        raise BadOption(NO_VERSION)
+    return replace(lake, how=replace(lake.how, may_repeat=True))
 
 
 def check_version(lake: Lake) -> None:
@@ -111,8 +153,8 @@ def check_version(lake: Lake) -> None:
 
 
 def path_of(options: Options) -> str:
-    path: str = options.need("path", "where is the table?")
-    return path.removeprefix("file://")
+    path: str = options.need("path", f"the directory of the table. In SQL: {tables.hint('path')}")
+    return local_path(path)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -142,8 +184,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Wrote(self._lake.transactional_id, written(self._lake, settling(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        version = self._lake.version
-        committed(self._lake, messages, version or 0, may_repeat=version is not None)
+        committed(self._lake, messages, self._lake.version or 0)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Files that no commit names are no part of the table."""
@@ -153,7 +194,7 @@ def written(lake: Lake, batches: Iterator[Any]) -> files.Files:
     return files.write(lake.path, lake.partition_by, uuid.uuid4().hex, batches)
 
 
-def committed(lake: Lake, messages: Sequence[Any], batch: int, may_repeat: bool = True) -> None:
+def committed(lake: Lake, messages: Sequence[Any], batch: int) -> None:
     found = [message for message in messages if message is not None]
     parts = [one.files for one in found]
-    table.commit(lake.path, lake.partition_by, parts, found[0].id, batch, may_repeat=may_repeat)
+    table.commit(lake.path, lake.partition_by, parts, found[0].id, batch, lake.how, lake.schema)
