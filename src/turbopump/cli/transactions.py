@@ -45,9 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     resumed.add_argument("--id", action="append", default=[], help="only this message; may be repeated")
     resumed.add_argument("--all", action="store_true", help="every expired one that has not ended")
-    ids = actions.add_parser("ids", help="show transactional ids: state, last batch, last use")
+    ids = add_action(
+        actions,
+        "ids",
+        "show transactional ids: state, home, last use, last batch",
+        "turbopump transactions ids --json",
+    )
     ids.add_argument("--json", action="store_true", help="print one JSON document")
-    forgotten = actions.add_parser("forget", help="remove a transactional id and its book")
+    forgotten = add_action(
+        actions, "forget", "remove a transactional id and its book", "turbopump transactions forget orders-v1"
+    )
     forgotten.add_argument("id", help="as `ids` shows it; a batch of it may be written again then")
     for action in (shown, resumed, ids, forgotten):
         connect.add_argument(action)
@@ -99,7 +106,7 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
 async def _ids(options: argparse.Namespace, admin: Admin) -> int:
     books = [book async for book in admin.transactions.ids()]
     if options.json:
-        print(json.dumps([asdict(book) for book in books], ensure_ascii=False))
+        print(json_text([asdict(book) for book in books]))
         return 0
     print(ID_FORM % ID_HEADINGS)
     for book in books:
