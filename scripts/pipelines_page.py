@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump import pipelines
+from turbopump.pipelines.log.plan import EARLIEST
 from turbopump.pipelines.options import Option
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipeline-options.md"
@@ -25,10 +26,11 @@ Names are those of Spark's Kafka connector where it has one. Case does not matte
 does not know is an error that names the nearest one. What they are for: [Topics in Spark](pipelines.md).
 """
 TITLES = {
-    "turbopump.pipelines.source.settings": "Format `rocketmq`: reading",
-    "turbopump.pipelines.sink.settings": "Format `rocketmq`: writing",
-    "turbopump.pipelines.log.options": "Format `rocketmq-log`: reading",
-    "turbopump.pipelines.lake.spark": "Format `rocketmq-delta`: writing",
+    "turbopump.pipelines.source.settings.OPTIONS": "Format `rocketmq`: reading",
+    "turbopump.pipelines.sink.settings.SINK": "Format `rocketmq`: writing",
+    "turbopump.pipelines.log.options.TABLE": "Format `rocketmq-log`: reading",
+    "turbopump.pipelines.lake.spark.TABLE": "Format `rocketmq-delta`: reading",
+    "turbopump.pipelines.lake.spark.LAKE": "Format `rocketmq-delta`: writing",
 }
 TABLE = """
 ## {title}
@@ -39,21 +41,32 @@ TABLE = """
 
 
 def sections() -> dict[str, str]:
-    """By module, those that can be imported here."""
+    """By module and name, those whose module can be imported here. A table is shown once."""
     found = dict(_tables())
     order = [*(name for name in TITLES if name in found), *sorted(found.keys() - TITLES.keys())]
     return {name: _section(TITLES.get(name, f"`{name}`"), found[name]) for name in order}
 
 
 def _tables() -> Iterator[tuple[str, tuple[Option, ...]]]:
+    seen: list[tuple[Option, ...]] = []
     for found in pkgutil.walk_packages(pipelines.__path__, f"{pipelines.__name__}."):
         try:
             module = import_module(found.name)
         except ImportError:  # Spark, Delta: not everywhere
             continue
-        for value in vars(module).values():
-            if _is_table(value):
-                yield found.name, value
+        for name, value in vars(module).items():
+            if _is_table(value) and not any(value is other for other in seen):
+                seen.append(value)
+                yield _home(f"{found.name}.{name}", value), value
+
+
+def _home(name: str, table: tuple[Option, ...]) -> str:
+    """Where a table is made: modules that import it have it too, under the same name."""
+    for title in TITLES:
+        module, _, word = title.rpartition(".")
+        if module in sys.modules and getattr(sys.modules[module], word, None) is table:
+            return title
+    return name
 
 
 def _is_table(value: Any) -> bool:
@@ -70,8 +83,10 @@ def _section(title: str, table: tuple[Option, ...]) -> str:
 
 
 def _default(value: Any) -> str:
-    if value is None or value == "":
+    if value is None or value in ("", (), frozenset()):
         return ""
+    if hasattr(value, "default") and hasattr(value, "of"):  # positions in a log
+        return "`earliest`" if value.default == EARLIEST else "`latest`"
     if isinstance(value, float):
         return f"`{value:g}s`"
     text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -138,5 +138,9 @@ def test_a_job_that_fails_leaves_nothing_behind_when_it_writes_exactly_once(spar
     with pytest.raises(Exception, match="column body is null"):
         sink(failing, broker, topic, delivery="exactly-once", transactionalId=topic).save()
     sink(rows(spark), broker, topic, delivery="exactly-once", transactionalId=topic).save()
-    sink(rows(spark), broker, topic, delivery="exactly-once", transactionalId=topic).save()
+    with pytest.raises(Exception, match=r"already written a batch. .* option txnVersion"):
+        sink(rows(spark), broker, topic, delivery="exactly-once", transactionalId=topic).save()
+    for version in ("0", "1", "1"):  # the first is the job above again
+        once = {"delivery": "exactly-once", "transactionalId": topic, "txnVersion": version}
+        sink(rows(spark), broker, topic, **once).save()
     assert bodies(broker, topic) == numbers() + numbers()

@@ -17,6 +17,7 @@ from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.client.errors import InvalidArgument
+from turbopump.protocol.addresses import split_list
 from turbopump.remoting.client import split_address
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -95,7 +96,7 @@ def find(name: str) -> Command:
 
 def name_servers(given: Given, environ: Mapping[str, str]) -> list[str]:
     text = given[NAME_SERVERS] or environ.get("NAMESRV_ADDR") or DEFAULT_ADDRESS
-    addresses = [address.strip() for address in text.split(";") if address.strip()]
+    addresses = list(split_list(text))
     if not addresses:
         raise WrongUse(f"-n {text!r} names no server")
     for address in addresses:

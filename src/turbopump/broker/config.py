@@ -94,6 +94,11 @@ class TransactionRules:
     timeout_ms: int = _why(6_000, "producers are asked about a transaction when it has been open for so long")
     check_interval_ms: int = _why(30_000, "between two rounds of asking")
     check_most: int = _why(15, "asked about so often, a transaction expires; it can be resumed")
+    id_retention_hours: int = _why(
+        2160,
+        "a transactional id of a Spark sink that was not used for so long expires: the number of its last "
+        "batch stays; 0: never. Longer than any job that is to go on is ever paused",
+    )
 
 
 @dataclass(frozen=True, slots=True)

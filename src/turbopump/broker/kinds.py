@@ -13,6 +13,7 @@ from turbopump.broker.delay import FILE as DELAY_FILE
 from turbopump.broker.delay import Delays
 from turbopump.broker.halves import CheckRules
 from turbopump.broker.ledger import Ledger
+from turbopump.broker.ledger_expiry import Expiry
 from turbopump.broker.ledger_home import Homes
 from turbopump.broker.ledger_log import LedgerLog
 from turbopump.broker.ledger_requests import LedgerRequests
@@ -103,6 +104,8 @@ async def ledger(
     homes = Homes(ledger, name, client, on.config().name_servers.addresses, clock)
     settling = Settling(transactions, store, homes, lambda: on.rules().interval_s, clock)
     keep_running(settling.run(), on.stack)
+    hours = lambda: on.config().transactions.id_retention_hours  # noqa: E731
+    keep_running(Expiry(ledger, written, settling, hours, clock).run(), on.stack)
     return (
         LedgerRequests(ledger, written, settling, store),
         LedgerSending(ledger, name, transactions, on.sending, on.timing, receipts, store, clock),

@@ -12,7 +12,7 @@ import logging
 
 import msgspec
 
-from turbopump.broker.ledger import Change, Ledger, read_change
+from turbopump.broker.ledger import Change, Forgotten, Ledger, read_change
 from turbopump.broker.transaction import Append
 from turbopump.broker.transaction_start import records
 from turbopump.protocol import properties
@@ -47,7 +47,7 @@ class LedgerLog:
             except BrokenBody as error:
                 log.error("A record of the ledger at %d is passed over: %s", record.physical_offset, error)
                 continue
-            self._ledger.apply(change)
+            self._ledger.apply(change, record.store_timestamp)
             self._noted(change, (record.physical_offset, record.queue_offset, record.size))
         if self._ledger.books:
             log.info("%d transactional ids are in the ledger", len(self._ledger.books))
@@ -55,7 +55,7 @@ class LedgerLog:
     def write(self, change: Change) -> None:
         """Raises Refused, and then nothing has happened."""
         (appended,) = self._append([self._draft(change)])
-        self._ledger.apply(change)
+        self._ledger.apply(change, self._clock.now_ms())
         self._noted(change, appended)
 
     async def safe(self, id: str) -> None:
@@ -80,6 +80,10 @@ class LedgerLog:
         self._noted(changes[-1], appended[-1])
 
     def _noted(self, change: Change, appended: Appended) -> None:
+        if isinstance(change, Forgotten):
+            self._since.pop(change.id, None)
+            self._end.pop(change.id, None)
+            return
         at, _, size = appended
         self._since.setdefault(change.id, at)
         self._end[change.id] = at + size

@@ -122,6 +122,10 @@ class Settling:
                         await self._end(one, decision, counts, most)
         return counts
 
+    def count(self, id: str) -> int:
+        """How many half messages of it are open here."""
+        return self._stamps.count(id)
+
     def left(self, id: str, last: int) -> int:
         """How many are open up to this batch."""
         batches = self._stamps.batches(id, last)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from turbopump.protocol.addresses import split_list
+
 
 class NotAccepted(Exception):
     """The text of a value; whoever knows its key and line says the rest."""
@@ -69,7 +71,7 @@ OPTIONAL_HOST = Reader("an IP address or host name, or nothing", lambda text: _h
 
 
 def _addresses(text: str) -> tuple[str, ...]:
-    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    addresses = split_list(text)
     if not all(_is_address(address) for address in addresses):
         raise NotAccepted
     return addresses

@@ -315,6 +315,9 @@ _WAITS: dict[str, Setting] = {
 }
 
 OURS: dict[str, Setting] = {
+    "transactionalIdRetentionHours": Setting(
+        "transactions.id_retention_hours", integer(0, 2**31 - 1, "hours"), hot=True
+    ),
     "filterModulePath": Setting("filters.module_dir", DIRECTORY),
     "filterModuleFuel": Setting("filters.module_fuel", integer(1000, 2**40)),
     "filterModuleMemoryMax": Setting("filters.module_memory", integer(65_536, 2**31 - 1, "bytes")),

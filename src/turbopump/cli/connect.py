@@ -12,6 +12,7 @@ from turbopump.client.admin import Admin
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import Routes
+from turbopump.protocol.addresses import split_list
 from turbopump.remoting.client import Client, split_address
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
@@ -39,7 +40,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 def name_servers(flag: str | None) -> list[str]:
     given = flag or os.environ.get("NAMESRV_ADDR") or DEFAULT_ADDRESS
-    addresses = [checked(address.strip()) for address in given.split(";") if address.strip()]
+    addresses = [checked(address) for address in split_list(given)]
     if not addresses:
         source = "--namesrv" if flag else "NAMESRV_ADDR"
         raise Failure(f"{source} {given!r} names no server", ASKED_WRONGLY)

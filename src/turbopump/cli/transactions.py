@@ -1,8 +1,13 @@
-"""`turbopump transactions`: which are open or have expired, and asking producers about expired ones again."""
+"""`turbopump transactions`: which are open or have expired, and asking producers about expired ones again.
+
+Also the transactional ids under which Spark's sinks write each batch once.
+"""
 
 import argparse
 import asyncio
 from collections.abc import AsyncIterator
+
+from msgspec.structs import asdict
 
 from turbopump.admin.message_text import document
 from turbopump.admin.render import cut_line, json_text
@@ -20,6 +25,8 @@ from turbopump.protocol.errors import Refused
 SHOWN = 100
 FORM = "%-8s  %-32s  %-23s  %-6s  %-24s  %-20s  %s"
 HEADINGS = ("#State", "#Message ID", "#Sent", "#Asked", "#Producer Group", "#Topic", "#Body")
+ID_FORM = "%-9s  %-16s  %-23s  %10s  %8s  %s"
+ID_HEADINGS = ("#State", "#Home", "#Last Use", "#Batch", "#Open", "#Transactional Id")
 OPEN, EXPIRED = "open", "expired"
 
 
@@ -38,7 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     resumed.add_argument("--id", action="append", default=[], help="only this message; may be repeated")
     resumed.add_argument("--all", action="store_true", help="every expired one that has not ended")
-    for action in (shown, resumed):
+    ids = add_action(
+        actions,
+        "ids",
+        "show transactional ids: state, home, last use, last batch",
+        "turbopump transactions ids --json",
+    )
+    ids.add_argument("--json", action="store_true", help="print one JSON document")
+    forgotten = add_action(
+        actions, "forget", "remove a transactional id and its book", "turbopump transactions forget orders-v1"
+    )
+    forgotten.add_argument("id", help="as `ids` shows it; a batch of it may be written again then")
+    for action in (shown, resumed, ids, forgotten):
         connect.add_argument(action)
 
 
@@ -54,6 +72,10 @@ async def _run(options: argparse.Namespace) -> int:
 async def carry_out(options: argparse.Namespace, admin: Admin) -> int:
     if options.action == "list":
         return await _list(options, admin)
+    if options.action == "ids":
+        return await _ids(options, admin)
+    if options.action == "forget":
+        return await _forget(options, admin)
     if bool(options.id) == options.all:
         raise Failure("which ones? --id or --all", ASKED_WRONGLY)
     return await _resume(options, admin)
@@ -78,6 +100,30 @@ async def _list(options: argparse.Namespace, admin: Admin) -> int:
             print(_row(state, half))
     if cut:
         print(cut_line(words))
+    return 0
+
+
+async def _ids(options: argparse.Namespace, admin: Admin) -> int:
+    books = [book async for book in admin.transactions.ids()]
+    if options.json:
+        print(json_text([asdict(book) for book in books]))
+        return 0
+    print(ID_FORM % ID_HEADINGS)
+    for book in books:
+        batch = book.highest if book.highest >= 0 else "-"
+        cells = (book.state, book.home, moment(book.used_ms), batch, book.open_messages, book.id)
+        print(printable(ID_FORM % cells))
+    return 0
+
+
+async def _forget(options: argparse.Namespace, admin: Admin) -> int:
+    try:
+        brokers = await admin.transactions.forget(options.id)
+    except Refused as refused:
+        raise Failure(f"{options.id} is not forgotten: {refused.remark}") from None
+    if not brokers:
+        raise Failure(f"no broker knows {options.id}: `turbopump transactions ids` shows all ids")
+    print(f"{options.id} forgotten by {brokers} brokers")
     return 0
 
 

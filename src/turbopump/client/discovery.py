@@ -14,6 +14,7 @@ from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.settings import ClientSettings, every_name, unknown
+from turbopump.protocol.addresses import split_list
 
 FILE_VARIABLE = "TURBOPUMP_CONFIG"
 DEFAULT_FILE = "~/.turbopump.toml"
@@ -64,9 +65,9 @@ def name_servers(
 
 
 def addresses(text: str | Sequence[str]) -> tuple[str, ...]:
-    """`host:port` or several with `;` between them, or a sequence of these. Raises InvalidArgument."""
-    parts = text.split(";") if isinstance(text, str) else [part for one in text for part in one.split(";")]
-    return tuple(dict.fromkeys(_address(part.strip()) for part in parts if part.strip()))
+    """`host:port` or several with `;` (or `,`) between, or a sequence of these. Raises InvalidArgument."""
+    parts = [part for one in ([text] if isinstance(text, str) else text) for part in split_list(one)]
+    return tuple(dict.fromkeys(map(_address, parts)))
 
 
 def _address(text: str) -> str:

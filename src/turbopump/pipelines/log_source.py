@@ -9,7 +9,6 @@ directory must be there under the same path on every worker. Nothing is decided 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -26,14 +25,18 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from turbopump.pipelines import tables
 from turbopump.pipelines.log.files import StoreFiles
 from turbopump.pipelines.log.look import partitions_of
 from turbopump.pipelines.log.options import FORMAT, TABLE, query_of, rows_of
 from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, Positions, Query
 from turbopump.pipelines.log.read import Reader, Rows
-from turbopump.pipelines.options import Options
+from turbopump.pipelines.options import BadOption, Options, is_of_table, local_path, own_options
 from turbopump.pipelines.workers import settling
+
+READ_ONLY = "format rocketmq-log reads a store's files: write to a topic with format rocketmq"
 
 
 class RocketMqLog(DataSource):
@@ -41,17 +44,25 @@ class RocketMqLog(DataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
-        return rows_of(self._asked).schema.ddl
+    def schema(self) -> Any:
+        rows = rows_of(Options(TABLE, own_options(self.options), FORMAT))
+        if not is_of_table(self.options):
+            return rows.schema.ddl
+        return tables.with_options(from_arrow_schema(rows.schema.arrow), self.options, (TABLE,), FORMAT)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        kind = FilteringReader if self._asked["pushFilters"] else LogReader
-        path = self._asked.need("path", "the store directory, as in load(path)")
-        return kind(path, self._asked["commitLogPath"] or (), query_of(self._asked), rows_of(self._asked))
+        asked = Options(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
+        kind = FilteringReader if asked["pushFilters"] else LogReader
+        path = local_path(
+            asked.need("path", f"the store directory, as in load(path). In SQL: {tables.hint('path')}")
+        )
+        return kind(path, asked["commitLogPath"] or (), query_of(asked), rows_of(asked))
 
-    @cached_property
-    def _asked(self) -> Options:
-        return Options(TABLE, dict(self.options), FORMAT)
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        raise BadOption(READ_ONLY)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
+        raise BadOption(READ_ONLY)
 
 
 class LogReader(DataSourceReader):

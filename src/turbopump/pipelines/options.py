@@ -6,15 +6,20 @@ that is passed over is a query with the wrong rows. Each format declares its opt
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from turbopump.client.discovery import addresses
+from turbopump.client.errors import InvalidArgument
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import parse_time
 
 SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname"})  # come with ours, and are not for us
+TABLE_PREFIX, TABLE_MARK, LOCATION = "option.", "provider", "location"  # of tables in Spark's catalog
+NO_VERSION = "option txnVersion is for batches: a stream numbers its batches by itself; drop the option"
 
 
 class BadOption(ValueError):
@@ -78,6 +83,38 @@ class Options:
         return found[0]
 
 
+def is_of_table(given: Mapping[str, str]) -> bool:
+    """Whether these come from CREATE TABLE: Spark adds all that it knows of the table."""
+    return TABLE_MARK in given
+
+
+def own_options(given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a statement without what Spark adds: of CREATE TABLE those with the prefix `option.`,
+    and the location as `path`; properties of the table are for people. Names are in lower case then.
+    """
+    if not is_of_table(given):
+        return dict(given)
+    found = {
+        name.removeprefix(TABLE_PREFIX): text for name, text in given.items() if name.startswith(TABLE_PREFIX)
+    }
+    if LOCATION in given:
+        found["path"] = given[LOCATION]
+    return found
+
+
+def local_path(address: str) -> str:
+    """A path without the scheme that Spark puts before it: `file:/x`, `file:///x`."""
+    return re.sub(r"^file:(//)?(?=/)", "", address)
+
+
+def version_of(options: Options) -> int | None:
+    """The option txnVersion, which is for batches that have a transactionalId."""
+    if options.is_given("txnVersion") and not options.is_given("transactionalId"):
+        raise BadOption("option txnVersion numbers batches of a transactionalId: give transactionalId too")
+    version: int | None = options["txnVersion"]
+    return version
+
+
 def text(given: str) -> str:
     if not given.strip():
         raise ValueError("is empty")
@@ -89,6 +126,17 @@ def words(given: str) -> tuple[str, ...]:
     found = tuple(word.strip() for word in given.split(",") if word.strip())
     if not found:
         raise ValueError("wants a list with commas between, and is empty")
+    return found
+
+
+def servers(given: str) -> tuple[str, ...]:
+    """Addresses of name servers, with `;` or `,` between."""
+    try:
+        found = addresses(given)
+    except InvalidArgument as error:
+        raise ValueError(str(error)) from None
+    if not found:
+        raise ValueError("must be host:port, several with ; between, and is empty")
     return found
 
 

@@ -6,13 +6,20 @@ it, so executors need the same Python version and system as this machine. PySpar
     spark-submit --archives turbopump.tgz#turbopump --conf spark.executorEnv.PYTHONPATH=./turbopump job.py
 """
 
+import re
 import tarfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import packages_distributions, requires
 from importlib.util import find_spec
 from pathlib import Path
 
 NEEDED = ("turbopump", "msgspec", "numpy", "pyarrow")
-USEFUL = ("pyspark_rocketmq", "pyspark_rocketmq_log", "deltalake", "fastavro", "lz4", "zlib_ng", "zstandard")
+FORMATS = ("pyspark_rocketmq", "pyspark_rocketmq_log", "pyspark_rocketmq_delta")
+USEFUL = ("deltalake", "fastavro", "lz4", "zlib_ng", "zstandard")
 FOLDER = "turbopump"  # as executors see it
+STANDARD = ("pyspark", "py4j")  # executors have them
+DISTRIBUTION = re.compile(r"[^A-Za-z0-9._-]")  # the first character behind a distribution's name
 LEFT_OUT = ("__pycache__", "tests", "include")
 
 
@@ -35,24 +42,74 @@ def command(archive: str | Path) -> str:
 
 def pack(archive: str | Path) -> list[str]:
     """Writes the archive; the names of the packages that are in it. Raises CannotShip."""
-    places = {name: _place(name) for name in (*NEEDED, *USEFUL)}
-    missing = [name for name in NEEDED if places[name] is None]
-    if missing:
-        raise CannotShip(f"not installed: {', '.join(missing)}: pip install 'turbopump[spark]'")
-    found = {name: place for name, place in places.items() if place is not None}
+    places = places_of(NEEDED, USEFUL)
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for name, place in found.items():
-            tar.add(place, name, filter=_without_ballast)
+        for name, place in places.items():
+            tar.add(place, place.name if place.is_file() else name, filter=_without_ballast)
             libraries = place.with_name(f"{name}.libs")
             if libraries.is_dir():
                 tar.add(libraries, libraries.name)
-    return list(found)
+    return list(places)
+
+
+def places_of(needed: Iterable[str], useful: Iterable[str]) -> dict[str, Path]:
+    """Name and place of these packages, and of all that the installed ones need in turn. Raises CannotShip
+    for one that is needed and not here.
+    """
+    found: dict[str, Path] = {}
+    missing: list[str] = []
+    open_names = [*((name, True) for name in (*needed, *FORMATS)), *((name, False) for name in useful)]
+    while open_names:
+        name, is_needed = open_names.pop(0)
+        place = _place(name) if name not in found else None
+        if place is not None:
+            found[name] = place
+            open_names += [(one, True) for one in _required_by(name)]
+        elif name not in found and is_needed:
+            missing.append(name)
+    if missing:
+        raise CannotShip(f"not installed: {', '.join(sorted(missing))}: pip install 'turbopump[spark]'")
+    return found
+
+
+def _required_by(name: str) -> list[str]:
+    """Modules of the distributions that a package needs by its metadata; ours names them above."""
+    if name in (*NEEDED[:1], *FORMATS):
+        return []
+    found: list[str] = []
+    for distribution in _owners().get(name, []):
+        for wanted in requires(distribution) or []:
+            if "extra ==" not in wanted and (modules := _modules_of(DISTRIBUTION.split(wanted, 1)[0])):
+                found += modules
+    return [one for one in found if one not in STANDARD]
+
+
+def _modules_of(distribution: str) -> list[str]:
+    """Empty: it is not installed here, so its condition (a Python, a system) does not hold."""
+    wanted = _plain(distribution)
+    return [
+        module
+        for module, owners in _owners().items()
+        if module.isidentifier() and any(_plain(owner) == wanted for owner in owners)
+    ]
+
+
+@cache
+def _owners() -> Mapping[str, list[str]]:
+    """Module to distributions; reading all of them takes a while."""
+    return packages_distributions()
+
+
+def _plain(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def _place(name: str) -> Path | None:
     spec = find_spec(name)
-    where = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(where))) if where else None
+    if spec is None:
+        return None
+    where = next(iter(spec.submodule_search_locations or ()), None) or spec.origin
+    return Path(where) if where else None
 
 
 def _without_ballast(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:

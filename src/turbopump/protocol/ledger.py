@@ -33,11 +33,27 @@ class Book(msgspec.Struct):
     highest: int = NONE_YET  # batch that is decided
     settled: int = NONE_YET  # up to this batch nothing is open at any broker
     decided: dict[int, Entry] = {}  # by batch; settled ones are forgotten in time
+    used_ms: int = 0  # when it was last opened or decided in
+    expired_ms: int = 0  # since then nothing but `highest` is kept; 0: it has not expired
     owed: list[str] = []
     """In answers: brokers that may have messages of decided batches which are not settled."""
 
 
-def encode(value: Entry | Book | Sequence[int]) -> bytes:
+class BookSummary(msgspec.Struct, frozen=True):
+    """A line of the list of books of one broker. `state`: open, unsettled (brokers have half messages to
+    end), expired, or elsewhere (another broker is its home).
+    """
+
+    id: str
+    home: str
+    state: str
+    run: str
+    highest: int
+    used_ms: int
+    open_messages: int = 0  # half messages of it at the broker that answers
+
+
+def encode(value: Entry | Book | Sequence[int] | Sequence[BookSummary]) -> bytes:
     return msgspec.json.encode(value)
 
 
@@ -49,6 +65,10 @@ def read_book(body: bytes) -> Book:
     return _read(body, _BOOK)
 
 
+def read_summaries(body: bytes) -> list[BookSummary]:
+    return _read(body, _SUMMARIES)
+
+
 def read_batches(body: bytes) -> list[int]:
     """Of an empty body: none."""
     return _read(body, _BATCHES) if body else []
@@ -56,6 +76,7 @@ def read_batches(body: bytes) -> list[int]:
 
 _ENTRY = msgspec.json.Decoder(Entry)
 _BOOK = msgspec.json.Decoder(Book)
+_SUMMARIES = msgspec.json.Decoder(list[BookSummary])
 _BATCHES = msgspec.json.Decoder(list[int])
 
 

@@ -190,7 +190,18 @@ def test_a_home_that_restarts_before_the_decision_is_waited_for(two_brokers):
     two_brokers.wait_until(lambda: seen(two_brokers) == numbers(0, 100))
 
 
-def test_jobs_of_one_id_are_its_batches_and_one_that_failed_leaves_nothing(two_brokers):
+def test_jobs_of_one_id_have_versions_and_one_that_comes_again_sends_nothing(two_brokers, caplog):
+    for version, begin in (("0", 0), ("0", 0), ("4", 10), ("4", 10)):
+        one = sink(two_brokers, transactionalId="nightly", txnVersion=version)
+        run, batch = exactly_once.begin_job(one)
+        assert batch == int(version)
+        attempt = exactly_once.write(one, run, batch, arrow(begin, begin + 10))
+        exactly_once.commit(one, batch, [attempt])
+    two_brokers.wait_until(lambda: seen(two_brokers) == numbers(0, 20))
+    assert "Batch 4 of nightly is not written again" in caplog.text
+
+
+def test_a_job_that_has_written_ends_its_id_and_one_that_failed_leaves_nothing(two_brokers):
     one = sink(two_brokers, transactionalId="nightly")
     run, batch = exactly_once.begin_job(one)
     assert (run.id, batch) == ("nightly", 0)
@@ -199,8 +210,8 @@ def test_jobs_of_one_id_are_its_batches_and_one_that_failed_leaves_nothing(two_b
     run, batch = exactly_once.begin_job(one)
     exactly_once.commit(one, batch, [exactly_once.write(one, run, batch, arrow(0, 10))])
     exactly_once.give_up(one, run)  # it has decided before it failed
-    _, batch = exactly_once.begin_job(one)
-    assert batch == 1
+    with pytest.raises(CannotBeExact, match=r"already written a batch. .* option txnVersion"):
+        exactly_once.begin_job(one)
     two_brokers.wait_until(lambda: seen(two_brokers) == numbers(0, 10))
 
 

@@ -19,6 +19,7 @@ from turbopump.broker.admin.configuration import NEVER
 from turbopump.broker.config import load
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.ledger import read_summaries
 from turbopump.remoting.router import Request, Route
 from turbopump.store.store import Store
 from turbopump.testing.loop import run_virtual
@@ -244,6 +245,21 @@ def all_cold() -> AbstractContextManager[Any]:
     return patch("turbopump.store.reading.machine_memory", lambda: 0)
 
 
+def hours_of_a_second() -> AbstractContextManager[Any]:
+    return patch.multiple("turbopump.broker.ledger_expiry", HOUR_MS=1000, ROUND_S=1.0)
+
+
+async def state_of_an_idle_id(desk: Desk) -> str:
+    fields = {"id": "query", "run": f"r{next(_runs)}", "home": "broker-a"}
+    assert (await desk.ask(RequestCode.LEDGER_OPEN, fields)).code == 0
+    await asyncio.sleep(10)
+    (book,) = read_summaries((await desk.ask(RequestCode.LEDGER_LIST)).body)
+    return book.state
+
+
+_runs = itertools.count()
+
+
 def little_memory() -> AbstractContextManager[Any]:
     return patch("turbopump.store.reading.machine_memory", lambda: 60_000)
 
@@ -253,6 +269,9 @@ SYNC = {"flush_disk_type": "SYNC_FLUSH"}
 CASES: dict[str, Case] = {
     "autoCreateTopicEnable": Case("false", send_to_a_new_topic, 0, 17),
     "brokerPermission": Case("2", pull, 0, 16),
+    "transactionalIdRetentionHours": Case(
+        "5", state_of_an_idle_id, "open", "expired", around=hours_of_a_second
+    ),
     "timerMaxDelaySec": Case("50", send_with_a_time, 0, 13),
     "recallMessageEnable": Case("false", recall_nothing, 17, 16),
     "validateSystemTopicWhenUpdateTopic": Case("false", lambda desk: create(desk, "SELF_TEST_TOPIC"), 29, 0),

@@ -17,7 +17,14 @@ from turbopump.broker.ledger import (
 )
 from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
 from turbopump.protocol import properties
-from turbopump.protocol.errors import BrokenBody, Fenced, IllegalOperation, InvalidParameter, SystemBusy
+from turbopump.protocol.errors import (
+    BrokenBody,
+    Fenced,
+    IllegalOperation,
+    InvalidParameter,
+    QueryNotFound,
+    SystemBusy,
+)
 from turbopump.protocol.ledger import Entry
 
 HOME = "broker-a"
@@ -213,3 +220,65 @@ def test_what_a_ledger_decides_about_never_expires_and_nobody_is_asked() -> None
     rules = CheckRules(timeout_ms=1, most=1, lifetime_ms=1)
     assert step(99, 0, NEVER_MS, False, 10**15, rules) is Step.WAIT
     assert step(99, 0, NEVER_MS, True, 10**15, rules) is Step.MOVE
+
+
+# --- expiry ----------------------------------------------------------------------------------------------
+
+
+def used(at_ms: int) -> Ledger:
+    ledger = Ledger(HOME)
+    ledger.apply(books.Opened("id", "r1", HOME), at_ms)
+    ledger.apply(books.Decided("id", 4, Entry(("a",)), 4), at_ms)
+    return ledger
+
+
+def test_a_book_that_was_not_used_is_idle_once_it_is_settled() -> None:
+    ledger = used(1000)
+    assert ledger.idle(1000) == []
+    assert ledger.idle(1001) == ["id"]
+    decide(ledger, 5, "b", brokers=("broker-b",))  # owed
+    assert ledger.idle(9000) == []
+    ledger.apply(books.Opened("noted", "", "broker-b"), 0)
+    assert ledger.idle(9000) == []
+
+
+def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> None:
+    ledger = used(1000)
+    ledger.apply(ledger.expire("id", 5000), 5000)
+    assert ledger.idle(9000) == []
+    assert judged(ledger, 5, "x") is Decision.ROLLBACK
+    with pytest.raises(Fenced, match="expired: open a new run"):
+        ledger.decide("id", 5, "r1", Entry(()))
+    again = Ledger(HOME)
+    for change in ledger.snapshot("id"):  # written once more, since its file goes
+        again.apply(read_change(msgspec.json.encode(change)), 7000)
+    assert again.books == ledger.books
+    assert again.books["id"].used_ms == 1000
+    open_(again, "r2")
+    assert entry_of(again.books["id"], 4) == books.NOBODY, "batch 4 is not written again"
+    assert judged(again, 5, "x", "r2") is None
+    assert decide(again, 5, "x", run="r2").tokens == ("x",)
+
+
+def test_expired_books_leave_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MOST_BOOKS", 1)
+    ledger = used(1000)
+    with pytest.raises(SystemBusy, match="turbopump transactions forget"):
+        ledger.open("other", "r", HOME)
+    ledger.apply(ledger.expire("id", 5000))
+    assert ledger.open("other", "r", HOME) is not None
+    monkeypatch.setattr(books, "MOST_KNOWN", 1)
+    with pytest.raises(SystemBusy, match="1 with expired ones"):
+        ledger.open("other", "r", HOME)
+
+
+def test_a_book_is_forgotten_unless_brokers_owe_something() -> None:
+    ledger = used(1000)
+    ledger.apply(ledger.forget("id"))
+    assert ledger.books == {}
+    with pytest.raises(QueryNotFound):
+        ledger.forget("id")
+    ledger = opened()
+    decide(ledger, 0, "b", brokers=("broker-b",))
+    with pytest.raises(IllegalOperation, match="not settled yet at broker-b"):
+        ledger.forget("id")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +14,12 @@ from tests.unit.broker.test_delay_retention import fill
 from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.writers import book, decide, end, frame, open_, seen, topic, write
 
-from turbopump.broker import ledger_requests, ledger_send
+from turbopump.broker import ledger_expiry, ledger_requests, ledger_send
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.ledger_settle import TOGETHER, Settling
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
+from turbopump.protocol.ledger import BookSummary, read_summaries
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.store.store import Store
 from turbopump.testing.loop import VirtualLoop
@@ -389,3 +391,93 @@ def test_of_calls_that_end_a_part_the_last_waits_for_the_disk(monkeypatch: pytes
         assert await seen(desk) == rows
 
     with_broker(scenario)
+
+
+# --- expiry ----------------------------------------------------------------------------------------------
+
+
+SHORT = dataclasses.replace(
+    CONFIG, transactions=dataclasses.replace(CONFIG.transactions, id_retention_hours=60)
+)
+
+
+@pytest.fixture
+def hours_are_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_expiry, "HOUR_MS", 1000)
+    monkeypatch.setattr(ledger_expiry, "ROUND_S", 1.0)
+
+
+async def listed(desk: Desk, **fields: Any) -> list[BookSummary]:
+    answer = await desk.ask(RequestCode.LEDGER_LIST, fields)
+    assert answer.code == OK, answer.remark
+    return read_summaries(answer.body)
+
+
+@pytest.mark.usefixtures("hours_are_seconds")
+def test_a_book_that_nobody_uses_expires_and_whoever_comes_back_writes_nothing_twice(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(desk: Desk) -> None:
+        await begun(desk)
+        await write(desk, 3, "a", ROWS)
+        await decide(desk, 3, "a")
+        await end(desk, 3, settled="true")
+        (one,) = await listed(desk)
+        assert (one.id, one.home, one.state, one.highest, one.open_messages) == (
+            "query",
+            "broker-a",
+            "open",
+            3,
+            0,
+        )
+        await asyncio.sleep(50)
+        assert (await open_(desk)).code == OK  # the same run: that is no use
+        await asyncio.sleep(15)
+        (one,) = await listed(desk)
+        assert (one.state, one.highest, one.run) == ("expired", 3, "")
+        assert "query was not used for 60 hours and has expired; batches up to 3 stay decided" in caplog.text
+        assert (await write(desk, 4, "b", ROWS)).code == FENCED
+        assert (await open_(desk, "r2")).code == OK
+        assert "Transactional id query is back; it goes on behind batch 3" in caplog.text
+        assert (await book(desk)).highest == 3
+        refused = await write(desk, 3, "c", ROWS, run="r2")
+        assert (refused.code, refused.remark) == (ILLEGAL, "batch 3 of query is decided already")
+        assert (await listed(desk))[0].state == "open"
+
+    with_broker(scenario, config=SHORT)
+
+
+@pytest.mark.usefixtures("hours_are_seconds")
+def test_expiry_and_forgetting_survive_a_restart() -> None:
+    async def first(desk: Desk) -> None:
+        await begun(desk)
+        await decide(desk, 7, "a", brokers=())
+        assert (await open_(desk, id="other")).code == OK
+        await asyncio.sleep(62)
+        assert [one.state for one in await listed(desk)] == ["expired", "expired"]
+        assert (await desk.ask(RequestCode.LEDGER_FORGET, {"id": "other"})).code == OK
+        assert (
+            await desk.ask(RequestCode.LEDGER_FORGET, {"id": "other"})
+        ).code == ResponseCode.QUERY_NOT_FOUND
+
+    async def second(desk: Desk) -> None:
+        (one,) = await listed(desk)
+        assert (one.id, one.state, one.highest) == ("query", "expired", 7)
+        assert await listed(desk, after="query") == []
+
+    restarts(first, second, config=SHORT)
+
+
+@pytest.mark.usefixtures("hours_are_seconds")
+def test_a_book_with_open_half_messages_neither_expires_nor_is_forgotten() -> None:
+    async def scenario(desk: Desk) -> None:
+        await begun(desk)
+        await write(desk, 0, "a", ROWS)
+        await asyncio.sleep(62)
+        (one,) = await listed(desk)
+        assert (one.state, one.open_messages) == ("open", len(ROWS))
+        answer = await desk.ask(RequestCode.LEDGER_FORGET, {"id": "query"})
+        assert answer.code == ILLEGAL
+        assert "300 half messages of query are open here" in str(answer.remark)
+
+    with_broker(scenario, config=SHORT)

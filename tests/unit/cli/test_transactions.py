@@ -11,6 +11,7 @@ from turbopump import Decision, Message
 from turbopump.cli import transactions
 from turbopump.cli.failures import Failure
 from turbopump.client.admin import Admin
+from turbopump.client.ledger import Ledger
 from turbopump.testing import AsyncCluster
 from turbopump.testing.loop import run_virtual
 
@@ -44,6 +45,28 @@ def with_transactions(scene: Callable[[AsyncCluster, Admin], Awaitable[None]]) -
                     pass
                 await producer.transaction(Message("orders", b"new")).begin()
                 await scene(cluster, admin)
+
+    run_virtual(main())
+
+
+def test_transactional_ids_are_listed_and_forgotten(capsys: Capture) -> None:
+    async def main() -> None:
+        async with AsyncCluster(2, clock="virtual") as cluster, cluster.admin() as admin:
+            await cluster.create_topic("orders")
+            async with Ledger("nightly", cluster.name_servers, world=cluster.world) as ledger:
+                await ledger.open("run")
+                await ledger.decide(4, [])
+            assert await run(admin, "ids") == 0
+            _, row = capsys.readouterr().out.splitlines()
+            assert row.split()[0] == "open"
+            assert row.split()[-3:] == ["4", "0", "nightly"]
+            assert await run(admin, "ids", "--json") == 0
+            (book,) = json.loads(capsys.readouterr().out)
+            assert (book["id"], book["highest"]) == ("nightly", 4)
+            assert await run(admin, "forget", "nightly") == 0
+            assert capsys.readouterr().out == "nightly forgotten by 2 brokers\n"
+            with pytest.raises(Failure, match="no broker knows nightly"):
+                await run(admin, "forget", "nightly")
 
     run_virtual(main())
 

@@ -5,20 +5,25 @@ until its file is deleted; resumed, its producers are asked again.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.clusters import MASTER, Clusters
 from turbopump.client.admin.messages import Messages
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.routes import Routes
 from turbopump.client.subscription import Subscription
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.errors import QueryNotFound, TopicNotFound
+from turbopump.protocol.errors import QueryNotFound, RequestNotSupported, TopicNotFound
+from turbopump.protocol.headers.ledger import LedgerForgetRequest, LedgerListRequest
 from turbopump.protocol.headers.offsets import OffsetResponse, QueryConsumerOffsetRequest
 from turbopump.protocol.headers.send import ResumeCheckHalfMessageRequest
+from turbopump.protocol.ledger import BookSummary, read_summaries
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
 
+ELSEWHERE = "elsewhere"
 GROUP = "CID_RMQ_SYS_TRANS"
 """Under this name brokers keep how far all transactions have ended."""
 
@@ -66,6 +71,45 @@ class Transactions:
         header = ResumeCheckHalfMessageRequest(msgId=half.offset_message_id, topic=half.record.topic)
         address = await self._address(half.queue)
         await self.asking.ask(address, RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+
+    async def ids(self) -> AsyncIterator[BookSummary]:
+        """Transactional ids of the ledger, by name, each as its home knows it: state, last batch, last use.
+        Only our brokers keep a ledger; others are passed over.
+
+        Example:
+
+            async for book in admin.transactions.ids():
+                print(book.id, book.state, book.highest, book.used_ms)
+        """
+        for address in await self._masters():
+            after = ""
+            while found := await self._books(address, after):
+                for book in found:
+                    if book.state != ELSEWHERE:
+                        yield book
+                after = found[-1].id
+
+    async def forget(self, id: str) -> int:
+        """Removes an id from the ledger: a batch of it may be written again. How many brokers knew it.
+        Raises Refused while messages of it wait for a decision or an end.
+        """
+        count = 0
+        for address in await self._masters():
+            with suppress(QueryNotFound, RequestNotSupported):
+                await self.asking.ask(address, RequestCode.LEDGER_FORGET, LedgerForgetRequest(id=id))
+                count += 1
+        return count
+
+    async def _books(self, address: str, after: str) -> list[BookSummary]:
+        try:
+            answer = await self.asking.ask(address, RequestCode.LEDGER_LIST, LedgerListRequest(after=after))
+        except RequestNotSupported:
+            return []
+        return read_summaries(answer.body)
+
+    async def _masters(self) -> list[str]:
+        layout = await Clusters(self.asking).layout()
+        return sorted(one.address for one in layout.brokers if one.id == MASTER)
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         try:

@@ -39,6 +39,7 @@ from turbopump.client.times import Time
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import TopicConfig
+from turbopump.protocol.ledger import BookSummary
 
 __all__ = [
     "Admin",
@@ -759,6 +760,23 @@ class Transactions(Part[AsyncAdmin, AsyncTransactions]):
     def resume(self, half: MessageExt) -> None:
         """An expired one waits again, and its producers are asked. Raises Refused: it is open or ended."""
         self._run(lambda core: core.resume(half))
+
+    def ids(self) -> Iterator[BookSummary]:
+        """Transactional ids of the ledger, by name, each as its home knows it: state, last batch, last use.
+        Only our brokers keep a ledger; others are passed over.
+
+        Example:
+
+            for book in admin.transactions.ids():
+                print(book.id, book.state, book.highest, book.used_ms)
+        """
+        return self._iterate(lambda core: core.ids())
+
+    def forget(self, id: str) -> int:
+        """Removes an id from the ledger: a batch of it may be written again. How many brokers knew it.
+        Raises Refused while messages of it wait for a decision or an end.
+        """
+        return self._run(lambda core: core.forget(id))
 
 
 class Timers(Part[AsyncAdmin, AsyncTimers]):

@@ -10,9 +10,18 @@ Delta's commits are made by `deltalake`, so Spark needs no jar for it. Both writ
 from collections.abc import Sequence
 from typing import Any
 
-from turbopump.pipelines.lake.table import OtherTable, compact, offsets
+from turbopump.pipelines.lake.table import AlreadyWritten, OtherTable, compact, offsets, upsert
 
-__all__ = ["OtherTable", "compact", "offsets", "partitioned", "to_delta", "to_parquet"]
+__all__ = [
+    "AlreadyWritten",
+    "OtherTable",
+    "compact",
+    "offsets",
+    "partitioned",
+    "to_delta",
+    "to_parquet",
+    "upsert",
+]
 
 PARTITIONS = ("topic", "date", "hour")
 

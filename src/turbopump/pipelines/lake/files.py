@@ -5,10 +5,11 @@ up to which offsets of which queues the rows reach. Names are made of a token of
 attempts that failed are in nobody's way; `compact` removes them in time. Which count is decided elsewhere.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +21,24 @@ from turbopump.pipelines.sink.rows import groups
 
 MOST_OPEN = 64  # files of one task; the oldest is closed for a new one
 COMPRESSION = "zstd"
+LONGEST_STATISTIC = 64  # characters
 TIME = pa.timestamp("us", tz="UTC")
 OFFSET, PLACE = "queueOffset", ("topic", "brokerName", "queueId")
-UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+SAFE = "-_.~"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 Reached = dict[str, dict[str, dict[str, int]]]
 """Topic → broker → queue → the offset after the last one, as in Spark's checkpoint."""
 Values = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Of a file's columns, as Delta's log has them: readers pass over files that they need not open."""
+
+    lowest: dict[str, Any] = field(default_factory=dict)
+    highest: dict[str, Any] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,9 @@ class File:
     rows: int
     values: tuple[tuple[str, str | None], ...]
     """Of the partition's columns."""
-    offsets: tuple[int, int] | None = None
-    """The lowest and the highest."""
+    statistics: Statistics = field(default_factory=Statistics)
+    columns: frozenset[str] = frozenset()
+    """In the file itself."""
 
 
 @dataclass(slots=True)
@@ -68,8 +81,11 @@ def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterabl
 
 
 def in_utc(batch: Any) -> Any:
-    """Spark's times have the session's zone, Delta's have UTC."""
-    table = pa.Table.from_batches([batch])
+    """As a table; Spark's times have the session's zone, Delta's have UTC."""
+    return table_in_utc(pa.Table.from_batches([batch]))
+
+
+def table_in_utc(table: Any) -> Any:
     for number, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type) and column.type.tz is not None:
             table = table.set_column(number, column.name, table.column(number).cast(TIME))
@@ -82,7 +98,7 @@ def parts(table: Any, partition_by: tuple[str, ...]) -> list[tuple[Values, Any]]
     codes = np.zeros(len(table), np.int64)
     names: list[list[str | None]] = []
     for name in partition_by:
-        coded = pc.dictionary_encode(table.column(name).cast(pa.string()).combine_chunks(), "encode")
+        coded = pc.dictionary_encode(as_text(table.column(name)).combine_chunks(), "encode")
         known = coded.dictionary.to_pylist()
         names.append(known)
         codes = codes * len(known) + np.asarray(coded.indices)
@@ -94,6 +110,54 @@ def parts(table: Any, partition_by: tuple[str, ...]) -> list[tuple[Values, Any]]
             code //= len(known)
         found.append((tuple(values), rest if len(indices) == len(rest) else rest.take(indices)))
     return found
+
+
+def as_text(column: Any) -> Any:
+    """Partition values as Delta's protocol writes them: times in UTC, without a zone."""
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column.cast(pa.timestamp("us", column.type.tz)), format="%Y-%m-%d %H:%M:%S")
+    return column.cast(pa.string())
+
+
+def statistics_of(metadata: Any, schema: Any) -> Statistics:
+    """What Parquet's footer knows of flat columns. A column with a row group that knows nothing has none."""
+    lowest: dict[str, Any] = {}
+    highest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for number in range(metadata.num_columns):
+        name = metadata.schema.column(number).path
+        if name not in schema.names:
+            continue  # a part of a nested column
+        found = [
+            metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)
+        ]
+        if all(one is not None and one.has_null_count for one in found):
+            nulls[name] = sum(one.null_count for one in found)
+        ends = [(one.min, one.max) for one in found if one is not None and one.has_min_max]
+        if _has_order(schema.field(name).type) and ends and len(ends) == len(found):
+            least, most = _ending(min(low for low, _ in ends)), _ending(max(high for _, high in ends))
+            if least is not None and most is not None:
+                lowest[name], highest[name] = least, most
+    return Statistics(lowest, highest, nulls)
+
+
+def _has_order(kind: Any) -> bool:
+    """Not floats, which have NaN, nor decimals, which JSON would round."""
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind)
+    )
+
+
+def _ending(value: Any) -> Any:
+    """In JSON; None: too long to be of use."""
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str) and len(value) > LONGEST_STATISTIC:
+        return None
+    return value
 
 
 def reached(table: Any) -> Reached:
@@ -115,6 +179,20 @@ def merge(into: Reached, more: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
             known = into.setdefault(topic, {}).setdefault(broker, {})
             for queue, offset in queues.items():
                 known[queue] = max(offset, known.get(queue, 0))
+
+
+class BadPartition(ValueError):
+    """A row's value of a partition column cannot be kept; the text has the fix."""
+
+
+def folder_of(name: str, value: str | None) -> str:
+    """As Hive names folders: some readers, Polars among them, take a partition's value from there."""
+    if value == "":
+        raise BadPartition(
+            f"a row has an empty string in column {name}, and Delta takes that for null in a partition: "
+            f"write null, NULLIF({name}, ''), or leave the column out of partitionBy"
+        )
+    return NO_VALUE if value is None else quote(value, SAFE)
 
 
 class _Writing:
@@ -142,20 +220,26 @@ class _Writing:
 
     def _begin(self, values: Values, schema: Any) -> "_OpenFile":
         named = tuple(zip(self._partition_by, values, strict=True))
-        folder = "/".join(f"{name}={UNSAFE.sub('_', value or 'null')}" for name, value in named)
+        folder = "/".join(f"{quote(name, SAFE)}={folder_of(name, value)}" for name, value in named)
         self._count += 1
         path = f"{folder}/part-{self._count:05}-{self._token}.{COMPRESSION}.parquet".lstrip("/")
         self._system.create_dir(f"{self._root}/{folder}".rstrip("/"), recursive=True)
+        footers: list[Any] = []
         writer = pq.ParquetWriter(
-            f"{self._root}/{path}", schema, filesystem=self._system, compression=COMPRESSION
+            f"{self._root}/{path}",
+            schema,
+            filesystem=self._system,
+            compression=COMPRESSION,
+            metadata_collector=footers,
         )
-        return _OpenFile(path, named, writer)
+        return _OpenFile(path, named, writer, footers)
 
     def _close(self, values: Values) -> None:
         one = self._open.pop(values)
         one.writer.close()
         size = self._system.get_file_info(f"{self._root}/{one.path}").size
-        self._done.append(File(one.path, size, one.rows, one.values, one.offsets))
+        found, columns = statistics_of(one.footers[0], one.writer.schema), frozenset(one.writer.schema.names)
+        self._done.append(File(one.path, size, one.rows, one.values, found, columns))
 
 
 @dataclass(slots=True)
@@ -163,14 +247,10 @@ class _OpenFile:
     path: str
     values: tuple[tuple[str, str | None], ...]
     writer: Any
+    footers: list[Any]
+    """Parquet's, once it is closed."""
     rows: int = 0
-    offsets: tuple[int, int] | None = None
 
     def add(self, part: Any) -> None:
         self.writer.write_table(part)
         self.rows += len(part)
-        if OFFSET in part.column_names:
-            ends = pc.min_max(part.column(OFFSET)).as_py()
-            if ends["min"] is not None:
-                low, high = self.offsets or (ends["min"], ends["max"])
-                self.offsets = min(low, ends["min"]), max(high, ends["max"])

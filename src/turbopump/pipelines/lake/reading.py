@@ -1,16 +1,33 @@
 """A Delta table's rows for Spark, without any jar: files are listed on the driver and read by tasks.
 
-In: a path, and a version of the table that stays the same for the whole query. Out: Arrow batches. A file's
-partition values come from the table's log: what folders are called is nobody's promise.
+In: a path, a version of the table that stays the same for the whole query, the columns that Spark expects,
+and conditions of the query that were pushed down. Out: Arrow batches. Files that cannot have a row for the
+conditions, by their partition values and statistics, are not opened. A file's partition values come from
+the table's log: names of folders promise nothing.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from turbopump.pipelines.options import BadOption
 
@@ -19,32 +36,97 @@ FILES_EACH = 8  # of a task
 
 @dataclass
 class Part(InputPartition):
-    """Some files of a version, by their places in its list."""
+    """Some files of a version, by their paths below the table."""
 
     version: int
-    begin: int
-    end: int
+    paths: tuple[str, ...]
 
 
 class TableReader(DataSourceReader):
-    def __init__(self, path: str, version: int | None) -> None:
+    def __init__(self, path: str, version: int | None, schema: Any) -> None:
+        """`schema`: Spark's, of the rows that it expects."""
+        table = opened(path, version)
+        known = {field.name for field in table.schema().fields}
+        if missing := [name for name in schema.names if name not in known]:
+            raise BadOption(
+                f"the table at {path} has no column {missing[0]}: it has {', '.join(sorted(known))}"
+            )
         self._path = path
-        self._version = opened(path, version).version()
+        self._version = table.version()
+        self._arrow = to_arrow_schema(schema, timezone="UTC")
+        self._where: Any = None  # an Arrow expression; None: all rows
 
     def partitions(self) -> list[Part]:
-        count = len(_fragments(opened(self._path, self._version)))
-        return [Part(self._version, at, min(at + FILES_EACH, count)) for at in range(0, count, FILES_EACH)]
+        dataset = opened(self._path, self._version).to_pyarrow_dataset()
+        paths = sorted(str(one.path) for one in dataset.get_fragments(self._where))
+        parts = [tuple(paths[at : at + FILES_EACH]) for at in range(0, len(paths), FILES_EACH)]
+        return [Part(self._version, one) for one in parts or [()]]  # Spark wants one at least
 
     def read(self, part: Part) -> Iterator[Any]:
         from pyarrow.dataset import FileSystemDataset
 
-        table = opened(self._path, part.version)
-        dataset = table.to_pyarrow_dataset()
-        fragments = _fragments(table)[part.begin : part.end]
-        wanted = plain(dataset.schema)
-        some = FileSystemDataset(fragments, dataset.schema, dataset.format, fragments[0].filesystem)
-        for batch in some.to_batches():
-            yield from pa.Table.from_batches([batch]).cast(wanted).to_batches()
+        dataset = opened(self._path, part.version).to_pyarrow_dataset()
+        wanted = set(part.paths)
+        fragments = [one for one in dataset.get_fragments(self._where) if str(one.path) in wanted]
+        assert len(fragments) == len(wanted), "a version of a table always has the same files"
+        if fragments:
+            some = FileSystemDataset(fragments, dataset.schema, dataset.format, fragments[0].filesystem)
+            for batch in some.to_batches(columns=self._arrow.names, filter=self._where):
+                yield from pa.Table.from_batches([batch]).cast(self._arrow).to_batches()
+
+
+class FilteringTableReader(TableReader):
+    """Takes conditions of the query over. All of them stay with Spark too, which keeps its answer right."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        for one in filters:
+            found = condition(one, self._arrow)
+            if found is not None:
+                self._where = found if self._where is None else self._where & found
+        return filters
+
+
+def condition(one: Filter, schema: pa.Schema) -> Any:
+    """A condition as an Arrow expression; None: it says nothing about files that could be relied on."""
+    column = one.attribute[0] if hasattr(one, "attribute") and len(one.attribute) == 1 else None
+    if column not in schema.names or not _is_ordered(schema.field(column).type):
+        return None
+    field, kind = pc.field(column), schema.field(column).type
+    try:
+        match one:
+            case EqualTo(_, value) | EqualNullSafe(_, value) if value is not None:
+                return field == _scalar(value, kind)
+            case In(_, values):
+                return field.isin(
+                    pa.array([_scalar(one, kind).as_py() for one in values if one is not None], kind)
+                )
+            case GreaterThan(_, value):
+                return field > _scalar(value, kind)
+            case GreaterThanOrEqual(_, value):
+                return field >= _scalar(value, kind)
+            case LessThan(_, value):
+                return field < _scalar(value, kind)
+            case LessThanOrEqual(_, value):
+                return field <= _scalar(value, kind)
+            case IsNotNull(_):
+                return field.is_valid()
+    except (pa.ArrowException, TypeError):  # a value that the column cannot have: Spark answers by itself
+        return None
+    return None
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Types whose order is the same for Spark, Arrow and statistics; floats have NaN."""
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind)
+    )
+
+
+def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
+    if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(kind) and kind.tz:
+        value = value.replace(tzinfo=UTC)
+    return pa.scalar(value, kind)
 
 
 def opened(path: str, version: int | None = None) -> Any:
@@ -60,30 +142,3 @@ def spark_schema(path: str, version: int | None) -> Any:
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(opened(path, version).schema().to_json()))
-
-
-def _fragments(table: Any) -> list[Any]:
-    """In an order that is the same in every process."""
-    return sorted(table.to_pyarrow_dataset().get_fragments(), key=lambda fragment: str(fragment.path))
-
-
-def plain(schema: pa.Schema) -> pa.Schema:
-    """With the types that Spark takes: no large ones, no views, times in UTC."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    types = pa.types
-    if types.is_large_string(kind) or types.is_string_view(kind):
-        return pa.string()
-    if types.is_large_binary(kind) or types.is_binary_view(kind):
-        return pa.binary()
-    if types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
-    if types.is_list(kind) or types.is_large_list(kind):
-        return pa.list_(_plain(kind.value_type))
-    if types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type)) for field in kind])
-    return kind

@@ -6,7 +6,7 @@ will do; those of format `rocketmq` also tell their offsets to the table.
 
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -16,10 +16,25 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 
+from turbopump.pipelines import tables
 from turbopump.pipelines.lake import files, table
-from turbopump.pipelines.lake.reading import TableReader, spark_schema
-from turbopump.pipelines.options import BadOption, Option, Options, count, text, words
+from turbopump.pipelines.lake.reading import FilteringTableReader, TableReader, spark_schema
+from turbopump.pipelines.options import (
+    NO_VERSION,
+    BadOption,
+    Option,
+    Options,
+    count,
+    flag,
+    is_of_table,
+    local_path,
+    own_options,
+    text,
+    version_of,
+    words,
+)
 from turbopump.pipelines.workers import settling
 
 FORMAT = "rocketmq-delta"
@@ -30,12 +45,27 @@ LAKE = (
     Option("path", text, help="directory of the table, or an address such as s3://…"),
     Option("partitionBy", words, help="columns; those of topic, date and hour that there are"),
     Option("transactionalId", text, help="under which batches are remembered; the id of the query"),
+    Option(
+        "txnVersion",
+        count(0),
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
+        "the table has already is not written again. Without it an id writes one batch",
+    ),
+    Option("mergeSchema", flag, False, help="add columns that the table lacks; what rows lack is null"),
+    Option("overwriteSchema", flag, False, help="mode overwrite: the table gets the columns of the rows"),
 )
 
 
 TABLE = (
     Option("path", text, help="directory of the table, or an address such as s3://…"),
     Option("versionAsOf", count(0), help="an earlier version of the table"),
+    Option(
+        "pushFilters",
+        flag,
+        False,
+        help="pass over files that have no row for the query's conditions, by partition values and "
+        "statistics; needs spark.sql.python.filterPushdown.enabled=true",
+    ),
 )
 """Of who reads."""
 
@@ -45,6 +75,11 @@ class Lake:
     path: str
     partition_by: tuple[str, ...]
     transactional_id: str
+    version: int | None = None
+    """Of a batch; None: the id writes one batch."""
+    how: table.How = table.APPEND
+    schema: Any = None
+    """Arrow's, of the rows."""
 
 
 @dataclass
@@ -59,26 +94,32 @@ class RocketMqDelta(DataSource):
         return FORMAT
 
     def schema(self) -> Any:
-        return spark_schema(*self._read())
+        own = own_options(self.options)
+        options = Options(TABLE, tables.known(own, TABLE) if is_of_table(self.options) else own, FORMAT)
+        columns = spark_schema(path_of(options), options["versionAsOf"])
+        return tables.with_options(columns, self.options, (TABLE, LAKE), FORMAT)
 
     def reader(self, schema: Any) -> Any:
-        return TableReader(*self._read())
-
-    def _read(self) -> tuple[str, int | None]:
-        options = Options(TABLE, dict(self.options), FORMAT)
-        return path_of(options), options["versionAsOf"]
+        options = Options(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
+        kind = FilteringTableReader if options["pushFilters"] else TableReader
+        return kind(path_of(options), options["versionAsOf"], schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        return BatchWriter(lake_of(dict(self.options), schema.names, overwrite))
+        own = tables.for_writer(self.options, schema, "path", LAKE)
+        lake = lake_of(own, schema.names, overwrite, to_arrow_schema(schema, timezone="UTC"))
+        check_version(lake)
+        return BatchWriter(lake)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-        return StreamWriter(lake_of(dict(self.options), schema.names, overwrite))
+        lake = lake_of(dict(self.options), schema.names, overwrite, to_arrow_schema(schema, timezone="UTC"))
+        return StreamWriter(for_stream(lake))
 
 
-def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> Lake:
-    if overwrite:
-        raise BadOption("rows are appended: mode('append')")
+def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None) -> Lake:
+    """`overwrite`: the rows take the place of all that are in the table."""
     options = Options(LAKE, given, FORMAT)
+    if options["overwriteSchema"] and not overwrite:
+        raise BadOption("option overwriteSchema is for mode('overwrite'); mergeSchema adds columns")
     path = path_of(options)
     known = {column.lower(): column for column in columns}
     asked = options["partitionBy"] or [name for name in DEFAULT_PARTITIONS if name in known]
@@ -87,12 +128,33 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool) -> L
     partition_by = tuple(known[name.lower()] for name in asked)
     if len(partition_by) == len(columns):
         raise BadOption("all columns are in partitionBy: nothing is left for the files")
-    return Lake(path, partition_by, options["transactionalId"] or "")
+    version, id = version_of(options), options["transactionalId"] or ""
+    how = table.How(
+        overwrite,
+        options["mergeSchema"],
+        options["overwriteSchema"],
+        may_repeat=version is not None or not id,
+    )
+    return Lake(path, partition_by, id, version, how, schema)
+
+
+def for_stream(lake: Lake) -> Lake:
+    """A stream repeats its last batch after a restart, under its own number."""
+    if lake.version is not None:
+        raise BadOption(NO_VERSION)
+    return replace(lake, how=replace(lake.how, may_repeat=True))
+
+
+def check_version(lake: Lake) -> None:
+    """Before any task runs; the commit looks again."""
+    id = lake.transactional_id
+    if id and lake.version is None and table.last_version(lake.path, id) >= 0:
+        raise table.already_written(id, lake.path)
 
 
 def path_of(options: Options) -> str:
-    path: str = options.need("path", "where is the table?")
-    return path.removeprefix("file://")
+    path: str = options.need("path", f"the directory of the table. In SQL: {tables.hint('path')}")
+    return local_path(path)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -113,7 +175,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """With a transactionalId the table has its rows once, however often the job runs."""
+    """With a transactionalId and a txnVersion the table has its rows once, however often the job runs."""
 
     def __init__(self, lake: Lake) -> None:
         self._lake = lake
@@ -122,7 +184,7 @@ class BatchWriter(DataSourceArrowWriter):
         return Wrote(self._lake.transactional_id, written(self._lake, settling(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        committed(self._lake, messages, 0)
+        committed(self._lake, messages, self._lake.version or 0)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """Files that no commit names are no part of the table."""
@@ -134,4 +196,5 @@ def written(lake: Lake, batches: Iterator[Any]) -> files.Files:
 
 def committed(lake: Lake, messages: Sequence[Any], batch: int) -> None:
     found = [message for message in messages if message is not None]
-    table.commit(lake.path, lake.partition_by, [one.files for one in found], found[0].id, batch)
+    parts = [one.files for one in found]
+    table.commit(lake.path, lake.partition_by, parts, found[0].id, batch, lake.how, lake.schema)

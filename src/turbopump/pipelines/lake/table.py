@@ -6,38 +6,80 @@ drivers that commit the same one Delta lets the first. It holds the offsets that
 """
 
 import json
+import logging
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from turbopump.pipelines.lake.files import OFFSET, File, Files, Reached, merge
+from turbopump.pipelines.lake.files import File, Files, Reached, merge, table_in_utc
 
 TRIES = 5
 OFFSETS = "rocketmq.offsets"
 KEEP = timedelta(days=7)
+REPEATED = "%d rows of batch %d of %s are not written again: the table at %s has batches up to %d of this id"
+
+log = logging.getLogger(__name__)
 
 
 class OtherTable(ValueError):
     """The table at this place has other columns, or other partitions."""
 
 
-def commit(root: str, partition_by: tuple[str, ...], written: Sequence[Files], id: str, batch: int) -> bool:
-    """False: the batch was committed before. `id` is empty: there is no batch that could come again."""
+class AlreadyWritten(ValueError):
+    """The transactional id has written a batch, and nothing tells whether this one is the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """What a commit may do to the table beside adding files."""
+
+    overwrite: bool = False
+    """The files take the place of all that are there."""
+    merge_schema: bool = False
+    """Columns that the table lacks are added to it; those that the rows lack are null."""
+    overwrite_schema: bool = False
+    """With `overwrite`: the table gets the columns of the rows."""
+    may_repeat: bool = True
+    """A batch that the id has written already is passed over; else it raises AlreadyWritten."""
+
+
+APPEND = How()
+
+
+def commit(
+    root: str,
+    partition_by: tuple[str, ...],
+    written: Sequence[Files],
+    id: str,
+    batch: int,
+    how: How = APPEND,
+    schema: Any = None,
+) -> bool:
+    """False: the batch was committed before. `id` is empty: there is no batch that could come again.
+    `schema`: of the rows, for a commit that has none.
+    """
     from deltalake.exceptions import CommitFailedError
 
     files = [file for one in written for file in one.files]
-    if not files:
+    if not files and not (how.overwrite and schema is not None):
         return True
-    schema = next(pa.ipc.read_schema(pa.py_buffer(one.schema)) for one in written if one.schema)
+    found = (pa.ipc.read_schema(pa.py_buffer(one.schema)) for one in written if one.schema)
+    rows_schema = nullable(next(found, None) or table_in_utc(schema.empty_table()).schema)
     for left in reversed(range(TRIES)):
-        table = _table(root, schema, partition_by)
-        if id and _last(table, id) >= batch:
+        table = _table(root, rows_schema, partition_by, how)
+        if id and (last := _last(table, id)) >= batch:
+            if not how.may_repeat:
+                raise already_written(id, root)
+            rows = sum(file.rows for file in files)
+            log.warning(REPEATED, rows, batch, id, root, last)
             return False
+        check_nulls(root, table, files)
         try:
-            _append(table, schema, partition_by, files, _properties(written, id, batch))
+            _write(table, rows_schema, partition_by, files, _properties(written, id, batch), how)
             return True
         except CommitFailedError:  # somebody was first: with this batch, or with something else
             if not left:
@@ -45,8 +87,47 @@ def commit(root: str, partition_by: tuple[str, ...], written: Sequence[Files], i
     raise AssertionError("unreachable")
 
 
+def nullable(schema: Any) -> Any:
+    """As Delta's own writers make tables: a later batch may have nulls where this one has none."""
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def nulls_in(file: File, name: str) -> int:
+    """How many rows have no value in a column."""
+    values = dict(file.values)
+    if name in values:
+        return file.rows if values[name] is None else 0
+    return file.statistics.nulls.get(name, 0 if name in file.columns else file.rows)
+
+
+def check_nulls(root: str, table: Any, files: Sequence[File]) -> None:
+    """Rows with a null where the table must not have one are refused."""
+    required = [field.name for field in table.schema().fields if not field.nullable]
+    for file in files:
+        for name in required:
+            if nulls := nulls_in(file, name):
+                raise OtherTable(
+                    f"column {name} of the table at {root} is NOT NULL, and {nulls} rows have no value for it"
+                )
+
+
 def app(id: str) -> str:
     return f"rmq:{id}"
+
+
+def already_written(id: str, where: str) -> AlreadyWritten:
+    return AlreadyWritten(
+        f"transactionalId {id!r} has already written a batch to {where}. Give each batch its number with the "
+        "option txnVersion (in foreachBatch the batch id): numbers up to the last one are passed over, "
+        "others are written. Or give another transactionalId"
+    )
+
+
+def last_version(root: str, id: str) -> int:
+    """The number of the id's last batch in the table; -1: there is none, or no table."""
+    from deltalake import DeltaTable
+
+    return _last(DeltaTable(root), id) if DeltaTable.is_deltatable(root) else -1
 
 
 def _last(table: Any, id: str) -> int:
@@ -54,22 +135,22 @@ def _last(table: Any, id: str) -> int:
     return -1 if version is None else int(version)
 
 
-def _append(
-    table: Any, schema: Any, partition_by: tuple[str, ...], files: list[File], properties: Any
+def _write(
+    table: Any, schema: Any, partition_by: tuple[str, ...], files: list[File], properties: Any, how: How
 ) -> None:
     from deltalake import Schema
 
     table.create_write_transaction(
         [_action(file) for file in files],
-        mode="append",
-        schema=Schema.from_arrow(schema),
+        mode="overwrite" if how.overwrite else "append",
+        schema=Schema.from_arrow(schema) if how.overwrite_schema else table.schema(),
         partition_by=list(partition_by),
         commit_properties=properties,
     )
 
 
-def _table(root: str, schema: Any, partition_by: tuple[str, ...]) -> Any:
-    """As it is now; made, if it is not there."""
+def _table(root: str, schema: Any, partition_by: tuple[str, ...], how: How) -> Any:
+    """As it is now; made, if it is not there; with more columns, if that is wanted."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
@@ -81,20 +162,35 @@ def _table(root: str, schema: Any, partition_by: tuple[str, ...]) -> Any:
             if not DeltaTable.is_deltatable(root):  # else another driver has just made it
                 raise
     table = DeltaTable(root)
-    _check(root, table, wanted, partition_by)
+    check_partitions(root, table, partition_by)
+    if not (how.overwrite and how.overwrite_schema):
+        added = new_columns(root, table.schema(), wanted, how.merge_schema)
+        if added:  # a commit of its own: until the next one these columns are null
+            table.alter.add_columns(added)
+            log.warning("The table at %s has new columns: %s", root, ", ".join(one.name for one in added))
+            table = DeltaTable(root)
     return table
 
 
-def _check(root: str, table: Any, wanted: Any, partition_by: tuple[str, ...]) -> None:
-    there, given = ({one.name: str(one.type) for one in each.fields} for each in (table.schema(), wanted))
-    if there != given:
-        differ = sorted({name for name in there | given if there.get(name) != given.get(name)})
-        raise OtherTable(
-            f"the table at {root} differs in {', '.join(differ)}: select its columns, or give another path"
-        )
+def check_partitions(root: str, table: Any, partition_by: tuple[str, ...]) -> None:
     if tuple(table.metadata().partition_columns) != partition_by:
         has = ",".join(table.metadata().partition_columns)
         raise OtherTable(f"the table at {root} has partitionBy={has!r}, not {','.join(partition_by)!r}")
+
+
+def new_columns(root: str, table: Any, wanted: Any, may_add: bool) -> list[Any]:
+    """Columns of the rows that the table lacks. Raises OtherTable for any other difference, and for these
+    where they may not be added.
+    """
+    there, given = ({one.name: str(one.type) for one in each.fields} for each in (table, wanted))
+    differ = sorted({name for name in there | given if there.get(name) != given.get(name)})
+    clash = [name for name in differ if name in there and name in given]
+    if clash or (differ and not may_add):
+        raise OtherTable(
+            f"the table at {root} differs in {', '.join(clash or differ)}: select its columns, or give "
+            "another path" + ("" if clash else "; the option mergeSchema=true adds columns that it lacks")
+        )
+    return [one for one in wanted.fields if one.name not in there]
 
 
 def _properties(written: Sequence[Files], id: str, batch: int) -> Any:
@@ -112,11 +208,40 @@ def _properties(written: Sequence[Files], id: str, batch: int) -> Any:
 def _action(file: File) -> Any:
     from deltalake.transaction import AddAction
 
-    stats: dict[str, Any] = {"numRecords": file.rows}
-    if file.offsets is not None:
-        stats |= {"minValues": {OFFSET: file.offsets[0]}, "maxValues": {OFFSET: file.offsets[1]}}
+    of = file.statistics
+    stats = {"numRecords": file.rows, "minValues": of.lowest, "maxValues": of.highest, "nullCount": of.nulls}
     now_ms = int(time.time() * 1000)
     return AddAction(file.path, file.size, dict(file.values), now_ms, True, json.dumps(stats))
+
+
+def upsert(frame: Any, path: str, keys: Sequence[str], id: str, version: int) -> bool:
+    """Rows of a batch DataFrame take the place of those with the same keys, or are added: what a stream in
+    update mode needs, by foreachBatch. Each version of an id is written once; False: it was before. The rows
+    go through the driver's memory.
+
+        counts.writeStream.outputMode("update").foreachBatch(
+            lambda batch, number: lake.upsert(batch, "/lake/counts", ["topic"], "counts-v1", number)
+        )
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import CommitFailedError
+
+    rows = table_in_utc(frame.toArrow())
+    for left in reversed(range(TRIES)):
+        _table(path, nullable(rows.schema), (), APPEND)
+        table = DeltaTable(path)
+        if (last := _last(table, id)) >= version:
+            log.warning(REPEATED, len(rows), version, id, path, last)
+            return False
+        same = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
+        merged = table.merge(rows, same, "s", "t", commit_properties=_properties([], id, version))
+        try:
+            merged.when_matched_update_all().when_not_matched_insert_all().execute()
+            return True
+        except CommitFailedError:
+            if not left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def compact(path: str, *, keep: timedelta = KEEP, target_bytes: int | None = None) -> dict[str, Any]:

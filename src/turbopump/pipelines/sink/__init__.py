@@ -8,14 +8,21 @@ the last of them alone.
 from collections.abc import Mapping
 from typing import Any
 
-from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
+from turbopump.pipelines import tables
+from turbopump.pipelines.options import NO_VERSION, BadOption, Option, text
+from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SINK, Sink, sink_of
+
+SUBSCRIBE = Option("subscribe", text, aliases=("topics",))
+"""The source's option, which a table has too."""
 
 
 def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
-    """Of a batch."""
+    """Of a batch, or of INSERT INTO a table of Spark's catalog."""
     from turbopump.pipelines.sink import spark
 
-    sink = sink_of(options, _columns(schema), overwrite, AT_LEAST_ONCE)
+    own = tables.for_writer(options, schema, "nameServer", (*SINK, SUBSCRIBE))
+    is_table = any(tables.STORED in field.metadata for field in schema.fields)
+    sink = sink_of(_to_topic(own), _columns(schema), overwrite, AT_LEAST_ONCE, is_table=is_table)
     return spark.BatchExactlyOnce(sink) if _is_exact(sink) else spark.BatchAtLeastOnce(sink)
 
 
@@ -23,10 +30,23 @@ def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -
     from turbopump.pipelines.sink import exactly_once, spark
 
     sink = sink_of(options, _columns(schema), overwrite, EXACTLY_ONCE)
+    if sink.version is not None:
+        raise BadOption(NO_VERSION)
     if not _is_exact(sink):
         return spark.StreamAtLeastOnce(sink)
     exactly_once.check_brokers(sink)
     return spark.StreamExactlyOnce(sink)
+
+
+def _to_topic(own: dict[str, str]) -> dict[str, str]:
+    """A table that reads one topic is written to that topic."""
+    options = {name.lower(): text for name, text in own.items()}
+    read = options.pop("subscribe", options.pop("topics", ""))
+    if read and "topic" not in options:
+        options["topic"] = read
+    if "," in options.get("topic", ""):  # of a table that reads several: the column says where a row goes
+        del options["topic"]
+    return options
 
 
 def _is_exact(sink: Sink) -> bool:

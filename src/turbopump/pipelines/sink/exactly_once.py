@@ -6,6 +6,7 @@ run fences off the one before it; the first decision about a batch counts, and b
 """
 
 import contextlib
+import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,14 @@ from turbopump.protocol.errors import FlowControl, MessageIllegal, Refused, Topi
 from turbopump.protocol.ids import UniqueIds
 
 NOTHING = Written("", 0, ())
+SECOND_BATCH = (
+    "transactionalId {!r} has already written a batch. Give each batch its number with the option txnVersion "
+    "(in foreachBatch the batch id): numbers up to the last one are passed over, others are written. Or give "
+    "another transactionalId"
+)
+REPEATED = "Batch %d of %s is not written again: the brokers have decided batches up to %d of this id"
+
+log = logging.getLogger(__name__)
 
 
 class CannotBeExact(RuntimeError):
@@ -199,12 +208,18 @@ def check_brokers(sink: Sink) -> None:
 
 
 def begin_job(sink: Sink) -> tuple[Run, int]:
-    """A batch job: a run of its own, and the next batch of its id. The same id fences off an earlier job that
-    has not ended.
+    """A batch job: a run of its own, and its batch under its id, which is `txnVersion` or else the first. The
+    same id fences off an earlier job that has not ended. Raises CannotBeExact for a second batch without a
+    version: nobody could tell whether it is the first one again.
     """
     name = uuid.uuid4().hex
     with closing(_open(sink, Run(sink.transactional_id or f"spark-{name}", name))) as ledger:
-        return where(ledger), background.run(ledger.highest()) + 1
+        last, batch = background.run(ledger.highest()), sink.version or 0
+        if last >= batch:
+            if sink.version is None:
+                raise CannotBeExact(SECOND_BATCH.format(ledger.id))
+            log.warning(REPEATED, batch, ledger.id, last)
+        return where(ledger), batch
 
 
 def commit(sink: Sink, batch: int, attempts: Sequence[Attempt]) -> None:

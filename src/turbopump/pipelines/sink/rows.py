@@ -9,6 +9,7 @@ unique keys are made of a `front` that is given.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -68,6 +69,18 @@ class Rows:
             hashes=None if self.hashes is None else self.hashes[indices],
             timed=np.empty(0, np.int64),
         )
+
+
+def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Iterator[Any]:
+    """The batches without these columns, which brokers fill. Raises BadRow for a value in one of them."""
+    for batch in batches:
+        for name in assigned:
+            if batch.column(name).null_count < len(batch):
+                raise BadRow(
+                    f"column {name} has a value, and brokers assign it: leave it out, "
+                    "INSERT INTO t (body, tags, ...) SELECT ..."
+                )
+        yield batch.drop_columns(list(assigned)) if assigned else batch
 
 
 def pieces(batch: Any) -> list[Any]:

@@ -11,8 +11,20 @@ from typing import Any, cast
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.options import ClientOptions
 from turbopump.client.rules import check_target
-from turbopump.pipelines.options import BadOption, Option, Options, choice, count, flag, text, words
-from turbopump.pipelines.sink.columns import check_columns
+from turbopump.pipelines.options import (
+    BadOption,
+    Option,
+    Options,
+    choice,
+    count,
+    flag,
+    servers,
+    text,
+    version_of,
+)
+from turbopump.pipelines.schema import COLUMNS
+from turbopump.pipelines.sink.columns import LOWER, check_columns
+from turbopump.pipelines.tables import hint
 
 FORMAT = "rocketmq"
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
@@ -29,9 +41,9 @@ def topic(given: str) -> str:
 SINK = (
     Option(
         "nameServer",
-        words,
+        servers,
         aliases=("rocketmq.namesrv.addr", "nameServers", "namesrvAddr"),
-        help="host:port of the name servers, with commas between",
+        help="`host:port` of the name servers, with `;` between. Needed",
     ),
     Option("topic", topic, help="where all rows go; without it the column topic says so for each"),
     Option(
@@ -44,6 +56,12 @@ SINK = (
         text,
         help="under which exactly-once is kept at the brokers; the id of the query, which its checkpoint has",
     ),
+    Option(
+        "txnVersion",
+        count(0),
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
+        "was written already is not written again. Without it an id writes one batch",
+    ),
     Option("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
     Option("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
     Option("namespace", text, "", help="of topics"),
@@ -53,6 +71,7 @@ SINK = (
     Option("tlsKeyPath", text, "", help="its key"),
     Option("tlsKeyPassword", text, "", help="of the key"),
 )
+ASSIGNED = {column.name.lower() for column in COLUMNS} - LOWER.keys()
 CLIENT = {
     "namespace": "namespace",
     "useTls": "use_tls",
@@ -75,6 +94,10 @@ class Sink:
     cluster: str
     patience_s: float
     client: tuple[tuple[str, Any], ...]
+    version: int | None = None
+    """Of a batch; None: the transactional id writes one batch."""
+    assigned: tuple[str, ...] = ()
+    """Columns that brokers fill: null in every row."""
 
     @property
     def client_options(self) -> ClientOptions:
@@ -82,17 +105,26 @@ class Sink:
 
 
 def sink_of(
-    given: Mapping[str, str], columns: Sequence[tuple[str, str]], overwrite: bool, default: str
+    given: Mapping[str, str],
+    columns: Sequence[tuple[str, str]],
+    overwrite: bool,
+    default: str,
+    *,
+    is_table: bool = False,
 ) -> Sink:
-    """`columns`: names and types of the rows, in Spark's words. Raises BadOption and BadColumn."""
+    """`columns`: names and types of the rows, in Spark's words. `is_table`: rows have all columns of a table
+    that can be read too; those that brokers assign must be null. Raises BadOption and BadColumn.
+    """
     if overwrite:
         raise BadOption("messages can be appended to a topic, not put in place of others: mode('append')")
     options = Options(SINK, given, FORMAT)
-    servers = options.need("nameServer", "where are the name servers? Give host:port, such as 127.0.0.1:9876")
+    servers = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     delivery = options["delivery"] or default
     if delivery == AT_LEAST_ONCE and options.is_given("transactionalId"):
         raise BadOption("option transactionalId is for delivery=exactly-once: drop one of the two")
-    check_columns(columns, has_topic=options.is_given("topic"))
+    assigned = tuple(name for name, _ in columns if is_table and name.lower() in ASSIGNED)
+    written = [one for one in columns if one[0] not in assigned]
+    check_columns(written, has_topic=options.is_given("topic"))
     client = tuple((name, options[option]) for option, name in CLIENT.items() if options.is_given(option))
     return Sink(
         name_servers=servers,
@@ -102,4 +134,6 @@ def sink_of(
         cluster=options["cluster"],
         patience_s=options["sendTimeoutMs"] / 1000,
         client=client,
+        version=version_of(options),
+        assigned=assigned,
     )

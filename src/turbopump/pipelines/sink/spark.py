@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from turbopump.pipelines.sink import at_least_once, exactly_once
 from turbopump.pipelines.sink.exactly_once import Attempt, CannotBeExact, Run
+from turbopump.pipelines.sink.rows import without_assigned
 from turbopump.pipelines.sink.settings import Sink
 from turbopump.pipelines.workers import settling
 
@@ -63,7 +64,7 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
         self._sink = sink
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        at_least_once.write(self._sink, settling(iterator))
+        at_least_once.write(self._sink, _rows(self._sink, iterator))
         return Wrote()
 
     def commit(self, messages: Sequence[Any]) -> None:
@@ -81,13 +82,17 @@ class BatchExactlyOnce(DataSourceArrowWriter):
         self._run, self._batch = exactly_once.begin_job(sink)
 
     def write(self, iterator: Iterator[Any]) -> Wrote:
-        return Wrote(exactly_once.write(self._sink, self._run, self._batch, settling(iterator)))
+        return Wrote(exactly_once.write(self._sink, self._run, self._batch, _rows(self._sink, iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
         exactly_once.commit(self._sink, self._batch, attempts_of(messages))
 
     def abort(self, messages: Sequence[Any]) -> None:
         exactly_once.give_up(self._sink, self._run)
+
+
+def _rows(sink: Sink, iterator: Iterator[Any]) -> Iterator[Any]:
+    return without_assigned(settling(iterator), sink.assigned)
 
 
 def of_task(sink: Sink) -> tuple[Run, int]:

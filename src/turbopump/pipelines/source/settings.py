@@ -17,6 +17,7 @@ from turbopump.pipelines import options as kinds
 from turbopump.pipelines.options import BadOption, Option, Options
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
 from turbopump.pipelines.source.offsets import EARLIEST, positions_of, queues_of
+from turbopump.pipelines.tables import hint
 from turbopump.protocol.names import TAG
 
 FORMAT = "rocketmq"
@@ -62,7 +63,7 @@ def queues(given: str) -> tuple[dict[str, set[int]], set[MessageQueue]]:
 OPTIONS = (
     Option(
         "nameServer",
-        kinds.text,
+        kinds.servers,
         aliases=("rocketmq.namesrv.addr", "namesrvAddr"),
         help="`host:port` of the name servers, with `;` between. Needed",
     ),
@@ -300,9 +301,9 @@ def schema(options: Options) -> Schema:
 
 
 def _access(options: Options) -> Access:
-    where = options.need("nameServer", 'where the name server is, as "127.0.0.1:9876"')
+    where = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     group = options["groupId"] or READERS
-    return Access(where, group, options["useTls"], options["tlsTrustCertPath"])
+    return Access(";".join(where), group, options["useTls"], options["tlsTrustCertPath"])
 
 
 def _topics(options: Options) -> Topics:

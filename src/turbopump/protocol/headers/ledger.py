@@ -1,4 +1,4 @@
-"""Requests to the ledger of decisions (9701 to 9705), ours alone; `protocol/ledger.py` says what it is."""
+"""Requests to the ledger of decisions (9701 to 9707), ours alone; `protocol/ledger.py` says what it is."""
 
 from turbopump.protocol.headers.base import I32, I64, Header
 
@@ -52,6 +52,21 @@ class LedgerEndRequest(Header):
     id: str
     batch: I64
     settled: bool = False
+
+
+class LedgerListRequest(Header):
+    """At most `count` books whose ids come after `after`, by name. The answer's body is a list of
+    `BookSummary`.
+    """
+
+    after: str = ""
+    count: I32 = 1000
+
+
+class LedgerForgetRequest(Header):
+    """All that this broker knows of an id goes, also which batches were decided."""
+
+    id: str
 
 
 class LedgerEndResponse(Header):

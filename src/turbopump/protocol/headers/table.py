@@ -21,6 +21,8 @@ REQUESTS: dict[int, type[Header]] = {
     Code.LEDGER_READ: ledger.LedgerReadRequest,
     Code.LEDGER_DECIDE: ledger.LedgerDecideRequest,
     Code.LEDGER_END: ledger.LedgerEndRequest,
+    Code.LEDGER_LIST: ledger.LedgerListRequest,
+    Code.LEDGER_FORGET: ledger.LedgerForgetRequest,
     Code.PULL_MESSAGE: pull.PullMessageRequest,
     Code.LITE_PULL_MESSAGE: pull.PullMessageRequest,
     Code.POP_MESSAGE: pull.PopMessageRequest,

@@ -1,0 +1,111 @@
+"""Options of tables in Spark's catalog: CREATE TABLE t USING rocketmq OPTIONS (...), SELECT, INSERT, streams.
+
+Spark gives a table's options to a Python data source once, when it asks for the columns of a table that
+names none; every later query gets only its own (`WITH (...)`, `.option(...)`). So the options travel in the
+metadata of one column, which Spark keeps in its catalog and hands to every reader. A writer gets the columns
+of the rows, and these may carry the options of the table they come from. The column is therefore a varchar
+where there is a string: for such a column Spark puts the metadata of the target in place of the source's and
+takes the mark of the varchar away. A column that still has the mark comes from another table.
+
+In: options and columns, as Spark gives them. Out: the options that count, or BadOption. No file, no server.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from turbopump.pipelines.options import BadOption, Option, Options, is_of_table, own_options
+
+STORED = "rocketmq.options"
+VARCHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
+"""Spark's name for the declared type of a column that it keeps as a string; not part of its API, so a test
+looks for it.
+"""
+LONGEST_VARCHAR = (1 << 31) - 1
+SECRET = "tlskeypassword"
+
+
+def with_options(
+    schema: Any, given: Mapping[str, str], tables: Iterable[tuple[Option, ...]], format: str
+) -> Any:
+    """The columns as they are, or for CREATE TABLE with its options, which must be options of the format."""
+    if not is_of_table(given):
+        return schema
+    found = own_options(given)
+    if SECRET in found:
+        raise BadOption(
+            "a table's options are kept in Spark's catalog: give tlsKeyPassword to each query instead, "
+            "WITH (`tlsKeyPassword` = '...')"
+        )
+    every = {option.name: option for table in tables for option in table}
+    unknown = {name: found[name] for name in found if not _is_known(name, tables)}
+    Options(every.values(), unknown, format)  # raises BadOption for the first of them
+    return _carrying(schema, found)
+
+
+def for_reader(
+    given: Mapping[str, str], schema: Any, needed: str, table: tuple[Option, ...]
+) -> dict[str, str]:
+    """Options of a query's reader: its own, and those of its table if it does not give the `needed` one."""
+    own = own_options(given)
+    if _gives(own, needed, table):
+        return own
+    stored = [field.metadata[STORED] for field in schema.fields if STORED in field.metadata]
+    return {**known(json.loads(stored[0]), table), **own} if stored else own
+
+
+def for_writer(
+    given: Mapping[str, str], schema: Any, needed: str, table: tuple[Option, ...]
+) -> dict[str, str]:
+    """Options of INSERT INTO: its own, and those of its table if it does not give the `needed` one."""
+    own = own_options(given)
+    if _gives(own, needed, table):
+        return own
+    carriers = [field for field in schema.fields if STORED in field.metadata]
+    if not carriers:
+        return own
+    if carriers[0].dataType.typeName() != "string" or VARCHAR_MARK in carriers[0].metadata:
+        raise BadOption(
+            f"Spark does not say into which table these rows go: give its options to the statement, "
+            f"INSERT INTO t WITH (`{needed}` = '...') SELECT ..."
+        )
+    return {**known(json.loads(carriers[0].metadata[STORED]), table), **own}
+
+
+def hint(needed: str) -> str:
+    """What to do about an option that is missing, where a table may have lost it."""
+    return (
+        f"a table of Spark's catalog keeps its options only if CREATE TABLE names no columns; else give them "
+        f"to each statement, FROM t WITH (`{needed}` = '...'), and to a stream's writer as options"
+    )
+
+
+def _carrying(schema: Any, options: dict[str, str]) -> Any:
+    from pyspark.sql.types import StructField, StructType, VarcharType
+
+    fields = list(schema.fields)
+    strings = (at for at, field in enumerate(fields) if field.dataType.typeName() == "string")
+    at = next(strings, 0)
+    old = fields[at]
+    kind = VarcharType(LONGEST_VARCHAR) if old.dataType.typeName() == "string" else old.dataType
+    metadata = {**(old.metadata or {}), STORED: json.dumps(options, sort_keys=True)}
+    fields[at] = StructField(old.name, kind, old.nullable, metadata)
+    return StructType(fields)
+
+
+def _is_known(name: str, tables: Iterable[tuple[Option, ...]]) -> bool:
+    return any(name in _names(table) for table in tables)
+
+
+def known(options: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, str]:
+    """Those that the table has."""
+    return {name: text for name, text in options.items() if name in _names(table)}
+
+
+def _gives(own: Mapping[str, str], needed: str, table: tuple[Option, ...]) -> bool:
+    words = next((option.name, *option.aliases) for option in table if option.name == needed)
+    return not {word.lower() for word in words}.isdisjoint(name.lower() for name in own)
+
+
+def _names(table: tuple[Option, ...]) -> set[str]:
+    return {word.lower() for option in table for word in (option.name, *option.aliases)}
