@@ -43,7 +43,7 @@ max; 14 beyond"""
 QUERIES = """12 key; 12 uniq; 12 uniq false flag; 12 miss; 12 no flag field uniq as key; 12 unknown
 topic; 12 indexType (5.x); 33 beyond; 33 negative"""
 
-# Not `25 unknown`: an unknown key is refused here (D105).
+# Not `25 unknown`: an unknown key is refused here (D104).
 TOOLS = """200; 200 bad name; 200 no body; 352; 352 miss; 207 removeOffset; 207 cleanOffset; 207
 miss; 202; 202 miss; 208 unknown; 300; 300 miss; 305; 25; 25 blacklisted; 25 no body; 25
 brokerPermission=4; 25 brokerPermission=2; 25 brokerPermission=6; delete topic; delete topic
