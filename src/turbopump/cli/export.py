@@ -14,6 +14,7 @@ from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.pull import Puller
+from turbopump.protocol.names import ABSENT_BROKERS_NAMESPACE, KNOWN_BROKERS_NAMESPACE
 from turbopump.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option("--by", default="", metavar="PARTS", help=f"a directory for each of {','.join(PARTS)}")
     option("--compression", default="zstd", choices=("zstd", "snappy", "gzip", "none"))
     option("--scan", default="", choices=("queue", "log"), help="how a directory is read (default: by queue)")
-    option("--skip-missing", action="store_true", help="pass over what is missing or damaged")
+    option("--skip-missing", action="store_true", help="pass over what is missing or damaged, brokers too")
     option("--json", action="store_true", help="print the summary as JSON")
     connect.add_argument(parser)
 
@@ -117,11 +118,27 @@ async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterato
         _moment(options.since, "--since"),
         _moment(options.until, "--until"),
         frozenset(options.tag),
+        is_strict=not options.skip_missing,
     )
+    await _check_brokers(options)
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(connect.connected(options.namesrv))
         async for batch in pulled(Puller(here.client, here.routes), here.routes, wanted):
             yield batch
+
+
+async def _check_brokers(options: argparse.Namespace) -> None:
+    """Raises Failure where a part of the topic would be taken for the whole of it."""
+    topic = options.topic[0]
+    async with connect.administration(options.namesrv) as admin:
+        absent = await admin.name_servers.value(ABSENT_BROKERS_NAMESPACE, topic)
+    if not absent:
+        return
+    words = f"topic {topic} has a part on brokers that are not registered: {absent.replace(';', ', ')}"
+    if not options.skip_missing:
+        forget = f"mqadmin deleteKvConfig -s {KNOWN_BROKERS_NAMESPACE} -k NAME"
+        raise Failure(f"{words}; start them, or --skip-missing; `{forget}` forgets one that is gone for good")
+    print(f"turbopump: {words}; their messages are missing", file=sys.stderr)
 
 
 def _stepped(batches: AsyncIterator[Any]) -> Iterator[Any]:

@@ -4,6 +4,7 @@ In: a puller and what is wanted. Out: batches, queue by queue, up to where each 
 No group's offsets are touched.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -14,11 +15,13 @@ from turbopump.client.pull import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.log.read import has_tag, is_in_time
+from turbopump.pipelines.log.read import RecordsLost, has_tag, is_in_time
 from turbopump.pipelines.packed import is_packed, taken_apart
 from turbopump.pipelines.places import locate, starts_in
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.errors import BrokenRecord
+
+log = logging.getLogger(__name__)
 
 PULL_COUNT = 4096
 PULL_BYTES = 4 * 1024 * 1024
@@ -33,9 +36,12 @@ class Wanted:
     since_ms: int | None = None
     until_ms: int | None = None
     tags: frozenset[str] = frozenset()
+    is_strict: bool = True
+    """Whether messages that are deleted while they are read, or cannot be had, are an error."""
 
 
 async def pulled(puller: Puller, routes: Routes, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+    """Raises RecordsLost where fewer rows would come than there are, unless that is allowed."""
     for queue in (await routes.refresh(wanted.topic)).subscribe:
         if wanted.queues is None or queue.id in wanted.queues:
             async for batch in _queue(puller, queue, wanted):
@@ -52,9 +58,23 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIt
         if answer.status is PullStatus.FOUND:
             for batch in rows_of(answer, offset, end, queue.broker, wanted):
                 yield batch
+        if answer.status is PullStatus.OFFSET_ILLEGAL or answer.next_offset <= offset:
+            _lost(queue, offset, min(max(answer.next_offset, offset), end), end, wanted)
         if answer.next_offset <= offset:
-            return  # nothing is behind it
+            return
         offset = answer.next_offset
+
+
+def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: Wanted) -> None:
+    """Some messages between `offset` and `end` were deleted since the end of the queue was asked for."""
+    until = resumed if resumed > offset else end
+    place = f"queue {queue.id} of {queue.topic} on {queue.broker}"
+    words = f"{place}: {until - offset} messages from offset {offset} on"
+    if wanted.is_strict:
+        raise RecordsLost(
+            f"{words} were deleted before they could be read; export again, or read what is there"
+        )
+    log.warning("%s were deleted before they could be read, and are missing", words)
 
 
 def rows_of(answer: PulledBytes, begin: int, end: int, broker: str, wanted: Wanted) -> list[pa.RecordBatch]:

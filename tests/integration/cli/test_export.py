@@ -41,6 +41,26 @@ def test_a_topic_is_exported_from_its_brokers_and_from_their_directory(home: Hom
     assert bodies(home.path / "c.parquet") == [b"m4"]
 
 
+def test_a_broker_that_is_not_there_is_named_and_no_part_is_taken_for_the_whole(home: Home) -> None:
+    up = home.up()
+    sent(home)
+    known = ("-s", "TURBOPUMP_KNOWN_BROKERS", "-k", "broker-z")
+    assert home.run("mqadmin", "updateKvConfig", *known, "-v", "DefaultCluster").returncode == 0
+    done = home.run("turbopump", "export", "--topic", "t", "--to", "a.parquet")
+    assert done.returncode == 1
+    assert (
+        "topic t has a part on brokers that are not registered: broker-z; start them, or --skip"
+        in done.stderr
+    )
+    assert not (home.path / "a.parquet").exists()
+    done = home.run("turbopump", "export", "--topic", "t", "--to", "a.parquet", "--skip-missing")
+    assert (done.returncode, done.stdout[:10]) == (0, "6 messages")
+    assert "broker-z; their messages are missing" in done.stderr
+    assert home.run("mqadmin", "deleteKvConfig", *known).returncode == 0
+    assert home.run("turbopump", "export", "--topic", "t", "--to", "b.parquet").returncode == 0
+    assert up.stop() == 0
+
+
 def test_a_directory_for_each_topic_day_and_hour(home: Home) -> None:
     up = home.up()
     sent(home)

@@ -1,11 +1,16 @@
 """Answers of brokers as rows of an export."""
 
+import asyncio
+import logging
+
 import pytest
 from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull import PulledBytes, PullStatus
-from turbopump.pipelines.pulled import Wanted, rows_of
+from turbopump.client.routes import Route
+from turbopump.pipelines.log.read import RecordsLost
+from turbopump.pipelines.pulled import Wanted, pulled, rows_of
 from turbopump.pipelines.schema import schema_of
 from turbopump.protocol import batch, inner
 from turbopump.protocol.record import encode
@@ -27,3 +32,44 @@ def test_a_batch_is_a_row_for_each_message_from_the_offset_asked_for_to_the_end(
     wanted = Wanted("t", schema_of(["queueOffset", "body"]))
     rows = [row for part in rows_of(answer(), begin, end, "a", wanted) for row in part.to_pylist()]
     assert rows == [{"queueOffset": at, "body": b"m%d" % at} for at in range(begin, end)]
+
+
+class Retention:
+    """A puller and routes of one queue that had ten messages when it was looked at, and has fewer now."""
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    async def refresh(self, topic: str) -> Route:
+        return Route((), (QUEUE,), {})
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        return 0
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return 10
+
+    async def pull_bytes(self, queue: MessageQueue, offset: int, *_: object, **__: object) -> PulledBytes:
+        if offset < self.low:
+            return PulledBytes(PullStatus.OFFSET_ILLEGAL, self.low, self.low, self.high, b"", 0)
+        if offset >= self.high:
+            return PulledBytes(PullStatus.NO_NEW_MSG, offset, self.low, self.high, b"", 0)
+        body = encode(record(QUEUE, offset, 10, b"x"))
+        return PulledBytes(PullStatus.FOUND, offset + 1, self.low, self.high, body, 0)
+
+
+async def exported(queue: Retention, is_strict: bool) -> list[int]:
+    wanted = Wanted("t", schema_of(["queueOffset", "body"]), is_strict=is_strict)
+    parts = [part async for part in pulled(queue, queue, wanted)]  # type: ignore[arg-type]
+    return [row["queueOffset"] for part in parts for row in part.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "lost"), [(4, 10, "4 messages from offset 0"), (0, 7, "3 messages from offset 7")]
+)
+def test_messages_deleted_while_they_are_read_are_an_error_or_a_warning(low, high, lost, caplog):
+    with pytest.raises(RecordsLost, match=f"queue 0 of t on a: {lost} on were deleted"):
+        asyncio.run(exported(Retention(low, high), is_strict=True))
+    with caplog.at_level(logging.WARNING):
+        assert asyncio.run(exported(Retention(low, high), is_strict=False)) == list(range(low, high))
+    assert lost in caplog.text
