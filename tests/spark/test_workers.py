@@ -148,7 +148,11 @@ def test_every_format_runs_on_executors_with_a_bare_python(
     shipping.pack(archive)
     with tarfile.open(archive) as tar:  # for the driver's own workers, which plan with the same bare Python
         tar.extractall(tmp_path / "driver", filter="data")
-    env = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(tmp_path / "driver")}
+    env = {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": str(tmp_path / "driver"),
+        "PYSPARK_PYTHON": bare_python,  # it goes before spark.pyspark.python
+    }
     with standalone(tmp_path, bare_python) as master:
         arguments = [str(archive), master, bare_python, broker.namesrv, "BareWorkers", str(tmp_path)]
         done = subprocess.run(
@@ -162,4 +166,4 @@ def test_every_format_runs_on_executors_with_a_bare_python(
     assert done.returncode == 0, done.stderr[-3000:]
     *counts, python = json.loads(done.stdout.splitlines()[-1])
     assert counts == [60, 120, 120]
-    assert python != sys.executable
+    assert python == bare_python
