@@ -116,6 +116,24 @@ def test_a_pull_that_waits_in_vain_is_answered_when_its_time_is_over() -> None:
     with_broker(scenario)
 
 
+def test_a_parked_pull_costs_one_timer_however_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(desk: Desk) -> None:
+        await three_messages(desk)
+        callbacks: list[str] = []
+        run_handle = asyncio.Handle._run  # type: ignore[attr-defined]
+
+        def note(handle: Any) -> None:
+            callbacks.append(getattr(handle._callback, "__qualname__", ""))
+            run_handle(handle)
+
+        monkeypatch.setattr(asyncio.Handle, "_run", note)
+        answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=30_000)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        assert len([name for name in callbacks if name.startswith("Pulling.")]) == 1
+
+    with_broker(scenario)
+
+
 def test_a_message_that_the_filter_refuses_lets_the_pull_go_on_after_five_seconds() -> None:
     async def scenario(desk: Desk) -> None:
         await three_messages(desk)
