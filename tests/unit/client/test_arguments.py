@@ -1,4 +1,4 @@
-"""Arguments of calls: what is not seconds is refused with what is expected; JSON is read as the type given."""
+"""Arguments of calls: a timeout that is not in seconds is refused; JSON is read as the type given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,9 +47,11 @@ def test_a_timeout_that_is_no_number_of_seconds_says_what_is_expected(
 def test_the_timeout_of_a_poll_and_of_an_admin_says_it_too() -> None:
     with Cluster(clock="virtual") as cluster:
         reader: PullConsumer
-        with cluster.pull_consumer("audit", topics=["orders"]) as reader:
-            with pytest.raises(InvalidArgument, match=EXPECTED + "'1'"):
-                reader.poll(timeout="1")  # type: ignore[arg-type]
+        with (
+            cluster.pull_consumer("audit", topics=["orders"]) as reader,
+            pytest.raises(InvalidArgument, match=EXPECTED + "'1'"),
+        ):
+            reader.poll(timeout="1")  # type: ignore[arg-type]
         with pytest.raises(InvalidArgument, match=EXPECTED + "'1'"):
             Admin(cluster.name_servers, timeout="1")  # type: ignore[arg-type]
 
