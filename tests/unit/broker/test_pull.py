@@ -161,6 +161,23 @@ def test_without_long_polling_a_pull_waits_a_second() -> None:
     with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, long_polling=False)))
 
 
+def test_a_connection_that_is_closed_leaves_the_place_of_its_parked_pull_at_once() -> None:
+    async def scenario(desk: Desk) -> None:
+        await three_messages(desk)
+        first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
+        await asyncio.sleep(0.1)
+        (await desk.client.connect(desk.address)).abort()
+        with pytest.raises(OSError):
+            await first
+        await asyncio.sleep(0.1)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
+        assert loop.time() - began == pytest.approx(15, abs=0.01)
+
+    with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
+
+
 def test_when_too_many_wait_the_next_is_answered_at_once() -> None:
     async def scenario(desk: Desk) -> None:
         await three_messages(desk)
