@@ -10,6 +10,7 @@ changes together.
 """
 
 import asyncio
+import contextlib
 import logging
 from typing import Protocol
 
@@ -88,6 +89,7 @@ class Clients:
         self._groups = groups
         self._clock = clock
         self._rules = rules
+        self._rules_changed = asyncio.Event()
         self._watched: set[Connection] = set()
         self._notices = _Budget(NOTICES, NOTICE_PAUSE_S)
         self._untold: dict[str, None] = {}  # groups whose members are told when there is budget again
@@ -105,6 +107,7 @@ class Clients:
 
     def configure(self, rules: GroupRules) -> None:
         self._rules = rules
+        self._rules_changed.set()
 
     def heartbeat(self, request: Request[None]) -> Answer:
         """Nothing of a heartbeat that is too large takes effect."""
@@ -168,8 +171,18 @@ class Clients:
     async def watch(self) -> None:
         """Runs until cancelled."""
         while True:
-            await self._clock.sleep(SCAN_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SCAN_S + self._nobody_expires_for()):
+                    await self._rules_changed.wait()
+            self._rules_changed.clear()
             self.expire()
+
+    def _nobody_expires_for(self) -> float:
+        """Seconds, for whom we know and for those who may join meanwhile."""
+        timeout_s = self._rules.member_timeout_ms / 1000
+        seen = self._members.longest_silent()
+        left_s = timeout_s if seen is None else seen + timeout_s - self._clock.monotonic()
+        return max(0.0, left_s)
 
     def _consumer_beat(
         self, data: ConsumerData, beat: HeartbeatData, request: Request[None], groups: list[str]

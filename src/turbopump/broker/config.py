@@ -123,6 +123,7 @@ class Polling:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
     max_parked: int = _why(100_000, "pulls held at once; one more is answered without waiting")
+    max_suspend_ms: int = _why(120_000, "how long a pull is held at most, whatever it asks for")
     lite_pull: bool = _why(True, "serve the pulls of lite pull consumers")
 
 

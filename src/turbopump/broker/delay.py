@@ -31,7 +31,7 @@ from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
 from turbopump.protocol.record import Record
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.runtime.clock import Clock
+from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Workers
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.queue_ext import is_address
@@ -44,7 +44,8 @@ MAX_FILE_BYTES = 64 << 20
 
 TICK_S = 0.1  # the most that a message may be late on an idle machine
 LEAST_PAUSE_S = 0.01  # what falls due within it is delivered together
-LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep
+LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep ...
+LONGEST_PAUSE_NEVER_SET_S = 86_400.0  # ... but a clock of tests is not
 FETCHED_AFTER_MS = 10  # messages that are not in memory
 AGAIN_AFTER_MS = 10_000  # a run that cannot be worked off
 
@@ -84,6 +85,7 @@ class Delays:
         self._save = save
         self._workers = workers
         self._clock = clock
+        self._longest_pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(clock, NeverSet) else LONGEST_PAUSE_S
         self._pending = Pending()
         self._queues: dict[int, ConsumeQueue] = {}
         self._file: DelayFile | None = None
@@ -188,7 +190,7 @@ class Delays:
         return 0.0
 
     def _until_next(self, now_ms: int) -> float:
-        pause_s = LONGEST_PAUSE_S
+        pause_s = self._longest_pause_s
         next_due_ms = self._pending.next_due_ms
         if next_due_ms is not None:
             pause_s = min(pause_s, max((next_due_ms - now_ms) / 1000, LEAST_PAUSE_S))

@@ -232,6 +232,11 @@ class Members(Generic[C]):
         groups = sorted(self._consumer_groups_of.get(connection, ()))
         return [group for group in groups if self.remove_consumer(group, connection)]
 
+    def longest_silent(self) -> float | None:
+        """When the member was heard of that has been silent longest; None: there is no member."""
+        groups = (*(group.members for group in self._consumers.values()), *self._producers.values())
+        return min((member.seen for members in groups for member in members.values()), default=None)
+
     def expire(self, since: float) -> tuple[list[tuple[str, C]], list[C]]:
         """Those who have not been heard of since then leave their group: consumers with their group's name,
         and connections that are in no group any more. A client may stop speaking for one group alone.

@@ -126,11 +126,12 @@ class Offsets:
         if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
             words = "Group %s stepped back on %s queue %d: from %d to %d"
             self._back.say(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
-        if not self.is_dirty:
-            self._changed()
         self._commits += 1
-        if self._commits % self._rules.version_step == 0:
+        has_new_version = self._commits % self._rules.version_step == 0
+        if has_new_version:
             self._next_version()
+        if not self.is_dirty and (offset != before or has_new_version):  # consumers repeat it while idle
+            self._changed()
         return True
 
     def query(self, group: str, topic: str, queue_id: int) -> int:

@@ -9,7 +9,7 @@ to go on; the offset that such a pull carries is not committed.
 import asyncio
 import contextlib
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -48,9 +48,9 @@ MAX_PARKED_PER_CONNECTION = (
     4096  # one client waits on so many queues at once; more are answered without waiting
 )
 MAX_FETCHES = 3  # entries of the queue, then records; what is gone again then is waited for
-MAX_SUSPEND_MS = 120_000  # an idle connection is closed then anyway
 SWEEP_S = 5.0
-"""A parked pull looks again this often: messages that its filter did not want move it on too."""
+"""Messages that its filter did not want move a parked pull on too: it is answered at the end of the interval,
+of those that began when it was parked, in which one arrived."""
 
 WOKEN_PER_TURN = 32
 """Pulls that are answered before others have their turn."""
@@ -72,7 +72,7 @@ EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 @dataclass(eq=False, slots=True)
 class Pull:
-    """One checked pull: what to read for whom, and until when it may wait."""
+    """One checked pull: what to read for whom, and the end of its time when it waits."""
 
     request: Request[PullMessageRequest]
     queue: ConsumeQueue
@@ -83,8 +83,9 @@ class Pull:
     group_sys_flag: int
     rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
     module: FilterModule | None = None
-    deadline: float = 0.0
+    parked_at: float = 0.0
     timer: asyncio.TimerHandle | None = None
+    is_passed: bool = False  # while parked, by a message that it does not want
     fetches: int = 0  # how often its messages had to come from the disk
 
     @property
@@ -126,7 +127,7 @@ class Pulling:
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
         self._parked: ParkedPulls[Pull] = ParkedPulls(polling.max_parked)
-        self._waiting_on: Counter[Connection] = Counter()
+        self._waiting_on: dict[Connection, set[Pull]] = {}  # until it is closed, also when nothing waits
         self._woken: deque[Pull] = deque()
         self._fetching: set[asyncio.Task[None]] = set()
 
@@ -182,13 +183,16 @@ class Pulling:
         woken = self._parked.arrived(
             queue, next_offset, tags_code, lambda: self._store.properties(queue, next_offset - 1)
         )
+        for pull in self._parked.waiting(queue):
+            if pull.offset < next_offset and not pull.is_passed:
+                self._pass(pull)
         if woken and not self._woken:
             asyncio.get_running_loop().call_soon(self._answer_woken)
         self._woken.extend(woken)
 
     @property
     def parked(self) -> int:
-        return self._waiting_on.total()
+        return sum(map(len, self._waiting_on.values()))
 
     def close(self) -> None:
         """Answers everyone who still waits: nothing was found."""
@@ -339,31 +343,51 @@ class Pulling:
 
     def _park(self, pull: Pull) -> bool:
         connection = pull.request.connection
-        if self._waiting_on[connection] >= MAX_PARKED_PER_CONNECTION or not self._parked.park(pull):
+        here = self._waiting_on.get(connection, ())
+        if len(here) >= MAX_PARKED_PER_CONNECTION or connection.is_closing or not self._parked.park(pull):
             return False
-        self._waiting_on[connection] += 1
+        if connection not in self._waiting_on:
+            self._waiting_on[connection] = set()
+            connection.on_closed.append(self._forget)
+        self._waiting_on[connection].add(pull)
         pull.request.was_parked = True
         wait_ms = (
-            min(pull.request.header.suspendTimeoutMillis, MAX_SUSPEND_MS)
+            min(pull.request.header.suspendTimeoutMillis, self._polling.max_suspend_ms)
             if self._polling.long_polling
             else self._polling.short_polling_ms
         )
-        pull.deadline = self._clock.monotonic() + wait_ms / 1000
-        self._set_timer(pull)
+        pull.parked_at = asyncio.get_running_loop().time()
+        self._end_after(pull, max(0, wait_ms) / 1000)
         self._store.on_arrival = self.arrived
+        if pull.queue.max_offset > pull.offset:  # it arrived while a module was choosing
+            self._pass(pull)
         return True
 
-    def _set_timer(self, pull: Pull) -> None:
-        left = min(SWEEP_S, max(0.0, pull.deadline - self._clock.monotonic()))
-        pull.timer = asyncio.get_running_loop().call_later(left, self._look_again, pull)
+    def _end_after(self, pull: Pull, seconds: float) -> None:
+        """Of waiting."""
+        if pull.timer is not None:
+            pull.timer.cancel()
+        pull.timer = asyncio.get_running_loop().call_at(pull.parked_at + seconds, self._finish_parked, pull)
 
-    def _look_again(self, pull: Pull) -> None:
-        moved_on = pull.queue.max_offset > pull.offset
-        if moved_on or self._clock.monotonic() >= pull.deadline or pull.request.connection.is_closing:
-            if self._parked.withdraw(pull):
-                self._finish(pull)
-        else:
-            self._set_timer(pull)
+    def _pass(self, pull: Pull) -> None:
+        """What arrived is not for this one, but moves it on: it does not wait for the end of its time."""
+        pull.is_passed = True
+        waited_s = asyncio.get_running_loop().time() - pull.parked_at
+        end_s = SWEEP_S * (waited_s // SWEEP_S + 1)
+        if pull.timer is not None and pull.parked_at + end_s < pull.timer.when():
+            self._end_after(pull, end_s)
+
+    def _finish_parked(self, pull: Pull) -> None:
+        """Its time is over."""
+        if self._parked.withdraw(pull):
+            self._finish(pull)
+
+    def _forget(self, connection: Connection) -> None:
+        """It is closed: nobody waits there any more."""
+        for pull in self._waiting_on.pop(connection, ()):
+            self._parked.withdraw(pull)
+            if pull.timer is not None:
+                pull.timer.cancel()
 
     def _answer_woken(self) -> None:
         """Some in each turn of the loop: between them others are served, and the answers are freed that are
@@ -379,9 +403,7 @@ class Pulling:
         if pull.timer is not None:
             pull.timer.cancel()
         connection = pull.request.connection
-        self._waiting_on[connection] -= 1
-        if not self._waiting_on[connection]:
-            del self._waiting_on[connection]
+        self._waiting_on.get(connection, set()).discard(pull)
         if not connection.is_closing:
             self._read_and_answer(pull)
 

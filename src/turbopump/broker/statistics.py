@@ -212,9 +212,13 @@ class Statistics:
 
     async def watch(self) -> None:
         """Runs until cancelled."""
+        began, ticks = self._clock.monotonic(), 0
         while True:
             await self._clock.sleep(TICK_S)
-            await self.tick()
+            passed = round((self._clock.monotonic() - began) / TICK_S)
+            for _ in range(ticks, passed):  # more than one: we were held up
+                await self.tick()
+            ticks = passed
 
     async def tick(self) -> None:
         """Ten seconds are over."""

@@ -33,7 +33,7 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.runtime.clock import Clock
+from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Disk, PlainFile, Workers
 from turbopump.store import timer_check
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
@@ -48,7 +48,8 @@ log = logging.getLogger(__name__)
 FILE = "timercheck"
 
 TICK_S = 0.01  # what waits for a sync is looked for so often
-LONGEST_PAUSE_S = 60.0  # the clock on the wall may be set while we sleep
+LONGEST_PAUSE_S = 60.0  # the clock on the wall may be set while we sleep ...
+LONGEST_PAUSE_NEVER_SET_S = 3600.0  # ... but a clock of tests is not
 AGAIN_AFTER_S = 1.0  # a disk that cannot be written, a fault of ours
 
 BATCH = 128  # messages of one append ...
@@ -265,7 +266,7 @@ class Timers:
         next_ms = self._present.next_ms()
         if next_ms is None:
             next_ms = self._wheel.next_after(self._current_ms)
-        pause_s = LONGEST_PAUSE_S
+        pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(self._clock, NeverSet) else LONGEST_PAUSE_S
         if next_ms is not None:
             pause_s = min(pause_s, max(next_ms - now_ms, 1) / 1000)
         if self._queue is not None and self._queue.next_offset > self._next:

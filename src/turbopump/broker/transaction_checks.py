@@ -77,10 +77,10 @@ class Checks:
 
     async def run(self) -> None:
         """Rounds, until it is cancelled."""
-        await self._clock.sleep(min(FIRST_S, self._rules().interval_s))
+        await asyncio.sleep(min(FIRST_S, self._rules().interval_s))
         while True:
             await self.round()
-            await self._clock.sleep(self._rules().interval_s)
+            await asyncio.sleep(self._rules().interval_s)
 
     async def keep(self) -> None:
         """Sees to it that the progress is written down."""

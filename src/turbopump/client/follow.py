@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import HOLD_S, Puller, PullResult
+from turbopump.client.pull import Puller, PullResult
 from turbopump.client.routes import Routes
+from turbopump.client.world import HOLD_S
 from turbopump.filter import text_of
 from turbopump.protocol.errors import SystemBusy, TopicNotFound
 from turbopump.protocol.names import SQL92, TAG

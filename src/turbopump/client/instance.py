@@ -113,6 +113,7 @@ class Instance:
             network_for(settings, world.network),
             world.clock,
             self.router,
+            world.limits,
             connect_timeout_s=settings.connect_timeout,
             extra=marks(settings.namespace_v2) | (STREAM_MARKS if is_stream else {}),
         )
@@ -275,6 +276,12 @@ class Instance:
         while True:
             await self.world.clock.sleep(self.settings.poll_name_server_interval)
             await self.routes.refresh_known(self._topics())
+
+    async def routes_changed(self) -> None:
+        """Asks for routes and divides queues now, not only at the end of the intervals."""
+        await self.routes.refresh_known(self._topics())
+        for consumer in self.consumers.values():
+            consumer.members_changed()
 
 
 def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> str:

@@ -24,11 +24,12 @@ from turbopump.client.message_fields import (
     check_topic_once,
 )
 from turbopump.client.namespace import unwrap
-from turbopump.client.shown import body_text, html_table
+from turbopump.client.shown import body_text
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.ids import host_text, offset_id
 from turbopump.protocol.record import Record, body_of
+from turbopump.protocol.shown import html_table
 from turbopump.protocol.sysflag import COMPRESSED
 
 T = TypeVar("T")

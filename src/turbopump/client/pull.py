@@ -15,6 +15,7 @@ from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import Calls, successful
 from turbopump.client.routes import MASTER, Replica, Routes
 from turbopump.client.subscription import Subscription
+from turbopump.client.world import HOLD_S
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import V5_0_0, RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
@@ -32,7 +33,6 @@ from turbopump.protocol.names import TAG
 from turbopump.protocol.record import Record, decode_all
 
 CALL_TIMEOUT_S = 5.0
-HOLD_S = 15.0
 LATE_S = 15.0  # Apache looks every five seconds whose time is up, and later when it has much to do
 BATCH = 32
 

@@ -1,7 +1,4 @@
-"""Messages and receipts as a person reads them, in a shell and in a notebook: short, with decoded bodies."""
-
-from collections.abc import Iterable
-from html import escape
+"""Bodies of messages as a person reads them, in a shell and in a notebook: short, and decoded."""
 
 MAX_SHOWN = 80
 """Characters of a body. Longer ones are cut, with how many bytes there are."""
@@ -22,13 +19,3 @@ def body_text(body: bytes, most: int = MAX_SHOWN) -> str:
     cut = text[:most]
     rest = "" if len(cut) == len(text) and len(part) == len(body) else f"… ({len(body)} bytes)"
     return f"{cut!r}{rest}"
-
-
-def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """A small table for notebooks; everything is escaped."""
-    lines = "".join(
-        f"<tr><th style='text-align:left'>{escape(name)}</th>"
-        f"<td style='text-align:left'>{escape(str(value))}</td></tr>"
-        for name, value in rows
-    )
-    return f"<table><caption>{escape(title)}</caption>{lines}</table>"

@@ -135,6 +135,8 @@ class Routes:
         self._live: dict[_Place, _Live] = {}
         self._route_count = 0
         self._absent = AbsentBrokers(max_routes)
+        self.on_change: Callable[[], None] | None = None
+        """Called when a topic has other queues than before, or those of another broker."""
 
     # Brokers
 
@@ -429,8 +431,11 @@ class Routes:
 
     def _set_queues(self, topic: str, queues: QueueData) -> None:
         of_topic = self._topics.setdefault(topic, {})
-        self._route_count += queues.brokerName not in of_topic
+        before = of_topic.get(queues.brokerName)
+        self._route_count += before is None
         of_topic[queues.brokerName] = queues
+        if self.on_change is not None and queues != before:
+            self.on_change()
 
     def _set_mapping(self, topic: str, broker_name: str, mapping: Any) -> None:
         of_topic = self._mappings.setdefault(topic, {})
@@ -441,6 +446,8 @@ class Routes:
         queues = self._topics.get(topic, {})
         if queues.pop(broker_name, None) is not None:
             self._route_count -= 1
+            if self.on_change is not None:
+                self.on_change()
         if not queues:
             self._topics.pop(topic, None)
         mappings = self._mappings.get(topic, {})

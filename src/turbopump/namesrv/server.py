@@ -6,6 +6,7 @@ Several may live in one process, beside brokers: nothing here is global.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValues
@@ -57,6 +58,10 @@ class NameServer:
         self._is_stopping = False
         self.port = 0
         self.http_port = 0
+
+    def on_routes_changed(self, told: Callable[[], None] | None) -> None:
+        """`told` is called whenever a topic has other queues than before."""
+        self._routes.on_change = told
 
     async def start(self) -> int:
         """Returns the port. Raises OSError when an address is taken."""

@@ -15,6 +15,12 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
+class NeverSet:
+    """Marks a clock that nobody sets: its two times pass alike, so a sleep may last until a time of `now_ms`.
+    Others have to be looked at again and again meanwhile.
+    """
+
+
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -150,7 +150,8 @@ class Cluster:
         """A `turbopump.Producer` of this cluster, to be used by `with`. Any of its settings can be given."""
         from turbopump import Producer
 
-        return self._keep(self._here(Producer)(group, **self._clients(), **settings))
+        given = {**self._core.settings_of_producers(settings), **self._clients()}
+        return self._keep(self._here(Producer)(group, **given))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
         """A `turbopump.Consumer` of this cluster: add handlers by `on`, then use it by `with`, or `start` it.
@@ -176,7 +177,7 @@ class Cluster:
         """
         from turbopump import PullConsumer
 
-        given = {**self._core.settings_of_pulls(settings), **self._clients()}
+        given = {**self._core.settings_of_pull_consumers(settings), **self._clients()}
         return self._keep(self._here(PullConsumer)(group, topics=topics, **given))
 
     def admin(self) -> "Admin":

@@ -19,18 +19,21 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from turbopump.client.admin import Admin
+from turbopump.client.instance import end as end_task
+from turbopump.client.instance import instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.offsets import GroupOffsets
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.names import retry_topic
+from turbopump.remoting.limits import Limits
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.testing.failures import Expected, HandlerFailures
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.testing.network import Host, MemoryNetwork
-from turbopump.testing.servers import HOST, EmbeddedBroker, Servers, check_values
+from turbopump.testing.servers import HOST, MAX_HOLD_S, EmbeddedBroker, Servers, check_values
 from turbopump.testing.settings import checked
 
 if TYPE_CHECKING:
@@ -54,8 +57,24 @@ QUICK: Mapping[str, float] = {
     "rebalance_wait_interval": 1.0,
 }
 """Settings of consumers when seconds are real: nobody wants to wait for a commit or a new topic's queues."""
-SPARING: Mapping[str, float] = {"persist_consumer_offset_interval": 30.0}
-"""And when they are not: hours have many commits, and `wait_until_consumed` does not wait for them."""
+SPARING: Mapping[str, float] = {
+    "heartbeat_broker_interval": 90.0,  # a broker takes those for gone that are silent for two minutes
+    "poll_name_server_interval": 600.0,
+}
+"""And of all clients when they are not: a day has many intervals, and each costs real time. Clients hear of
+other routes from the cluster, so they need not ask."""
+SPARING_CONSUMERS: Mapping[str, float] = {
+    **SPARING,
+    "persist_consumer_offset_interval": 120.0,  # `wait_until_consumed` does not wait for it
+    "rebalance_wait_interval": 600.0,  # brokers tell consumers of other members, as in real time
+}
+SPARING_PULLS: Mapping[str, float] = {
+    **SPARING,
+    "broker_suspend_max_time": MAX_HOLD_S - 20.0,  # a message ends the wait at once
+    "consumer_timeout_when_suspend": MAX_HOLD_S - 10.0,
+}
+ROUTES_AFTER_S = 20.0  # clients of virtual time learn of other routes: when they would in real time
+SPARING_LIMITS = Limits(sweep_s=300.0)
 
 _numbers = itertools.count(1)
 
@@ -96,6 +115,7 @@ class AsyncCluster:
         self.failures = HandlerFailures()
         """What handlers of its consumers raised."""
         self._hosts = itertools.count()
+        self._telling: asyncio.Task[None] | None = None
         self._network: MemoryNetwork
         self.world: World
         """Time, network and chance of the cluster, for clients that are made by hand."""
@@ -105,8 +125,10 @@ class AsyncCluster:
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             self.world = self._make_world()
-            self._servers = Servers(self._brokers, self._settings, self.world)
+            told = self._routes_changed if self.is_virtual else None
+            self._servers = Servers(self._brokers, self._settings, self.world, told)
             stack.push_async_callback(self._servers.stop)
+            stack.push_async_callback(self._stop_telling)
             await self._servers.start()
             self._admin = self.admin()
             stack.push_async_callback(self._admin.close)
@@ -137,7 +159,22 @@ class AsyncCluster:
         start = datetime.now(UTC) if self._start is None else self._start
         clock = VirtualClock(start_ms=round(start.timestamp() * 1000))
         self._network = MemoryNetwork(chance, silent_cuts=True)
-        return World(self._network, clock, chance)
+        return World(self._network, clock, chance, SPARING_LIMITS, MAX_HOLD_S)
+
+    def _routes_changed(self) -> None:
+        """Called by the name server, for each topic: clients look once."""
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell_of_routes())
+
+    async def _tell_of_routes(self) -> None:
+        await asyncio.sleep(ROUTES_AFTER_S)
+        self._telling = None
+        here = [one for one in instances().named.values() if one.world.clock is self.world.clock]
+        await asyncio.gather(*(one.routes_changed() for one in here))
+
+    async def _stop_telling(self) -> None:
+        if self._telling is not None:
+            await end_task(self._telling)
 
     @property
     def is_virtual(self) -> bool:
@@ -184,7 +221,7 @@ class AsyncCluster:
         """To be used by `async with`, as one of `turbopump.aio`. Any setting of a producer can be given."""
         from turbopump.client.producer import Producer
 
-        return self._keep(Producer(group, **self.settings_of_clients(), **settings))
+        return self._keep(Producer(group, **self.settings_of_producers(settings)))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
         """Add handlers by `on`, then start it. A new group begins with the first message of a topic."""
@@ -198,7 +235,7 @@ class AsyncCluster:
         """A new group begins with the first message of a topic."""
         from turbopump.client.pull_consumer import PullConsumer
 
-        return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pulls(settings)))
+        return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pull_consumers(settings)))
 
     def admin(self) -> Admin:
         return self._keep(Admin(**self.settings_of_clients()))
@@ -244,6 +281,15 @@ class AsyncCluster:
             world = replace(world, network=self._network.at(f"127.0.{third + 1}.{last + 1}"))
         return {"name_servers": self.name_servers, "world": world}
 
+    def settings_of_producers(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self.settings_of_clients(), **(SPARING if self.is_virtual else {}), **given}
+
+    def settings_of_pull_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if not self.is_virtual:
+            return self.settings_of_pulls(given)
+        sparing = SPARING if given.keys() & SPARING_PULLS.keys() - SPARING.keys() else SPARING_PULLS
+        return self.settings_of_pulls({**sparing, **given})
+
     def settings_of_pulls(self, given: Mapping[str, Any]) -> dict[str, Any]:
         return {
             **self.settings_of_clients(),
@@ -254,7 +300,8 @@ class AsyncCluster:
 
     def settings_of_consumers(self, given: Mapping[str, Any]) -> dict[str, Any]:
         hooks = (*given.get("hooks", ()), self.failures)
-        return self.settings_of_pulls({**(SPARING if self.is_virtual else QUICK), **given, "hooks": hooks})
+        intervals = SPARING_CONSUMERS if self.is_virtual else QUICK
+        return self.settings_of_pulls({**intervals, **given, "hooks": hooks})
 
     def _keep(self, client: T) -> T:
         self._made.append(client)  # type: ignore[arg-type]

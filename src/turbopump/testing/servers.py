@@ -6,11 +6,18 @@ also when it was killed: then it finds what a killed process leaves.
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from turbopump.broker.config import BrokerConfig, FilterRules, Listening, NameServers, TimerRules, change
+from turbopump.broker.config import (
+    BrokerConfig,
+    FilterRules,
+    Listening,
+    NameServers,
+    TimerRules,
+    change,
+)
 from turbopump.broker.server import Broker
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.world import World
@@ -18,7 +25,7 @@ from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.conf import ConfigError
 from turbopump.runtime.chance import Chance
-from turbopump.runtime.clock import Clock
+from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.store import Store
@@ -27,7 +34,9 @@ from turbopump.testing.memory import MemoryDisk, MemoryWorkers
 from turbopump.testing.plug import Plug
 
 HOST = "127.0.0.1"
-SELDOM = ((1.0, 60.0), (5.0, 10.0))  # sleeps of up to so many seconds, and how long they become
+SELDOM_S, STRETCHED_S = 10.0, 300.0  # sleeps of up to so many seconds, and how long they become
+REGISTER_MS = 100_000  # in virtual time; a name server forgets brokers after 120 s
+MAX_HOLD_S = 600.0  # in virtual time: what arrives wakes a pull, so nothing is gained by asking again
 CLUSTER_NAME = "DefaultCluster"
 STORE = StoreConfig(
     root_dir="/store",
@@ -36,17 +45,25 @@ STORE = StoreConfig(
     index_slots=5_000,
     index_items=20_000,
     # Nothing is gained by syncing memory, and whoever lets hours pass has to wait for each turn.
-    flush_interval_ms=60_000,
-    consume_queue_flush_interval_ms=60_000,
-    checkpoint_interval_ms=60_000,
-    clean_interval_ms=60_000,
+    flush_interval_ms=600_000,
+    consume_queue_flush_interval_ms=600_000,
+    checkpoint_interval_ms=600_000,
+    clean_interval_ms=600_000,
 )
 
 
 class Servers:
-    def __init__(self, brokers: int, settings: Mapping[str, str], world: World) -> None:
-        self._config = _config_with(settings)
+    def __init__(
+        self,
+        brokers: int,
+        settings: Mapping[str, str],
+        world: World,
+        on_routes_changed: Callable[[], None] | None = None,
+    ) -> None:
+        is_virtual = isinstance(world.clock, VirtualClock)
+        self._config = _config_with(settings, is_virtual)
         self._world = world
+        self._on_routes_changed = on_routes_changed
         self._count = brokers
         self._name_server: NameServer | None = None
         self.name_servers = ""
@@ -59,6 +76,7 @@ class Servers:
         self._name_server = NameServer(
             config, world.network, clock, MemoryDisk(clock), servers=1 + 2 * self._count
         )
+        self._name_server.on_routes_changed(self._on_routes_changed)
         self.name_servers = f"{HOST}:{await self._name_server.start()}"
         for number in range(self._count):
             disk = MemoryDisk(world.clock)
@@ -80,7 +98,7 @@ class Servers:
             self._config,
             identity=replace(self._config.identity, broker_name=name, cluster_name=CLUSTER_NAME),
             listening=Listening(bind_address=HOST, port=0, advertised_address=HOST),
-            name_servers=NameServers((self.name_servers,)),
+            name_servers=replace(self._config.name_servers, addresses=(self.name_servers,)),
         )
 
 
@@ -92,9 +110,12 @@ def check_values(settings: Mapping[str, str]) -> None:
         raise ValueError(str(error)) from None
 
 
-def _config_with(settings: Mapping[str, str]) -> BrokerConfig:
+def _config_with(settings: Mapping[str, str], is_virtual: bool = False) -> BrokerConfig:
     timers = TimerRules(log_file_size=1 << 20)
     config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True), timers=timers)
+    if is_virtual:
+        polling = replace(config.polling, max_suspend_ms=round(MAX_HOLD_S * 1000))
+        config = replace(config, polling=polling, name_servers=NameServers(period_ms=REGISTER_MS))
     for key, text in settings.items():
         config = change(config, key, text)
     return config
@@ -189,10 +210,10 @@ class EmbeddedBroker:
 
 
 @dataclass
-class UnhurriedClock:
+class UnhurriedClock(NeverSet):
     """Virtual time for servers that look after their own affairs (a file to make ready, figures of the last
     second, idle connections) more seldom. That is all they sleep for so shortly by their clock, and each look
-    costs the real time of whoever lets hours pass: without this, two hours have 95,000 moments, not 13,000.
+    costs the real time of whoever lets hours pass.
     """
 
     clock: Clock
@@ -204,7 +225,7 @@ class UnhurriedClock:
         return self.clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        await self.clock.sleep(next((longer for often, longer in SELDOM if 0 < seconds <= often), seconds))
+        await self.clock.sleep(STRETCHED_S if 0 < seconds <= SELDOM_S else seconds)
 
 
 def _clock_of_servers(world: World) -> Clock:

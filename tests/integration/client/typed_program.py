@@ -42,6 +42,9 @@ consumer.workers = (1, 2)
 with PullConsumer("audit", topics=["T"]) as reader:
     for message in reader:
         assert_type(message, MessageExt)
+        assert_type(message.json(Order), Order)
+        assert_type(message.json(list[int]), list[int])
+        print(message.json(Order).no_field)  # wrong: an order has none
 
 with Admin() as admin:
     assert_type(admin.topics.names(), list[str])

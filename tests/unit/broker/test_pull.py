@@ -116,6 +116,24 @@ def test_a_pull_that_waits_in_vain_is_answered_when_its_time_is_over() -> None:
     with_broker(scenario)
 
 
+def test_a_parked_pull_costs_one_timer_however_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(desk: Desk) -> None:
+        await three_messages(desk)
+        callbacks: list[str] = []
+        run_handle = asyncio.Handle._run  # type: ignore[attr-defined]
+
+        def note(handle: Any) -> None:
+            callbacks.append(getattr(handle._callback, "__qualname__", ""))
+            run_handle(handle)
+
+        monkeypatch.setattr(asyncio.Handle, "_run", note)
+        answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=30_000)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+        assert len([name for name in callbacks if name.startswith("Pulling.")]) == 1
+
+    with_broker(scenario)
+
+
 def test_a_message_that_the_filter_refuses_lets_the_pull_go_on_after_five_seconds() -> None:
     async def scenario(desk: Desk) -> None:
         await three_messages(desk)
@@ -141,6 +159,23 @@ def test_without_long_polling_a_pull_waits_a_second() -> None:
         assert loop.time() - began == pytest.approx(1, abs=0.01)
 
     with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, long_polling=False)))
+
+
+def test_a_connection_that_is_closed_leaves_the_place_of_its_parked_pull_at_once() -> None:
+    async def scenario(desk: Desk) -> None:
+        await three_messages(desk)
+        first = asyncio.create_task(desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION))
+        await asyncio.sleep(0.1)
+        (await desk.client.connect(desk.address)).abort()
+        with pytest.raises(OSError):
+            await first
+        await asyncio.sleep(0.1)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION)
+        assert loop.time() - began == pytest.approx(15, abs=0.01)
+
+    with_broker(scenario, config=replace(CONFIG, polling=replace(CONFIG.polling, max_parked=1)))
 
 
 def test_when_too_many_wait_the_next_is_answered_at_once() -> None:

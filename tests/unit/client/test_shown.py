@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from turbopump import Message
 from turbopump.client.shown import MAX_SHOWN, body_text
+from turbopump.protocol.bodies import SubscriptionData
 from turbopump.testing import Cluster
 
 
@@ -57,3 +58,33 @@ def test_what_is_received_and_a_receipt_are_short() -> None:
     assert "(50003 bytes)>" in shown
     assert "&lt;b&gt;" in message._repr_html_()
     assert receipt.message_id in receipt._repr_html_()
+
+
+def test_results_of_an_admin_are_short_and_tables_in_notebooks() -> None:
+    with Cluster(clock="virtual") as cluster, cluster.producer() as producer, cluster.admin() as admin:
+        for number in range(30):
+            cluster.create_topic(f"orders-{number}", queues=1)
+        producer.send(Message("orders-0", b"<b>"))
+        (broker,) = admin.clusters.layout().brokers
+        config = admin.topics.config(broker.address, "orders-0")
+        table = admin.topics.configs(broker.address)
+        route = admin.topics.route("orders-0")
+    assert repr(broker) == (
+        f"BrokerAt(cluster='DefaultCluster', name='broker-a', id=0, address='{broker.address}')"
+    )
+    assert "<caption>BrokerAt</caption>" in broker._repr_html_()
+    assert "topicName='orders-0'" in repr(config)
+    assert "<th style='text-align:left'>topicName</th><td style='text-align:left'>orders-0</td>" in (
+        config._repr_html_()
+    )
+    count = len(table.topicConfigTable)
+    assert f"… {count - 20} more of {count}" in repr(table)
+    assert f"{count - 20} more of {count}" in table._repr_html_()
+    assert "<caption>QueueData</caption>" in route._repr_html_()
+
+
+def test_values_in_tables_are_escaped() -> None:
+    shown = SubscriptionData(topic="<script>", subString="a && b")._repr_html_()
+    assert "&lt;script&gt;" in shown
+    assert "a &amp;&amp; b" in shown
+    assert "<script>" not in shown

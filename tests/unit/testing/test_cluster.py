@@ -34,6 +34,45 @@ def test_time_begins_where_it_is_told_and_moves_only_by_advance() -> None:
         assert began - MIDNIGHT < timedelta(seconds=1)
 
 
+def test_a_day_of_an_idle_consumer_has_few_events_and_a_message_comes_at_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = 0
+    run_handle = asyncio.Handle._run  # type: ignore[attr-defined]
+
+    def count(handle: asyncio.Handle) -> None:
+        nonlocal events
+        events += 1
+        run_handle(handle)
+
+    got: list[datetime] = []
+    with virtual() as cluster, cluster.producer() as producer:
+        consumer = cluster.consumer("billing")
+        consumer.subscribe("orders", lambda message: got.append(cluster.now()))
+        with consumer:
+            sent = cluster.now()
+            producer.send(Message("orders", b"A-1", delay_level=18))
+            monkeypatch.setattr(asyncio.Handle, "_run", count)
+            cluster.advance(days=1)
+            monkeypatch.undo()
+    assert [moment - sent for moment in got] == [timedelta(hours=2)]
+    assert events < 80_000  # 65,000; each takes some 15 us
+
+
+def test_consumers_find_queues_that_a_topic_gets_later_within_half_a_minute() -> None:
+    with virtual() as cluster, cluster.producer() as producer:
+        cluster.create_topic("orders", queues=1)
+        got: list[str] = []
+        consumer = cluster.consumer("billing")
+        consumer.subscribe("orders", lambda message: got.append(message.text))
+        with consumer:
+            cluster.create_topic("orders", queues=4)
+            cluster.advance(seconds=30)
+            for number in range(4):
+                producer.send(Message("orders", b"%d" % number))
+    assert sorted(got) == ["0", "1", "2", "3"]
+
+
 def test_time_does_not_go_backwards() -> None:
     with virtual() as cluster, pytest.raises(ValueError, match="forward"):
         cluster.advance(-1)

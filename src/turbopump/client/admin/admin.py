@@ -74,6 +74,7 @@ class Admin:
         self.client = Client(
             network_for(self.settings, self.network),
             self.clock,
+            limits=self.world.limits,
             connect_timeout_s=self.settings.connect_timeout,
             extra=marks(self.settings.namespace_v2),
         )

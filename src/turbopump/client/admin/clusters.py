@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from turbopump.client.admin.asking import Asking, NotFound
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.shown import InTables
 
 MASTER = 0
 
@@ -17,8 +18,8 @@ class BrokerNotFound(NotFound):
     """No name server knows a broker of that name."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class BrokerAt:
+@dataclass(frozen=True, slots=True, order=True, repr=False)
+class BrokerAt(InTables):
     """One broker process: a member of the group `name`, with id 0 when it is the master."""
 
     cluster: str
@@ -27,8 +28,8 @@ class BrokerAt:
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(frozen=True, slots=True, repr=False)
+class Layout(InTables):
     """All brokers of all clusters, in the order of cluster, name and id."""
 
     brokers: tuple[BrokerAt, ...]

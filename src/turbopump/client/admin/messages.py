@@ -18,6 +18,7 @@ from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, Syst
 from turbopump.protocol.headers.client import ConsumeMessageDirectlyRequest
 from turbopump.protocol.headers.query import QueryMessageRequest, ViewMessageRequest
 from turbopump.protocol.ids import parse_offset_id, unpack_host
+from turbopump.protocol.shown import InTables
 
 QUERY_TIMEOUT_S = 18.0
 CONSUME_TIMEOUT_S = 15.0
@@ -43,8 +44,8 @@ class TrackType(Enum):
     UNKNOWN = "UNKNOWN"
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+@dataclass(frozen=True, slots=True, repr=False)
+class Track(InTables):
     group: str
     type: TrackType
     reason: str | None = None

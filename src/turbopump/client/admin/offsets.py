@@ -24,14 +24,15 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
+from turbopump.protocol.shown import InTables
 from turbopump.runtime.clock import Clock, SystemClock
 
 END = -1
 """In place of a time: behind the last message."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rollback:
+@dataclass(frozen=True, slots=True, repr=False)
+class Rollback(InTables):
     """A queue of a stopped group: where it was and where it is now."""
 
     queue: MessageQueue

@@ -19,6 +19,7 @@ from turbopump.protocol import properties
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.handles import Handle, read_handle
 from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.protocol.shown import InTables
 from turbopump.runtime.clock import Clock
 
 EXACT = "TURBOPUMP_DELIVER_AT"  # only our brokers write it
@@ -30,8 +31,8 @@ class NoTimers(NotFound):
     """No broker keeps messages for a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+@dataclass(frozen=True, slots=True, repr=False)
+class Timer(InTables):
     """A message that waits."""
 
     topic: str

@@ -381,6 +381,7 @@ class Engine:
             settings.post_subscription_when_pull,
             commits=not self._plan.broadcast,
             decompresses=settings.decode_decompress_body,
+            hold_s=self._instance.world.hold_s,
         )
         locks = self._locks
         return Pulling(

@@ -19,6 +19,7 @@ from turbopump.client.process_queue import CacheLimits, ProcessQueue
 from turbopump.client.pull import Puller, PullResult, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.client.subscription import Subscription
+from turbopump.client.world import HOLD_S
 from turbopump.protocol.errors import (
     FlowControl,
     SubscriptionNotFound,
@@ -42,6 +43,7 @@ class PullManner:
     commits: bool = True
     """Each pull carries how far we are; not when offsets are kept elsewhere."""
     decompresses: bool = True
+    hold_s: float = HOLD_S
 
 
 @dataclass
@@ -125,6 +127,7 @@ class Pulling:
             kind=subscription.kind,
             expression=subscription.text if manner.with_subscription else None,
             max_bytes=manner.batch_bytes,
+            hold_s=manner.hold_s,
         )
         now_s = self.clock.monotonic()
         figures = self.figures(queue.topic)

@@ -11,6 +11,7 @@ from turbopump.protocol import dialect
 from turbopump.protocol.bodies.lenient import repaired
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.base import I32
+from turbopump.protocol.shown import html_of, short_repr
 
 MAX_DIALECT_BYTES = 4 * 1024 * 1024
 """Longest body in the dialect; standard JSON is bounded by the frame alone."""
@@ -39,6 +40,9 @@ class Body(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True):
     """Written by msgspec. A default of None is left out; any other one comes from a factory, which msgspec
     writes.
     """
+
+    __repr__ = short_repr
+    _repr_html_ = html_of
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
