@@ -45,6 +45,7 @@ ALLOWED_MQADMIN = (
     Allowed("* / getBrokerConfig* / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / filterModule*", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / maxTransferBytesInBulk", OTHER_SETTING, recorded=ABSENT),
+    Allowed("* / getBrokerConfig* / transactionalIdRetentionHours", OTHER_SETTING, recorded=ABSENT),
     Allowed("* / getBrokerConfig* / recallMessageEnable", OTHER_SETTING, seen="true"),
     Allowed("* / getBrokerConfig* / timerMaxDelaySec", OTHER_SETTING, seen="315360000"),
     Allowed("export / file configs.json / * / filterServerNums", KEY_OF_4_9, recorded=ABSENT),
