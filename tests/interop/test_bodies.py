@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -20,8 +21,13 @@ HEARTBEAT, REPLY, PUSHED_REPLY = 34, 325, 326
 
 
 @pytest.mark.parametrize("server", artifacts.SERVERS)
-def test_apache_still_reads_bodies_as_recorded(server: str, start_once: StartOnce) -> None:
-    seen = request_bodies.observe(start_once(server))
+def test_apache_still_reads_bodies_as_recorded(server: str, tmp_path: Path) -> None:
+    """On servers of its own: registrations leave brokers in the name server that others would see."""
+    cluster = peers.start(server, peers.place(tmp_path))
+    try:
+        seen = request_bodies.observe(cluster)
+    finally:
+        cluster.discard()
     found = list(compare.differences(recordings.load(request_bodies.RECORDED, server), seen))
     assert not found, compare.listing(found) + "\nIf Apache is right: make record"
 

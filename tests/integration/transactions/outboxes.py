@@ -8,7 +8,7 @@ import pytest
 from tests.integration.transactions.databases import AsyncDatabase, Database, run, run_async
 
 from turbopump.client.errors import InvalidArgument, NotRunning
-from turbopump.client.message import Message
+from turbopump.client.message import CopiedMessage, Message
 from turbopump.protocol import properties
 from turbopump.transactions import outbox
 
@@ -312,7 +312,7 @@ def test_what_could_never_be_sent_is_refused_at_once(database: Database) -> None
     connection = begun(database)
     for message, text in (
         (Message("orders", b""), "the body is empty"),
-        (Message("", b"x"), "the topic is empty"),
+        (CopiedMessage("", b"x"), "the topic is empty"),
         (Message("orders", bytes(5 << 20)), "max_message_size"),
     ):
         with pytest.raises(InvalidArgument, match=text):
