@@ -9,8 +9,8 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Minutes of a file, as the summary of a run in two lanes on 2 cores prints them. What begins with the session waits
-# beside the other tests and counts as little.
+# Minutes of a file, as the summary of a run in two lanes on 2 cores prints them. What begins with the session
+# waits beside the other tests and counts as little.
 MINUTES: dict[str, float] = {
     "at_least_once": 2.3,
     "bodies": 2.2,
