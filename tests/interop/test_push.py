@@ -19,6 +19,10 @@ from .conftest import Early
 
 AskOnce = Callable[[str, tuple[str, ...]], dict[str, Future[Answers]]]
 
+VARIES = {("push-go", "5.5.0"): "joining and leaving / two more leave"}
+"""Apache's Go client at Apache's server hears of the second of two members that leave at once, or not before
+it rebalances by itself: both were seen with nothing else running. Ours is held to the recording."""
+
 _judge = Judge(ALLOWED_PUSH)
 _compared: set[str] = set()
 
@@ -57,16 +61,24 @@ def test_every_allowed_difference_of_push_consumers_is_still_needed() -> None:
 def test_apache_still_treats_push_consumers_as_recorded(
     client: str, server: str, early: Early, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Beside other tests a client is sometimes late at Apache's server: it is asked once more, alone, and
-    what it answered at first is printed.
-    """
+    """A client may be late beside the other tests: it is asked once more, alone; both answers are printed."""
     answers: dict[str, Future[Answers]] = early(f"push-{server}")
-    seen = answers[client].result()
-    if found := list(compare.differences(recordings.load(client, server), seen)):
+    found = changed(client, server, answers[client].result(), capsys)
+    if found:
+        found = changed(client, server, push.ask_all([client], server, tmp_path)[client].result(), capsys)
+    assert not found, compare.listing(found) + "\nIf Apache is right: make record"
+
+
+def changed(
+    client: str, server: str, seen: Answers, capsys: pytest.CaptureFixture[str]
+) -> list[compare.Difference]:
+    """Prints the differences from the recording, and returns those that do not come and go."""
+    found = list(compare.differences(recordings.load(client, server), seen))
+    if found:
         with capsys.disabled():
-            print(f"\n{client} at {server} is asked again; at first it had {compare.listing(found)}")
-        seen = push.ask_all([client], server, tmp_path)[client].result()
-    expect_as_recorded(client, server, seen)
+            print(f"\n{client} at {server}: {compare.listing(found)}")
+    varies = VARIES.get((client, server))
+    return [one for one in found if varies is None or not one.path.startswith(varies)]
 
 
 @pytest.mark.long
