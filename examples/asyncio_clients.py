@@ -1,4 +1,4 @@
-"""The same names with async and await: turbopump.aio. Many sends at once, an `async def` handler."""
+"""The asyncio client, turbopump.aio: many concurrent sends and an `async def` handler."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Reading again from a moment on: after a fault was mended, or for a new program that needs the last hour."""
+"""Reads a topic again from a point in time: after a bug was fixed, or when a program needs the last hour."""
 
 import time
 from datetime import UTC, datetime

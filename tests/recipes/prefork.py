@@ -2,7 +2,7 @@
 
     NAMESRV_ADDR=127.0.0.1:9876 gunicorn --preload --workers 4 prefork:application
 
-Each worker connects anew at its first send, under an id of its own; the master's connections stay its own.
+Each worker opens its own connections at its first send, with its own client id; the master keeps its own.
 """
 
 import os

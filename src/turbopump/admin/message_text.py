@@ -75,7 +75,7 @@ def message_line(message: MessageExt, body: str) -> str:
 
 
 def message_text(message: MessageExt) -> str:
-    """As Java's MessageExt prints itself, in one line that no terminal obeys."""
+    """Formats a message in one line, as Java's MessageExt.toString, with control bytes escaped."""
     record = message.record
     fields = {
         "brokerName": message.queue.broker or "null",

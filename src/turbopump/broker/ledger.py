@@ -12,7 +12,7 @@ verdict about a half message, from its stamp and the book of its id:
 
 A batch is decided once. Its winners are forgotten only when all brokers that have messages of them have ended
 those; what is forgotten stays decided. A book that nobody has used for long expires: of it only the number of
-the last decided batch stays, so whoever comes back goes on behind that.
+the last decided batch stays, so a job that resumes continues after it.
 """
 
 from typing import Final

@@ -11,7 +11,7 @@ from turbopump.runtime.network import Network
 
 LINES_PER_SLICE = 500
 SCOPE = {"otel_scope_name": "broker-meter"}
-"""As the library adds it with which Apache's broker exports; dashboards may group by it."""
+"""The label that Apache's exporter library adds to every metric; dashboards may group by it."""
 TARGET = Family("target_info", "gauge", "Target metadata", [({}, 1)])
 
 
