@@ -24,7 +24,7 @@ from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.errors import BrokenBody, InvalidParameter, Refused, TopicNotFound
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, Refused, TopicNotFound
 from turbopump.protocol.headers.offsets import (
     OffsetResponse,
     QueryConsumerOffsetRequest,
@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 NONE = -1
 MAX_QUEUE_ID = 65_535
+MAX_UNKNOWN_GROUPS = (
+    1_000  # whose commits are kept although the group may not be created: any name can be one
+)
 MAX_FILE_BYTES = 256 * 1024 * 1024
 SEPARATOR = "@"
 FILE = "consumerOffset.json"
@@ -412,6 +415,7 @@ class OffsetRequests:
         self._fence = fence
         self._clock = clock
         self._unusual = Seldom(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
+        self._unknown: set[str] = set()  # groups that are not known and have a commit since the start
 
     def routes(self) -> Routes:
         return {
@@ -488,6 +492,9 @@ class OffsetRequests:
         """
         if self._groups.find_or_create(group) is None:
             names.check_group(group)
+            if len(self._unknown) >= MAX_UNKNOWN_GROUPS and group not in self._unknown:
+                raise GroupNotFound(f"Group {group} not exist! Create it with mqadmin updateSubGroup")
+            self._unknown.add(group)
             words = (
                 "Group %s is not known and autoCreateSubscriptionGroup is off: its commit is kept, "
                 "but it cannot read until mqadmin updateSubGroup creates it"

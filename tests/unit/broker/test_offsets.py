@@ -381,6 +381,24 @@ def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_operator_c
     run_virtual(main())
 
 
+def test_commits_of_groups_that_may_not_be_created_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("turbopump.broker.offsets.MAX_UNKNOWN_GROUPS", 2)
+
+    async def main() -> None:
+        bench = Bench()
+        peer = bench.connect()
+        bench.topics.update(Topic("T", 1, 1), {})
+        bench.groups.configure(GroupRules(auto_create=False))
+        where = {"topic": "T", "queueId": 0, "commitOffset": 3}
+        codes = [
+            (await peer.ask(UPDATE, consumerGroup=group, **where)).code for group in ("A", "B", "C", "A")
+        ]
+        assert codes == [0, 0, 26, 0]
+        assert bench.offsets.query("C", "T", 0) == -1
+
+    run_virtual(main())
+
+
 def test_a_commit_that_cannot_be_kept_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     """One of a topic that is not there would make the group skip messages, should the topic come back."""
 
