@@ -226,8 +226,9 @@ def where_a_group_begins(stage: Stage) -> Facts:
         for where, (consumer, got) in readers.items():
             facts[where] = got.wait("new")
             consumer.close()
-        with stage.admin() as admin:  # the last commit is a one-way request: it may be taken after the close
-            must(lambda: lag(admin, f"{stage.name}-readers-first", old.topic) == 0)
+        with stage.admin() as admin:
+            group = f"{stage.name}-readers-first"
+            must(lambda: lag(admin, group, old.topic) == 0, lambda: admin.groups.progress(group, old.topic))
         stage.send(producer, old.topic, "newer")
         with stage.reading(old.topic, more="-first", consume_from_where=LAST) as again:
             facts["committed"] = again.wait("newer")

@@ -113,7 +113,11 @@ class Stage:
             found: list[MessageExt] = []
 
             def all_there() -> bool:
-                found[:] = [one for queue in consumer.queues(topic) for one in all_of(consumer, queue)]
+                try:
+                    queues = consumer.queues(topic)
+                except TopicNotFound:  # a broker answers before the name server knows of a topic it created
+                    return False
+                found[:] = [one for queue in queues for one in all_of(consumer, queue)]
                 return len(found) >= least
 
             must(all_there)
@@ -165,9 +169,11 @@ class Got:
         return sorted(self.texts)
 
 
-def must(condition: Callable[[], bool]) -> None:
+def must(condition: Callable[[], bool], shown: Callable[[], object] | None = None) -> None:
+    """Waits until the condition holds. `shown` says in the error what was there instead."""
     if not eventually(condition, PATIENCE_S, poll_s=0.05):
-        raise AssertionError(f"not within {PATIENCE_S} s")
+        found = "" if shown is None else f": {shown()}"
+        raise AssertionError(f"not within {PATIENCE_S} s{found}")
 
 
 def noise(size: int) -> bytes:

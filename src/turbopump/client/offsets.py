@@ -5,13 +5,14 @@ The file is Apache's, `<dir>/<client id>/<group>/offsets.json`: one table whose 
 standard JSON. What it had before is beside it as `offsets.json.bak`.
 """
 
-import contextlib
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from turbopump.client.counted_log import CountedLog
 from turbopump.client.files import Files
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
@@ -53,6 +54,8 @@ class GroupOffsets:
     group: str
     introduce: Callable[[str], Awaitable[bool]] | None = None
     """Makes the group known to the broker at an address; None: the caller has seen to it."""
+    _unanswered: dict[MessageQueue, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     async def query(self, queue: MessageQueue) -> int | None:
         """None: the group has never committed one. Raises Refused or OSError when it cannot be known."""
@@ -70,6 +73,7 @@ class GroupOffsets:
         A broker of Apache's 5.x refuses a group that it has not heard of, which creates it: then the group is
         introduced, and the commit tried once more.
         """
+        await self._when_persisted(queue)
         header = self._update(queue, offset)
         try:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
@@ -80,17 +84,35 @@ class GroupOffsets:
             await self.routes.ask_replica(queue, lambda replica: introduce(replica.address))
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
-    async def tell(self, queue: MessageQueue, offset: int) -> None:
-        """As `commit`, without an answer: for the regular commits, of which the next mends a lost one."""
-        question = request(RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
-        await self.routes.ask_replica(
-            queue, lambda replica: self.client.send_oneway(replica.address, question)
-        )
-
     async def persist(self, positions: Mapping[MessageQueue, int]) -> None:
-        for queue, offset in positions.items():
-            with contextlib.suppress(OSError, Refused, BrokenBody):
-                await self.tell(queue, offset)
+        """Commits all positions at once. One that fails is logged, and committed again by the next call."""
+        tasks = [self._begin_persisting(queue, offset) for queue, offset in positions.items()]
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def _begin_persisting(self, queue: MessageQueue, offset: int) -> asyncio.Task[None]:
+        task = self._unanswered[queue] = asyncio.create_task(self._persist(queue, offset))
+        task.add_done_callback(lambda task: self._answered(queue, task))
+        return task
+
+    async def _persist(self, queue: MessageQueue, offset: int) -> None:
+        try:
+            await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
+        except (OSError, Refused, BrokenBody) as error:
+            self._failures.say(queue, "Offset %d of %s is not committed yet: %s", offset, queue, error)
+
+    def _answered(self, queue: MessageQueue, task: asyncio.Task[None]) -> None:
+        if self._unanswered.get(queue) is task:
+            del self._unanswered[queue]
+
+    async def _when_persisted(self, queue: MessageQueue) -> None:
+        """Waits for the regular commit of a queue that is under way, even if its caller was cancelled.
+
+        Apache's brokers handle the requests of one connection on several threads: an older position that is
+        still under way could be stored after a newer one, and would then be what the next member begins with.
+        """
+        if (task := self._unanswered.get(queue)) is not None:
+            await asyncio.wait([task])
 
     def _update(self, queue: MessageQueue, offset: int) -> UpdateConsumerOffsetRequest:
         return UpdateConsumerOffsetRequest(self.group, queue.topic, queue.id, offset, bname=queue.broker)

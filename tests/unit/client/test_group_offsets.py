@@ -1,0 +1,87 @@
+"""Commits of a group: the regular ones and the last of a queue, at a broker that answers late or never."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from turbopump.client.message import MessageQueue
+from turbopump.client.offsets import GroupOffsets
+from turbopump.protocol.command import Command
+from turbopump.protocol.headers.offsets import UpdateConsumerOffsetRequest
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+OTHER = MessageQueue("orders", "broker-a", 1)
+
+
+@dataclass
+class LateBroker:
+    """Answers a commit when the test says so."""
+
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    answers: list[asyncio.Future[Command]] = field(default_factory=list)
+
+    async def ask_replica(self, queue: MessageQueue, ask: Callable[[Any], Awaitable[Command]]) -> Command:
+        return await ask(self)
+
+    @property
+    def address(self) -> str:
+        return "broker-a"
+
+    async def call(self, address: str, question: Command, timeout_s: float) -> Command:
+        header = UpdateConsumerOffsetRequest.from_ext(question.ext)
+        self.asked.append((header.queueId, header.commitOffset))
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+
+def offsets_at(broker: Any) -> GroupOffsets:
+    return GroupOffsets(broker, broker, "readers")
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_the_last_commit_waits_for_the_regular_one_under_way_though_its_caller_was_cancelled() -> None:
+    async def main() -> None:
+        broker = LateBroker()
+        offsets = offsets_at(broker)
+        regular = asyncio.create_task(offsets.persist({QUEUE: 4, OTHER: 7}))
+        await turn()
+        regular.cancel()
+        last = asyncio.create_task(offsets.commit(QUEUE, 5))
+        await turn()
+        assert broker.asked == [(0, 4), (1, 7)]
+        broker.answers[0].set_result(Command(0))
+        await turn()
+        assert broker.asked == [(0, 4), (1, 7), (0, 5)]
+        broker.answers[1].set_result(Command(0))
+        broker.answers[2].set_result(Command(0))
+        await last
+
+    asyncio.run(main())
+
+
+def test_a_regular_commit_that_fails_is_logged_and_the_others_are_made(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        broker = LateBroker()
+        offsets = offsets_at(broker)
+        regular = asyncio.create_task(offsets.persist({QUEUE: 4, OTHER: 7}))
+        await turn()
+        broker.answers[0].set_exception(ConnectionResetError("gone"))
+        broker.answers[1].set_result(Command(0))
+        await regular
+        await asyncio.wait_for(offsets_at(broker).persist({}), 1)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        f"Offset 4 of {QUEUE} is not committed yet: gone"
+    ]
