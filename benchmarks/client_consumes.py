@@ -14,9 +14,9 @@ import cProfile
 import time
 from collections.abc import Callable
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 
 from .client_sends import BODY, LOOPS, loop_factory, our_broker

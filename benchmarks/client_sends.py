@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.client.message import Message
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
 
 TOPIC = "ClientSends"
 BODY = bytes(range(256)) * 4

@@ -18,8 +18,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from turbopump.broker import pull
 from turbopump.broker.config import BrokerConfig, Listening, NameServers, Waits
+from turbopump.broker.consume import pull
 from turbopump.broker.server import Broker
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command

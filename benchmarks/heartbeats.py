@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client

@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import Any
 
-from turbopump.client.ledger import Ledger, Written
+from turbopump.client.produce.ledger import Ledger, Written
 from turbopump.protocol import batch, properties
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode

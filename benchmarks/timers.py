@@ -23,10 +23,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from turbopump.broker import timers
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.timers import FILE, Timers
-from turbopump.broker.timing import Timing
+from turbopump.broker.delay import timers
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.delay.timers import FILE, Timers
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.names import TIMER_TOPIC

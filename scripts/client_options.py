@@ -17,7 +17,7 @@ HEAD = '''"""Keyword arguments of the clients. Written by scripts/client_options
 
 from typing import TypedDict
 
-from turbopump.client.rebalance import Strategy
+from turbopump.client.group.rebalance import Strategy
 from turbopump.client.settings import AccessChannel, ConsumeFromWhere, LatencyTable, MessageModel
 from turbopump.client.times import Time
 '''

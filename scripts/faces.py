@@ -27,7 +27,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from turbopump.client import division, instance
+from turbopump.client import instance
+from turbopump.client.group import division
 
 FOLDER = Path(__file__).parents[1] / "src/turbopump/client/blocking"
 
@@ -61,7 +62,7 @@ class Source:
 SOURCES = (
     Source(
         "producer",
-        "turbopump.client.producer",
+        "turbopump.client.produce.producer",
         "Producer",
         "The blocking producer.",
         base="Transacting",
@@ -69,7 +70,7 @@ SOURCES = (
     ),
     Source(
         "consumer",
-        "turbopump.client.consumer",
+        "turbopump.client.push.consumer",
         "Consumer",
         "The blocking push consumer.",
         base="Running",
@@ -83,7 +84,7 @@ SOURCES = (
     ),
     Source(
         "pull_consumer",
-        "turbopump.client.pull_consumer",
+        "turbopump.client.pull.consumer",
         "PullConsumer",
         "The blocking pull consumer.",
         base="Reading",

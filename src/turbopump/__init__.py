@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from turbopump import aio, errors
-    from turbopump.client import selectors, strategies
     from turbopump.client.blocking.admin import Admin
     from turbopump.client.blocking.consumer import Consumer
     from turbopump.client.blocking.producer import Producer
     from turbopump.client.blocking.pull_consumer import PullConsumer
-    from turbopump.client.consuming import ConsumeStatus, RetryLater
     from turbopump.client.discovery import configure
+    from turbopump.client.group import strategies
+    from turbopump.client.group.consuming import ConsumeStatus, RetryLater
     from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
+    from turbopump.client.produce import selectors
+    from turbopump.client.produce.transaction import Decision, TransactionResult
     from turbopump.client.settings import AccessChannel, ConsumeFromWhere, MessageModel
-    from turbopump.client.transaction import Decision, TransactionResult
     from turbopump.pipelines.log import read_log as read_log
 
 __version__ = "0.1.0"
@@ -56,9 +57,9 @@ __all__ = [
 _HOMES = {
     "Admin": "turbopump.client.blocking.admin",
     "ConsumeFromWhere": "turbopump.client.settings",
-    "ConsumeStatus": "turbopump.client.consuming",
+    "ConsumeStatus": "turbopump.client.group.consuming",
     "Consumer": "turbopump.client.blocking.consumer",
-    "Decision": "turbopump.client.transaction",
+    "Decision": "turbopump.client.produce.transaction",
     "Message": "turbopump.client.message",
     "MessageExt": "turbopump.client.message",
     "AccessChannel": "turbopump.client.settings",
@@ -66,16 +67,16 @@ _HOMES = {
     "MessageQueue": "turbopump.client.message",
     "Producer": "turbopump.client.blocking.producer",
     "PullConsumer": "turbopump.client.blocking.pull_consumer",
-    "RetryLater": "turbopump.client.consuming",
+    "RetryLater": "turbopump.client.group.consuming",
     "SendResult": "turbopump.client.message",
     "SendStatus": "turbopump.client.message",
-    "TransactionResult": "turbopump.client.transaction",
+    "TransactionResult": "turbopump.client.produce.transaction",
     "aio": "turbopump.aio",
     "configure": "turbopump.client.discovery",
     "errors": "turbopump.errors",
     "read_log": "turbopump.pipelines.log",
-    "selectors": "turbopump.client.selectors",
-    "strategies": "turbopump.client.strategies",
+    "selectors": "turbopump.client.produce.selectors",
+    "strategies": "turbopump.client.group.strategies",
 }
 """Name → the module that has it, or is it. `read_log` needs an extra, so it is not in `__all__`."""
 

@@ -8,14 +8,16 @@
 A client belongs to the event loop in which it was started.
 """
 
-from turbopump.client import selectors, strategies
 from turbopump.client.admin import Admin
-from turbopump.client.consumer import Consumer
-from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.discovery import configure
+from turbopump.client.group import strategies
+from turbopump.client.group.consuming import ConsumeStatus, RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
-from turbopump.client.producer import Producer
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.produce import selectors
+from turbopump.client.produce.producer import Producer
+from turbopump.client.produce.transaction import Decision, TransactionResult
+from turbopump.client.pull.consumer import PullConsumer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import (
     AccessChannel,
     ClientSettings,
@@ -26,7 +28,6 @@ from turbopump.client.settings import (
     PullSettings,
 )
 from turbopump.client.signature import spelled_out
-from turbopump.client.transaction import Decision, TransactionResult
 
 __all__ = [
     "AccessChannel",

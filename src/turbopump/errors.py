@@ -8,7 +8,6 @@
 """
 
 from turbopump.client.admin import NotFound
-from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import (
     BrokenBody,
     ClientError,
@@ -26,6 +25,7 @@ from turbopump.client.errors import (
     Unreachable,
     UnreadableMessage,
 )
+from turbopump.client.group.consuming import RetryLater
 from turbopump.protocol.errors import (
     ConsumerNotOnline,
     FlowControl,

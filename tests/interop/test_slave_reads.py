@@ -13,9 +13,9 @@ import pytest
 
 from turbopump.client.admin import Admin
 from turbopump.client.admin.clusters import BrokerNotFound
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.pull.consumer import PullConsumer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.errors import Refused

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from turbopump import Message, MessageExt, PullConsumer
-from turbopump.client.trace import AFTER, BEFORE, PUB, Trace, decode
+from turbopump.client.observe.trace import AFTER, BEFORE, PUB, Trace, decode
 
 from . import artifacts, clients, peers
 from .conftest import StartOnce

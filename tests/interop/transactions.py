@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from turbopump.client.admin import Admin
-from turbopump.client.pull import Puller
+from turbopump.client.pull.puller import Puller
 
 from . import artifacts, clients, processes
 from .peers import Cluster

@@ -21,14 +21,14 @@ from typing import cast
 
 from tests.simulation.lives import Action, Lives
 
-from turbopump.broker import delay
 from turbopump.broker.config import GroupRules, Identity, TopicRules
-from turbopump.broker.delay import FILE, TICK_S, Delays
-from turbopump.broker.groups import Groups
-from turbopump.broker.retry import Retries
-from turbopump.broker.schedule import Schedule
+from turbopump.broker.consume.send_back import Retries
+from turbopump.broker.delay import levels
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.levels import FILE, TICK_S, Delays
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topic, Topics
-from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
@@ -75,7 +75,7 @@ class Noted:
 class World(Lives):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        delay.LOOKED_AT, delay.READ_BACK, delay.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
+        levels.LOOKED_AT, levels.READ_BACK, levels.BATCH = self.chance.choice([(2, 3, 2), (4096, 4096, 256)])
         self.config = self._any_config()
         self.lives = self.chance.randint(2, 5)
         self.noted: list[Noted] = []  # in the order of the log

@@ -24,7 +24,7 @@ from unittest import mock
 from tests.simulation.consumers import BROKER_NAME, TOPIC, Consumer, Plan, Taken
 
 from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers, OffsetRules
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode, ResponseCode

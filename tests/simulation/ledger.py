@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turbopump.broker.server import Broker
-from turbopump.client.ledger import Ledger, Written
 from turbopump.client.message import Message
+from turbopump.client.produce.ledger import Ledger, Written
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import OP_HALF_TOPIC
 from turbopump.store import timer_wheel

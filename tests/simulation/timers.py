@@ -14,10 +14,10 @@ from typing import cast
 from tests.simulation.delays import SAVE_S, START_S, Name, Noted
 from tests.simulation.delays import World as DelayWorld
 
-from turbopump.broker import timer_start, timers
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.timers import FILE, Timers
-from turbopump.broker.timing import Recalls, Timing
+from turbopump.broker.delay import timer_recovery, timers
+from turbopump.broker.delay.timer_intake import Recalls, Timing
+from turbopump.broker.delay.timers import FILE, Timers
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
@@ -57,7 +57,7 @@ class World(DelayWorld):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         timers.TAKEN_IN, timers.CHAINED, timers.BATCH = self.chance.choice([(2, 2, 2), (256, 4096, 128)])
-        timer_start.READ_BACK, timer_start.SCANNED = self.chance.choice([(3, 2), (4096, 4096)])
+        timer_recovery.READ_BACK, timer_recovery.SCANNED = self.chance.choice([(3, 2), (4096, 4096)])
         self.rules = self._any_rules()
         self.handles: dict[Name, str] = {}
         self.sent_ms: dict[Name, int] = {}

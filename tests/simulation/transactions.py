@@ -21,17 +21,17 @@ from typing import Any, cast
 
 from tests.simulation.lives import Action, Lives
 
-from turbopump.broker import transaction_checks, transaction_start
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
-from turbopump.broker.halves import CheckRules
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.schedule import Schedule
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.broker.topics import Topic, Topics
-from turbopump.broker.transaction import Transactions
-from turbopump.broker.transaction_checks import Checks
-from turbopump.broker.transaction_end import TransactionRequests
-from turbopump.broker.transaction_forms import prepare
-from turbopump.broker.transaction_start import reopen
+from turbopump.broker.transactions import checks, recovery
+from turbopump.broker.transactions.checks import Checks
+from turbopump.broker.transactions.halves import CheckRules
+from turbopump.broker.transactions.records import prepare
+from turbopump.broker.transactions.recovery import reopen
+from turbopump.broker.transactions.requests import TransactionRequests
+from turbopump.broker.transactions.transactions import Transactions
 from turbopump.protocol import properties as props
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
@@ -92,10 +92,8 @@ class World(Lives):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        transaction_checks.SLICE, transaction_start.SLICE, transaction_start.READ_BACK = self.chance.choice(
-            [(1, 2, 3), (64, 1024, 8192)]
-        )
-        transaction_checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
+        checks.SLICE, recovery.SLICE, recovery.READ_BACK = self.chance.choice([(1, 2, 3), (64, 1024, 8192)])
+        checks.FAR_BEHIND = self.chance.choice([5_000, 30_000, 1 << 30])
         self.config = self._any_config()
         self.lives = self.chance.randint(2, 5)
         self.noted: list[Noted] = []  # in the order of the log

@@ -9,8 +9,8 @@ from collections import Counter
 from tests.interop import peers, topics
 
 from turbopump.client.admin import Admin as AsyncAdmin
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.subscription import Subscription
 
 PATIENCE_S, POLL_S = 30.0, 0.2
 

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from turbopump.client.trace import Kind, Trace, encode
+from turbopump.client.observe.trace import Kind, Trace, encode
 from turbopump.pipelines.jobs.movers import limited
 from turbopump.pipelines.schema import schema_of
 from turbopump.pipelines.transforms.bodies import ERROR, BadAvroSchema, avro_body, json_body

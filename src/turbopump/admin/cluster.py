@@ -13,7 +13,7 @@ from turbopump.admin.sending import GROUP, timed
 from turbopump.client.admin import Unreachable
 from turbopump.client.admin.clusters import BrokerAt, Layout
 from turbopump.client.message import Message
-from turbopump.client.sender import Sender
+from turbopump.client.produce.sender import Sender
 from turbopump.protocol.errors import Refused
 
 # --- clusterList -----------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from turbopump.admin.command import Call, Command
 from turbopump.admin.message_text import document, message_line, queue_text, shown_body
 from turbopump.admin.options import WrongUse, boolean, charset, defaulting, number, optional, required, text
 from turbopump.admin.times import Time, time
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.pull import PullResult, PullStatus
-from turbopump.client.subscription import Subscription
+from turbopump.client.pull.puller import PullResult, PullStatus
 
 RULE = "-" * 56
 

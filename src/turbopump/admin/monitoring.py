@@ -9,8 +9,8 @@ from turbopump.admin.command import Call, Command, until_interrupted
 from turbopump.admin.consumer_text import troubles
 from turbopump.admin.message_text import shown_body
 from turbopump.client.admin import NotFound
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.push.consumer import Consumer
 from turbopump.protocol import names
 from turbopump.protocol.bodies import OffsetWrapper
 from turbopump.protocol.errors import Refused

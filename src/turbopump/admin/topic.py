@@ -22,7 +22,7 @@ from turbopump.admin.options import (
 from turbopump.admin.render import Table, fields, front, java_number, moment
 from turbopump.client.admin import Admin, Unreachable
 from turbopump.client.admin.clusters import MASTER
-from turbopump.client.rebalance import averagely
+from turbopump.client.group.rebalance import averagely
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import Refused, TopicNotFound

@@ -9,7 +9,7 @@ from turbopump.admin.options import defaulting, number, required, text
 from turbopump.admin.render import Table
 from turbopump.admin.times import local_second, milliseconds
 from turbopump.client.admin.messages import FOREVER_MS
-from turbopump.client.trace import Trace, decode
+from turbopump.client.observe.trace import Trace, decode
 from turbopump.protocol import names
 
 ID = required("i", "msgId", "Message Id", text)

@@ -9,28 +9,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.delay import FILE as DELAY_FILE
-from turbopump.broker.delay import Delays
-from turbopump.broker.halves import CheckRules
-from turbopump.broker.ledger import Ledger
-from turbopump.broker.ledger_expiry import Expiry
-from turbopump.broker.ledger_home import Homes
-from turbopump.broker.ledger_log import LedgerLog
-from turbopump.broker.ledger_requests import LedgerRequests
-from turbopump.broker.ledger_send import LedgerSending
-from turbopump.broker.ledger_settle import Settling
-from turbopump.broker.receipt import Receipts
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.levels import FILE as DELAY_FILE
+from turbopump.broker.delay.levels import Delays
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.delay.timers import FILE as TIMER_FILE
+from turbopump.broker.delay.timers import Timers
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.send import Sending
 from turbopump.broker.running import keep_running
-from turbopump.broker.schedule import Schedule
-from turbopump.broker.send import Sending
 from turbopump.broker.tables import Tables, load
-from turbopump.broker.timers import FILE as TIMER_FILE
-from turbopump.broker.timers import Timers
-from turbopump.broker.timing import Timing
-from turbopump.broker.transaction import Transactions
-from turbopump.broker.transaction_checks import Checks, Producers, check_rules
-from turbopump.broker.transaction_end import TransactionRequests
-from turbopump.broker.transaction_start import reopen
+from turbopump.broker.transactions.checks import Checks, Producers, check_rules
+from turbopump.broker.transactions.halves import CheckRules
+from turbopump.broker.transactions.ledger.expiry import Expiry
+from turbopump.broker.transactions.ledger.homes import Homes
+from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.requests import LedgerRequests
+from turbopump.broker.transactions.ledger.send import LedgerSending
+from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.broker.transactions.recovery import reopen
+from turbopump.broker.transactions.requests import TransactionRequests
+from turbopump.broker.transactions.transactions import Transactions
 from turbopump.remoting.client import Client
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers

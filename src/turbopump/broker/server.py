@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-from turbopump.broker import filter_modules, kinds
+from turbopump.broker import kinds
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationRequests
 from turbopump.broker.admin.connections import ConnectionRequests
@@ -23,38 +23,39 @@ from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
-from turbopump.broker.assignment import AssignmentRequests, TopicRoutes
-from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.delay import Delays
-from turbopump.broker.fence import Fence
-from turbopump.broker.filter_modules import FilterLimits, FilterModules
+from turbopump.broker.consume import filter_modules
+from turbopump.broker.consume.fence import Fence
+from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
+from turbopump.broker.consume.pull import Pulling
+from turbopump.broker.consume.query import Queries
+from turbopump.broker.consume.send_back import Retries
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.levels import Delays
+from turbopump.broker.delay.timer_intake import Recalls, Timing
+from turbopump.broker.delay.timers import Timers
 from turbopump.broker.flow import FlowControl
-from turbopump.broker.locks import LockRequests
-from turbopump.broker.metrics.chosen import collectors
+from turbopump.broker.groups.assignment import AssignmentRequests, TopicRoutes
+from turbopump.broker.groups.clients import Clients
+from turbopump.broker.groups.locks import LockRequests
+from turbopump.broker.groups.offsets import OffsetRequests, first_offset
+from turbopump.broker.groups.relay import Relay
+from turbopump.broker.groups.resets import ResetRequests
 from turbopump.broker.metrics.collectors import (
     Collector,
     RemotingFigures,
     Waiting,
 )
 from turbopump.broker.metrics.exporter import Exporter
-from turbopump.broker.metrics.kinds import TimerFigures, TopicFigures, TransactionFigures
-from turbopump.broker.offsets import OffsetRequests, first_offset
-from turbopump.broker.pull import Pulling
-from turbopump.broker.query import Queries
-from turbopump.broker.receipt import Receipts
+from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
+from turbopump.broker.metrics.selection import collectors
+from turbopump.broker.produce.plain_sends import SendMany
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.replies import Replies
+from turbopump.broker.produce.send import Sending, SendRules
 from turbopump.broker.registration import Endpoint, Registration
-from turbopump.broker.relay import Relay
-from turbopump.broker.replies import Replies
-from turbopump.broker.resets import ResetRequests
-from turbopump.broker.retry import Retries
 from turbopump.broker.running import keep_running
-from turbopump.broker.schedule import Schedule
-from turbopump.broker.send import Sending, SendRules
-from turbopump.broker.send_many import SendMany
 from turbopump.broker.tables import TableFiles, Tables
-from turbopump.broker.timers import Timers
-from turbopump.broker.timing import Recalls, Timing
 from turbopump.broker.topics import READ, WRITE, Topic
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame

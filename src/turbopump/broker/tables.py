@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.filter_modules import FilterModules
-from turbopump.broker.filters import FILE as FILTER_FILE
-from turbopump.broker.filters import Filters
-from turbopump.broker.groups import Groups
-from turbopump.broker.locks import QueueLocks
-from turbopump.broker.members import Members
-from turbopump.broker.offsets import FILE as OFFSETS_FILE
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.consume.filter_modules import FilterModules
+from turbopump.broker.consume.filters import FILE as FILTER_FILE
+from turbopump.broker.consume.filters import Filters
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.locks import QueueLocks
+from turbopump.broker.groups.members import Members
+from turbopump.broker.groups.offsets import FILE as OFFSETS_FILE
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.persist import PAUSE_S, Persisted
-from turbopump.broker.statistics import Statistics
 from turbopump.broker.topics import Topics
-from turbopump.broker.traffic import Traffic
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Workers

@@ -13,7 +13,7 @@ import msgspec
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.cli.times import WHEN, point_in_time
-from turbopump.client.pull import Puller
+from turbopump.client.pull.puller import Puller
 from turbopump.protocol.names import ABSENT_BROKERS_NAMESPACE, KNOWN_BROKERS_NAMESPACE
 from turbopump.runtime.clock import SystemClock
 

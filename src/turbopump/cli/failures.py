@@ -6,7 +6,7 @@ What is not recognised here is a fault of ours and keeps its traceback.
 import errno
 import re
 
-from turbopump.broker.filter_modules import FiltersNotInstalled
+from turbopump.broker.consume.filter_modules import FiltersNotInstalled
 from turbopump.cli.ending import ASKED_WRONGLY as ASKED_WRONGLY
 from turbopump.cli.ending import FAILED as FAILED
 from turbopump.client.errors import InvalidArgument, SendFailed, TopicUnknown

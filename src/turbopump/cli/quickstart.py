@@ -12,8 +12,8 @@ from turbopump.cli import connect
 from turbopump.cli.arguments import add_action, count
 from turbopump.cli.ending import warn, when_nobody_reads
 from turbopump.client.admin import Admin
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.errors import Refused
 

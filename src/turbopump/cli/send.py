@@ -15,10 +15,10 @@ from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.cli.times import point_in_time
 from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
+from turbopump.client.produce.selectors import by_hash
+from turbopump.client.produce.sender import DEFAULTS, Pick, Sender
 from turbopump.client.routes import QueueChoice
 from turbopump.client.rules import Rules, check_topic
-from turbopump.client.selectors import by_hash
-from turbopump.client.sender import DEFAULTS, Pick, Sender
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.clock import SystemClock

@@ -18,11 +18,11 @@ from turbopump.cli.failures import ASKED_WRONGLY, Failure
 from turbopump.cli.records import Show, Wanted, Where, show_format, show_json, show_line
 from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.follow import Following, NoSuchQueue, StartOf, Take
+from turbopump.client.group.subscription import choice
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import Puller
+from turbopump.client.pull.follow import Following, NoSuchQueue, StartOf, Take
+from turbopump.client.pull.puller import Puller
 from turbopump.client.rules import check_topic
-from turbopump.client.subscription import choice
 from turbopump.protocol.names import SQL92
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import SystemClock

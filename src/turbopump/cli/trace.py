@@ -15,7 +15,7 @@ from turbopump.cli import connect
 from turbopump.cli.failures import Failure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
-from turbopump.client.trace import AFTER, BEFORE, END, PUB, Outcome, Trace, decode
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Outcome, Trace, decode
 from turbopump.protocol import names
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, TopicNotFound

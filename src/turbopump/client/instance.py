@@ -20,12 +20,12 @@ from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import IN_HTTP, NameServers
 from turbopump.client.namespace import marks
-from turbopump.client.requests import Replies, reply_of
+from turbopump.client.produce.request_reply import Replies, reply_of
+from turbopump.client.produce.transaction import Question, group_of
+from turbopump.client.produce.unique import ProcessIds
 from turbopump.client.routes import Routes
 from turbopump.client.settings import ClientSettings
 from turbopump.client.short_heartbeats import ShortHeartbeats
-from turbopump.client.transaction import Question, group_of
-from turbopump.client.unique import ProcessIds
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import RequestCode

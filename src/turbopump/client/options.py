@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from turbopump.client.rebalance import Strategy
+from turbopump.client.group.rebalance import Strategy
 from turbopump.client.settings import AccessChannel, ConsumeFromWhere, LatencyTable, MessageModel
 from turbopump.client.times import Time
 

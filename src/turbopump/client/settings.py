@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.rebalance import Strategy, averagely
+from turbopump.client.group.rebalance import Strategy, averagely
 from turbopump.client.times import Time, past_ms
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import AUTO_CREATE_TOPIC

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import PulledBytes, Puller, PullStatus
+from turbopump.client.pull.puller import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import Routes
 from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches

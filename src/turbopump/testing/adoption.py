@@ -12,9 +12,9 @@ from unittest import mock
 
 from turbopump.client.admin.admin import Admin
 from turbopump.client.blocking.face import Face
-from turbopump.client.consumer import Consumer
-from turbopump.client.producer import Producer
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.pull.consumer import PullConsumer
+from turbopump.client.push.consumer import Consumer
 
 KINDS: Mapping[type, int] = {Producer: 1, Consumer: 1, PullConsumer: 1, Admin: 0}
 """The clients, with how many arguments come before the name servers: the group, if they have one."""

@@ -19,10 +19,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from turbopump.client.admin import Admin
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.instance import end as end_task
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import GroupOffsets
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.protocol.bodies import TopicConfig
@@ -37,9 +37,9 @@ from turbopump.testing.servers import HOST, MAX_HOLD_S, EmbeddedBroker, Servers,
 from turbopump.testing.settings import checked
 
 if TYPE_CHECKING:
-    from turbopump.client.consumer import Consumer
-    from turbopump.client.producer import Producer
-    from turbopump.client.pull_consumer import PullConsumer
+    from turbopump.client.produce.producer import Producer
+    from turbopump.client.pull.consumer import PullConsumer
+    from turbopump.client.push.consumer import Consumer
 
 T = TypeVar("T")
 
@@ -219,13 +219,13 @@ class AsyncCluster:
 
     def producer(self, group: str = PRODUCER_GROUP, **settings: Any) -> "Producer":
         """To be used by `async with`, as one of `turbopump.aio`. Any setting of a producer can be given."""
-        from turbopump.client.producer import Producer
+        from turbopump.client.produce.producer import Producer
 
         return self._keep(Producer(group, **self.settings_of_producers(settings)))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
         """Add handlers by `on`, then start it. A new group begins with the first message of a topic."""
-        from turbopump.client.consumer import Consumer
+        from turbopump.client.push.consumer import Consumer
 
         return self._keep(Consumer(group, **self.settings_of_consumers(settings)))
 
@@ -233,7 +233,7 @@ class AsyncCluster:
         self, group: str, topics: Sequence[str] | Mapping[str, str] = (), **settings: Any
     ) -> "PullConsumer":
         """A new group begins with the first message of a topic."""
-        from turbopump.client.pull_consumer import PullConsumer
+        from turbopump.client.pull.consumer import PullConsumer
 
         return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pull_consumers(settings)))
 
@@ -252,7 +252,7 @@ class AsyncCluster:
 
     def watch(self, client: object) -> None:
         """A consumer that a program made for itself: what its handlers raise is seen."""
-        from turbopump.client.consumer import Consumer
+        from turbopump.client.push.consumer import Consumer
 
         if isinstance(client, Consumer):
             client._hooks = (*client._hooks, self.failures)
@@ -463,7 +463,7 @@ def host_of(client: Any) -> str:
 
 async def commit_now(client: object, group: str) -> None:
     """A consumer of that group commits what it has consumed, as it would do a little later by itself."""
-    from turbopump.client.consumer import Consumer
+    from turbopump.client.push.consumer import Consumer
 
     if isinstance(client, Consumer) and client.group == group and client._engine is not None:
         engine = client._engine

@@ -3,8 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from turbopump.client.consuming import RetryLater
-from turbopump.client.hooks import ConsumeContext
+from turbopump.client.group.consuming import RetryLater
+from turbopump.client.observe.hooks import ConsumeContext
 
 MAX_KEPT = 1000  # of a handler that fails again and again the last ones are enough
 

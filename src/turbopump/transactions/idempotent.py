@@ -24,8 +24,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, overload
 
-from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import ClientError, InvalidArgument
+from turbopump.client.group.consuming import RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
 from turbopump.transactions.connections import OpenedAsync, opened

@@ -26,9 +26,9 @@ from msgspec.structs import replace
 from turbopump.client import discovery
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, SendResult
+from turbopump.client.produce.unique import ProcessIds
 from turbopump.client.rules import Rules
 from turbopump.client.settings import ProducerSettings, made
-from turbopump.client.unique import ProcessIds
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.chance import Chance

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from turbopump.client.trace import AFTER, BEFORE, END, PUB, RECALL, Trace, decode, encode
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, RECALL, Trace, decode, encode
 from turbopump.runtime.socks import Proxy, ProxyRefused, Talk, introduce
 
 from . import Target

@@ -8,7 +8,7 @@ import msgspec
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 
-from turbopump.broker.ledger import Decided, Opened, read_change
+from turbopump.broker.transactions.ledger.ledger import Decided, Opened, read_change
 from turbopump.protocol import (
     batch,
     bodies,

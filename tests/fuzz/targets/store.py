@@ -14,8 +14,8 @@ from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import EVER, ROOT, Workers, draft, new_disk, open_store, small
 
 from turbopump.broker.config import GroupRules, OffsetRules
-from turbopump.broker.groups import Groups
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.broker.topics import Identity, TopicRules, Topics
 from turbopump.protocol import batch, inner
 from turbopump.protocol.errors import BrokenBody

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tests.fuzz.targets import Target
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.timers import FILE, Timers
-from turbopump.broker.timing import Timing
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.delay.timers import FILE, Timers
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.record import decode_all

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchmarks import timers as bench
 
-from turbopump.broker import timers
+from turbopump.broker.delay import timers
 from turbopump.testing.loop import run_virtual
 
 

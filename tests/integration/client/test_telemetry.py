@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from turbopump import Consumer, Message, MessageExt, Producer
-from turbopump.client.telemetry import ConsumeTelemetry, SendTelemetry
+from turbopump.client.observe.telemetry import ConsumeTelemetry, SendTelemetry
 from turbopump.testing import Cluster
 
 

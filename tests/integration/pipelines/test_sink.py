@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from turbopump.broker.ledger_send import LedgerSending
-from turbopump.broker.send import refuse_in_batch
-from turbopump.client.ledger import Fenced
+from turbopump.broker.produce.send import refuse_in_batch
+from turbopump.broker.transactions.ledger.send import LedgerSending
+from turbopump.client.produce.ledger import Fenced
 from turbopump.pipelines.sink import at_least_once, connections, exactly_once
 from turbopump.pipelines.sink.at_least_once import StoredUnsafely
 from turbopump.pipelines.sink.exactly_once import NOTHING, CannotBeExact, Run
@@ -231,7 +231,7 @@ def test_a_topic_that_does_not_exist_is_named(two_brokers, monkeypatch):
 
 
 def test_a_batch_that_is_too_large_is_told_what_to_do(two_brokers, monkeypatch):
-    monkeypatch.setattr("turbopump.broker.ledger_send.MOST_OPEN", 20)
+    monkeypatch.setattr("turbopump.broker.transactions.ledger.send.MOST_OPEN", 20)
     with pytest.raises(CannotBeExact, match="maxOffsetsPerTrigger"):
         exactly_once.write(sink(two_brokers), FIRST, 0, arrow(0, 200))
 

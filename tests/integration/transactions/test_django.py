@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.integration.transactions.databases import Database, message, sqlite
 
-from turbopump.client.consuming import ConsumeStatus
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.group.consuming import ConsumeStatus
 from turbopump.client.message import Message, MessageExt
 from turbopump.transactions import outbox
 from turbopump.transactions.idempotent import idempotent, once

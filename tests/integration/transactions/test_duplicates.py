@@ -15,9 +15,9 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client.listening import FIRST
 from tests.unit.client.producing import producing, stored
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.network import Network

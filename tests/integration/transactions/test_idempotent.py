@@ -22,8 +22,8 @@ from tests.integration.transactions.databases import (
 from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import Order, bill, work
 
-from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.group.consuming import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.handlers import Handler
 from turbopump.protocol import properties

@@ -24,8 +24,8 @@ from turbopump.broker.server import Broker
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message, SendResult
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import QueueChoice
-from turbopump.client.sender import Sender
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode

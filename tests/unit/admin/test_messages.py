@@ -6,8 +6,8 @@ from tests.unit.admin.steady import sent, steady
 from tests.unit.client.listening import Reader, consumer
 
 from turbopump.client.message import MessageQueue, SendResult
-from turbopump.client.pull import Puller
-from turbopump.client.trace import FIELD_END, RECORD_END
+from turbopump.client.observe.trace import FIELD_END, RECORD_END
+from turbopump.client.pull.puller import Puller
 
 
 def test_a_message_is_found_by_id_key_unique_key_and_place() -> None:

@@ -17,20 +17,20 @@ from turbopump.broker.admin.queues import QueueRequests
 from turbopump.broker.admin.runtime import RuntimeRequests
 from turbopump.broker.admin.statistics import StatisticsRequests
 from turbopump.broker.admin.topics import TopicRequests
-from turbopump.broker.clients import Clients
 from turbopump.broker.config import BrokerConfig, load
-from turbopump.broker.fence import Fence
-from turbopump.broker.filters import Filters
-from turbopump.broker.groups import Groups
-from turbopump.broker.locks import LockRequests, QueueLocks
-from turbopump.broker.members import Members
-from turbopump.broker.offsets import OffsetRequests, Offsets, first_offset
-from turbopump.broker.query import Queries
-from turbopump.broker.relay import Relay
-from turbopump.broker.resets import ResetRequests
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.consume.fence import Fence
+from turbopump.broker.consume.filters import Filters
+from turbopump.broker.consume.query import Queries
+from turbopump.broker.groups.clients import Clients
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.locks import LockRequests, QueueLocks
+from turbopump.broker.groups.members import Members
+from turbopump.broker.groups.offsets import OffsetRequests, Offsets, first_offset
+from turbopump.broker.groups.relay import Relay
+from turbopump.broker.groups.resets import ResetRequests
+from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topics
-from turbopump.broker.traffic import Traffic
 from turbopump.protocol import properties
 from turbopump.protocol.command import Command, encode
 from turbopump.protocol.hashing import java_hash

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.broker.sends import Bench, Recorder
 
-from turbopump.broker.halves import CheckRules, Decision
-from turbopump.broker.ledger import Decided, Ledger, Opened
-from turbopump.broker.ledger_send import LedgerSending
-from turbopump.broker.ledger_settle import Settling
-from turbopump.broker.schedule import Schedule
-from turbopump.broker.timing import Timing
-from turbopump.broker.transaction import Transactions
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.transactions.halves import CheckRules, Decision
+from turbopump.broker.transactions.ledger.ledger import Decided, Ledger, Opened
+from turbopump.broker.transactions.ledger.send import LedgerSending
+from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.broker.transactions.transactions import Transactions
 from turbopump.compiled import Twins
 from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.ledger import LedgerSendRequest

@@ -8,14 +8,14 @@ from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers
 
-from turbopump.broker.groups import Groups
-from turbopump.broker.receipt import Receipts
-from turbopump.broker.schedule import Schedule
-from turbopump.broker.send import Sending, SendRules
-from turbopump.broker.send_many import SendMany
-from turbopump.broker.timing import Timing
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.produce.plain_sends import SendMany
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.send import Sending, SendRules
 from turbopump.broker.topics import Topic, Topics
-from turbopump.broker.traffic import Traffic
 from turbopump.compiled import Twins
 from turbopump.protocol.command import Command, encode
 from turbopump.protocol.errors import BrokenFrame

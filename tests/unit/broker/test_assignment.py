@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.admin.kit import Town, cluster, virtual
 
-from turbopump.broker.assignment import STRATEGIES, averagely, by_circle, readable_queues
-from turbopump.client import strategies
+from turbopump.broker.groups.assignment import STRATEGIES, averagely, by_circle, readable_queues
+from turbopump.client.group import strategies
 from turbopump.client.message import MessageQueue as ClientQueue
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode

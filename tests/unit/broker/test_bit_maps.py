@@ -12,7 +12,7 @@ from tests.unit.store.lab import Workers, config_of, records
 from tests.unit.store.test_golden_stores import draft_of
 
 from turbopump.broker.config import FilterRules
-from turbopump.broker.filters import Filters
+from turbopump.broker.consume.filters import Filters
 from turbopump.filter.sql import Predicate
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.store import Store

@@ -8,7 +8,7 @@ from tests.unit.broker.kit import Bench, Peer
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.members import COMPARED_SUBSCRIPTIONS, ConsumerGroup
+from turbopump.broker.groups.members import COMPARED_SUBSCRIPTIONS, ConsumerGroup
 from turbopump.broker.topics import Topic
 from turbopump.protocol.bodies import ConsumerListBody, SubscriptionGroupConfig
 from turbopump.protocol.command import Command

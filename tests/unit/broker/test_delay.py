@@ -11,9 +11,9 @@ import pytest
 from tests.unit.broker.desk import Desk, records, running
 from tests.unit.broker.test_pull import with_broker
 
-from turbopump.broker import delay
-from turbopump.broker.delay import BATCH, TURN_BATCHES, Delays
-from turbopump.broker.pending import Position
+from turbopump.broker.delay import levels
+from turbopump.broker.delay.levels import BATCH, TURN_BATCHES, Delays
+from turbopump.broker.delay.pending import Position
 from turbopump.protocol import dialect
 from turbopump.protocol.bodies import DelayOffsetSerializeWrapper, KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -243,7 +243,7 @@ def test_what_was_delivered_is_not_delivered_again(end: Survival | None, pause_s
 def test_a_stop_before_everything_was_looked_at_again_brings_nothing_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(delay, "LOOKED_AT", 4)  # a turn of a queue of a million
+    monkeypatch.setattr(levels, "LOOKED_AT", 4)  # a turn of a queue of a million
 
     async def before(desk: Desk) -> Survival:
         for _ in range(200):

@@ -8,7 +8,7 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of, expected_of
 
 from turbopump.broker.config import Identity, TopicRules
-from turbopump.broker.delay import FILE, Delays
+from turbopump.broker.delay.levels import FILE, Delays
 from turbopump.broker.topics import Topics
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.record import Record

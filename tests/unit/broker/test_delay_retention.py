@@ -9,7 +9,7 @@ from tests.unit.broker.desk import Desk
 from tests.unit.broker.test_delay import SCHEDULE, TICK_S, arrived, bodies, restarts, saved, send
 from tests.unit.broker.test_pull import with_broker
 
-from turbopump.broker.delay import BATCH, LOST_LINES, REWRITING_PAUSE_S
+from turbopump.broker.delay.levels import BATCH, LOST_LINES, REWRITING_PAUSE_S
 from turbopump.protocol.codes import ResponseCode
 from turbopump.store.delays import DELIVER_AT
 from turbopump.testing.medium import Survival
@@ -121,7 +121,7 @@ def test_a_message_is_written_anew_as_often_as_needed() -> None:
 
 
 def test_what_cannot_be_read_is_named_and_hides_nothing_behind_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "turbopump.broker.delay")
+    caplog.set_level(logging.INFO, "turbopump.broker.delay.levels")
 
     async def scenario(desk: Desk) -> None:
         for number in range(BATCH + 2):

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.store.lab import new_disk
 
-from turbopump.broker import filter_modules
-from turbopump.broker.filter_modules import (
+from turbopump.broker.consume import filter_modules
+from turbopump.broker.consume.filter_modules import (
     FilterFailed,
     FilterLimits,
     FilterModule,

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.remoting.kit import virtual
 
-from turbopump.broker import filter_modules
 from turbopump.broker.config import FilterRules
-from turbopump.broker.pull import Pulling
+from turbopump.broker.consume import filter_modules
+from turbopump.broker.consume.pull import Pulling
 from turbopump.protocol.bodies import CheckClientRequestBody, SubscriptionData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command

@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.unit.broker.kit import HandClock
 
-from turbopump.broker import filters
 from turbopump.broker.config import FilterRules
-from turbopump.broker.filters import Filters
+from turbopump.broker.consume import filters
+from turbopump.broker.consume.filters import Filters
 from turbopump.filter import compile_sql
 from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.errors import (

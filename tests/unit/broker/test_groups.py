@@ -6,7 +6,7 @@ from tests.unit.broker.kit import HandClock
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.groups import Group, Groups
+from turbopump.broker.groups.groups import Group, Groups
 from turbopump.protocol.bodies import SubscriptionGroupConfig
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, SystemFailure
 from turbopump.protocol.names import SYSTEM_GROUPS

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from turbopump.broker.halves import CheckRules, Half, Halves, Step, immunity_ms, step
+from turbopump.broker.transactions.halves import CheckRules, Half, Halves, Step, immunity_ms, step
 
 RULES = CheckRules(timeout_ms=6000, most=15, lifetime_ms=100_000)
 

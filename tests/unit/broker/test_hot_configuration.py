@@ -246,7 +246,7 @@ def all_cold() -> AbstractContextManager[Any]:
 
 
 def hours_of_a_second() -> AbstractContextManager[Any]:
-    return patch.multiple("turbopump.broker.ledger_expiry", HOUR_MS=1000, ROUND_S=1.0)
+    return patch.multiple("turbopump.broker.transactions.ledger.expiry", HOUR_MS=1000, ROUND_S=1.0)
 
 
 async def state_of_an_idle_id(desk: Desk) -> str:

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from turbopump.broker import ledger as books
-from turbopump.broker.halves import NEVER_MS, CheckRules, Decision, Step, step
-from turbopump.broker.ledger import (
+from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Decision, Step, step
+from turbopump.broker.transactions.ledger import ledger as books
+from turbopump.broker.transactions.ledger.ledger import (
     KEPT_SETTLED,
     LARGEST_ENTRY,
     PAST_RUNS,
@@ -15,7 +15,7 @@ from turbopump.broker.ledger import (
     read_change,
     verdict,
 )
-from turbopump.broker.stamped import Stamp, StampedHalves, stamp_of
+from turbopump.broker.transactions.ledger.stamps import Stamp, StampedHalves, stamp_of
 from turbopump.protocol import properties
 from turbopump.protocol.errors import (
     BrokenBody,

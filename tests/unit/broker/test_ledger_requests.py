@@ -14,9 +14,9 @@ from tests.unit.broker.test_delay_retention import fill
 from tests.unit.broker.test_pull import with_broker
 from tests.unit.broker.writers import book, decide, end, frame, open_, seen, topic, write
 
-from turbopump.broker import ledger_expiry, ledger_requests, ledger_send
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.ledger_settle import TOGETHER, Settling
+from turbopump.broker.transactions.ledger import expiry, requests, send
+from turbopump.broker.transactions.ledger.settlement import TOGETHER, Settling
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ledger import BookSummary, read_summaries
@@ -202,7 +202,7 @@ def test_a_frame_is_stored_whole_or_refused(changes: dict[str, Any], code: int) 
 
 @pytest.mark.parametrize("bound", ["MOST_OPEN", "MOST_IN_ALL"])
 def test_open_half_messages_have_a_bound(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_send, bound, 5)
+    monkeypatch.setattr(send, bound, 5)
 
     async def scenario(desk: Desk) -> None:
         await begun(desk)
@@ -375,7 +375,7 @@ def test_a_book_that_cannot_be_written_anew_keeps_its_file() -> None:
 
 
 def test_of_calls_that_end_a_part_the_last_waits_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_requests, "MOST_ENDED", 1)
+    monkeypatch.setattr(requests, "MOST_ENDED", 1)
     rows = [b"%d" % number for number in range(TOGETHER + 100)]
 
     async def scenario(desk: Desk) -> None:
@@ -403,8 +403,8 @@ SHORT = dataclasses.replace(
 
 @pytest.fixture
 def hours_are_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_expiry, "HOUR_MS", 1000)
-    monkeypatch.setattr(ledger_expiry, "ROUND_S", 1.0)
+    monkeypatch.setattr(expiry, "HOUR_MS", 1000)
+    monkeypatch.setattr(expiry, "ROUND_S", 1.0)
 
 
 async def listed(desk: Desk, **fields: Any) -> list[BookSummary]:

@@ -12,7 +12,7 @@ from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.locks import QueueLocks
+from turbopump.broker.groups.locks import QueueLocks
 from turbopump.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from turbopump.protocol.codes import RequestCode
 from turbopump.testing.loop import run_virtual
@@ -185,7 +185,7 @@ def test_a_lock_outlives_the_connection_and_ends_a_minute_after_the_last_renewal
             await desk.disk.clock.sleep(0.2)
             assert await ask(desk, "two", Q0) == [Q0]
 
-    with caplog.at_level(logging.WARNING, "turbopump.broker.locks"):
+    with caplog.at_level(logging.WARNING, "turbopump.broker.groups.locks"):
         run_virtual(main())
     assert [record.getMessage() for record in caplog.records] == [
         "Group G: one did not renew its lock of T queue 0 in time, now it is two's"

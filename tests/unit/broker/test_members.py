@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from turbopump.broker.members import Member, Members
+from turbopump.broker.groups.members import Member, Members
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
 
 

@@ -10,8 +10,8 @@ from tests.unit.remoting.kit import connected, turn, virtual
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules, OffsetRules
-from turbopump.broker.fence import FIRST_LIFE, FREE, HANDED, Fence
-from turbopump.broker.offsets import SLICE, OffsetRequests, Offsets
+from turbopump.broker.consume.fence import FIRST_LIFE, FREE, HANDED, Fence
+from turbopump.broker.groups.offsets import SLICE, OffsetRequests, Offsets
 from turbopump.broker.persist import Persisted
 from turbopump.broker.topics import Topic
 from turbopump.protocol.command import ONEWAY, Command, encode
@@ -382,7 +382,7 @@ def test_a_commit_of_a_group_that_may_not_be_created_is_kept_until_an_operator_c
 
 
 def test_commits_of_groups_that_may_not_be_created_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turbopump.broker.offsets.MAX_UNKNOWN_GROUPS", 2)
+    monkeypatch.setattr("turbopump.broker.groups.offsets.MAX_UNKNOWN_GROUPS", 2)
 
     async def main() -> None:
         bench = Bench()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from turbopump.broker.parked import ParkedPulls
+from turbopump.broker.consume.parked import ParkedPulls
 
 
 @dataclass(eq=False)

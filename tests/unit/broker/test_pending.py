@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turbopump.broker.pending import Entry, Pending, Position
+from turbopump.broker.delay.pending import Entry, Pending, Position
 
 SIZE = 100
 

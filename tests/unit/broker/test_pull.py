@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 
-from turbopump.broker.pull import MAX_PARKED_PER_CONNECTION, tag_filter
+from turbopump.broker.consume.pull import MAX_PARKED_PER_CONNECTION, tag_filter
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.testing.loop import run_virtual

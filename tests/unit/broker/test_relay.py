@@ -9,7 +9,7 @@ from tests.unit.broker.desk import Desk, records, running
 from tests.unit.broker.test_resets import beat
 from tests.unit.remoting.kit import virtual
 
-from turbopump.broker import relay
+from turbopump.broker.groups import relay
 from turbopump.protocol import record
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode

@@ -10,7 +10,7 @@ from tests.unit.broker.desk import CONFIG, Desk, letters, records, running
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker import config as configuration
-from turbopump.broker import replies
+from turbopump.broker.produce import replies
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command

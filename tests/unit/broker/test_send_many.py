@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.broker.desk import letters
 from tests.unit.broker.sends import Bench, frame
 
-from turbopump.broker.send_many import MAX_TARGETS
+from turbopump.broker.produce.plain_sends import MAX_TARGETS
 from turbopump.broker.topics import Topic
 from turbopump.compiled import twins
 from turbopump.protocol import properties

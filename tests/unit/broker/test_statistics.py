@@ -8,7 +8,7 @@ from tests.unit.broker.desk import Desk, running
 from tests.unit.broker.kit import Bench
 from tests.unit.remoting.kit import virtual
 
-from turbopump.broker.statistics import DAY, HOUR, MINUTE, SLICE, WINDOWS, Figures, Item
+from turbopump.broker.metrics.statistics import DAY, HOUR, MINUTE, SLICE, WINDOWS, Figures, Item
 from turbopump.protocol import batch
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem, ConsumeStats, KVTable, TopicStatsTable
 from turbopump.protocol.codes import RequestCode, ResponseCode

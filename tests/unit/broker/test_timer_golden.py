@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.kit import STORES, apache_store
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.timers import FILE, Timers
+from turbopump.broker.delay.timers import FILE, Timers
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.record import Record
 from turbopump.runtime.disk import SystemDisk, SystemWorkers

@@ -1,4 +1,4 @@
-from turbopump.broker.traffic import Traffic
+from turbopump.broker.metrics.traffic import Traffic
 
 
 class Hands:

@@ -24,7 +24,7 @@ from tests.unit.broker.test_delay import restarts
 from tests.unit.broker.test_pull import with_broker
 
 from turbopump.broker.config import BrokerConfig, Sending, TransactionRules
-from turbopump.broker.transaction_checks import Checks
+from turbopump.broker.transactions.checks import Checks
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.sysflag import transaction_type
@@ -377,7 +377,7 @@ def test_questions_stop_when_the_decision_comes() -> None:
 def test_a_decision_that_comes_during_a_round_is_the_end_of_the_questions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("turbopump.broker.transaction_checks.SLICE", 1)
+    monkeypatch.setattr("turbopump.broker.transactions.checks.SLICE", 1)
 
     async def scenario(desk: Desk) -> None:
         """Whoever is asked about the first transaction rolls the last one back."""
@@ -693,7 +693,7 @@ def test_an_open_transaction_survives_the_file_it_was_in() -> None:
 
 
 def test_a_transaction_far_behind_is_moved_without_being_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("turbopump.broker.transaction_checks.FAR_BEHIND", 5000)
+    monkeypatch.setattr("turbopump.broker.transactions.checks.FAR_BEHIND", 5000)
 
     async def scenario(desk: Desk) -> None:
         await prepare(desk)

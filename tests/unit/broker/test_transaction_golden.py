@@ -10,13 +10,13 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
-from turbopump.broker.halves import CheckRules
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.schedule import Schedule
+from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.broker.topics import Topics
-from turbopump.broker.transaction import Transactions
-from turbopump.broker.transaction_end import TransactionRequests
-from turbopump.broker.transaction_start import records, reopen
+from turbopump.broker.transactions.halves import CheckRules
+from turbopump.broker.transactions.recovery import records, reopen
+from turbopump.broker.transactions.requests import TransactionRequests
+from turbopump.broker.transactions.transactions import Transactions
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.send import EndTransactionRequest

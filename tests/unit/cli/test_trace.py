@@ -17,7 +17,7 @@ from turbopump.cli import trace
 from turbopump.cli.failures import Failure
 from turbopump.cli.trace import Told, way_of
 from turbopump.client.message import Message
-from turbopump.client.trace import AFTER, BEFORE, END, PUB, Outcome, Trace
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Outcome, Trace
 
 NOW_MS = 1_700_000_000_000
 SENT = Trace(

@@ -11,7 +11,7 @@ from turbopump import Decision, Message
 from turbopump.cli import transactions
 from turbopump.cli.failures import Failure
 from turbopump.client.admin import Admin
-from turbopump.client.ledger import Ledger
+from turbopump.client.produce.ledger import Ledger
 from turbopump.testing import AsyncCluster
 from turbopump.testing.loop import run_virtual
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from tests.unit.admin.kit import NAMESRV, Town
 
-from turbopump.client.consumer import Consumer
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import GroupOffsets
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance

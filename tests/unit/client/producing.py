@@ -7,8 +7,8 @@ from typing import Any
 from tests.unit.admin.kit import NAMESRV, Town
 
 from turbopump.client.message import MessageExt
-from turbopump.client.producer import Producer
-from turbopump.client.pull import Puller
+from turbopump.client.produce.producer import Producer
+from turbopump.client.pull.puller import Puller
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from tests.unit.admin.kit import NAMESRV, Town
 
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import GroupOffsets
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.protocol.codes import ResponseCode

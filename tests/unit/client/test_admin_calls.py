@@ -13,7 +13,7 @@ from turbopump.client.admin.groups import NoGroup
 from turbopump.client.admin.offsets import END
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig

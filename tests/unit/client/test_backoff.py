@@ -4,9 +4,9 @@ import pytest
 from tests.unit.admin.kit import virtual
 from tests.unit.client.test_producer_retries import BROKER_A, BROKER_B, SEND, Scene, stored
 
-from turbopump.client.backoff import FIRST_PAUSE_S, MAX_PAUSE_S, pause_s
 from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, MessageQueue
+from turbopump.client.produce.backoff import FIRST_PAUSE_S, MAX_PAUSE_S, pause_s
 from turbopump.remoting.connection import ConnectionClosed
 from turbopump.testing import AsyncCluster
 

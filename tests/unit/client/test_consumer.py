@@ -6,8 +6,8 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageQueue
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode

@@ -7,7 +7,7 @@ from tests.unit.client.test_producer_retries import BROKER_A, Scene
 
 from turbopump import Message
 from turbopump.client.message import SendResult
-from turbopump.client.sender import Sender
+from turbopump.client.produce.sender import Sender
 from turbopump.testing import Cluster
 
 

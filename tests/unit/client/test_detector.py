@@ -5,12 +5,12 @@ from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to, stored
 from tests.unit.client.producing import producing
 
-from turbopump.client.detector import ROUND_S, Detector
-from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.message import Message
 from turbopump.client.name_servers import NameServers
+from turbopump.client.produce.detector import ROUND_S, Detector
+from turbopump.client.produce.faults import AvoidingChoice, Faults
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import QueueChoice, Routes
-from turbopump.client.sender import Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import reply

@@ -10,10 +10,10 @@ from tests.unit.admin.kit import NAMESRV, cluster, virtual
 
 from turbopump.client import discovery
 from turbopump.client.admin.admin import Admin
-from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.instance import instances
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ClientSettings
 from turbopump.client.world import World
 from turbopump.remoting.http import TEXT, HttpServer

@@ -1,8 +1,8 @@
 import pytest
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.faults import AvoidingChoice, Faults, faults_of
 from turbopump.client.message import MessageQueue
+from turbopump.client.produce.faults import AvoidingChoice, Faults, faults_of
 from turbopump.client.routes import QueueChoice
 from turbopump.client.settings import ProducerSettings, made
 from turbopump.runtime.chance import Chance

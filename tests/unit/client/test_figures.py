@@ -1,4 +1,4 @@
-from turbopump.client.figures import Window
+from turbopump.client.group.figures import Window
 
 
 def test_a_window_forgets_what_is_older() -> None:

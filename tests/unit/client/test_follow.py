@@ -1,9 +1,9 @@
 from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster, Queues, record, routes_to
 
-from turbopump.client.follow import Following
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.pull import Puller
+from turbopump.client.pull.follow import Following
+from turbopump.client.pull.puller import Puller
 from turbopump.client.routes import Routes
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import TopicNotFound

@@ -8,9 +8,9 @@ from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.producing import producing, stored
 
 from turbopump.client.errors import InvalidArgument, NotRunning, SendFailed
-from turbopump.client.hooks import SendContext
 from turbopump.client.message import Message, MessageQueue
-from turbopump.client.producer import Producer
+from turbopump.client.observe.hooks import SendContext
+from turbopump.client.produce.producer import Producer
 
 
 class Requests:

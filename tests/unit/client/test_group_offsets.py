@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.message import MessageQueue
-from turbopump.client.offsets import GroupOffsets
 from turbopump.protocol.command import Command
 from turbopump.protocol.headers.offsets import UpdateConsumerOffsetRequest
 

@@ -4,9 +4,9 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster
 from tests.unit.client.pulling import all_of, consumer
 from tests.unit.remoting.kit import virtual
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.pull import Puller
+from turbopump.client.pull.puller import Puller
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.world import World
 from turbopump.protocol import batch, properties
 from turbopump.protocol.command import Command

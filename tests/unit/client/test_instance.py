@@ -6,10 +6,10 @@ import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client import pulling
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.instance import client_id, instances
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 

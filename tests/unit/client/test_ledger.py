@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from turbopump.broker import ledger_requests
-from turbopump.client import ledger as ledgers
+from turbopump.broker.transactions.ledger import requests
 from turbopump.client.admin.asking import Unreachable
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.ledger import Ended, Fenced, Ledger, LedgerNotSupported, SpoiledWriter, cut
 from turbopump.client.message import Message
+from turbopump.client.produce import ledger as ledgers
+from turbopump.client.produce.ledger import Ended, Fenced, Ledger, LedgerNotSupported, SpoiledWriter, cut
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused, RequestNotSupported, TopicNotFound
@@ -94,7 +94,7 @@ def test_rows_of_one_key_keep_their_queue_and_their_order() -> None:
 
 
 def test_many_rows_end_in_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger_requests, "MOST_ENDED", 100)
+    monkeypatch.setattr(requests, "MOST_ENDED", 100)
 
     async def scenario(cluster: AsyncCluster) -> None:
         async with ledger(cluster) as one:

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.process_queue import CacheLimits, ProcessQueue
+from turbopump.client.push.process_queue import CacheLimits, ProcessQueue
 
 QUEUE = MessageQueue("t", "a", 0)
 

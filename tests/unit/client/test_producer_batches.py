@@ -5,12 +5,12 @@ from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.kit import NAMESRV, Cluster
 from tests.unit.client.producing import producing, stored
 
-from turbopump.client.batches import deal, letters
 from turbopump.client.errors import InvalidArgument, SendFailed
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
+from turbopump.client.produce.batches import deal, letters
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import QueueChoice, Routes
-from turbopump.client.sender import Sender
 from turbopump.protocol import batch
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.ids import UniqueIds

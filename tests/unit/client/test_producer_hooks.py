@@ -8,9 +8,9 @@ from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.producing import producing, stored
 
 from turbopump.client.errors import Refused, SendFailed
-from turbopump.client.hooks import MessageKind, SendContext, SendMode
 from turbopump.client.message import Message, MessageQueue, SendStatus
-from turbopump.client.producer import Producer
+from turbopump.client.observe.hooks import MessageKind, SendContext, SendMode
+from turbopump.client.produce.producer import Producer
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode

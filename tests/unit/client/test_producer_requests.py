@@ -8,7 +8,7 @@ from tests.unit.client.producing import producer, producing, stored
 
 from turbopump.client.errors import InvalidArgument, NotRunning, RequestTimedOut
 from turbopump.client.message import Message, MessageExt
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
 from turbopump.protocol import properties
 
 QUESTION = Message("questions", b"what time is it?")

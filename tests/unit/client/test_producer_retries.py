@@ -10,12 +10,12 @@ from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, as_comma
 from tests.unit.client.producing import producing
 
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown
-from turbopump.client.faults import AvoidingChoice, Faults
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
-from turbopump.client.producer import Producer
+from turbopump.client.produce.faults import AvoidingChoice, Faults
+from turbopump.client.produce.producer import Producer
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import QueueChoice, Routes
-from turbopump.client.sender import Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.client.world import World
 from turbopump.protocol.codes import RequestCode

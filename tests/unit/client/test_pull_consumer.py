@@ -15,7 +15,7 @@ from tests.unit.client.pulling import (
 )
 
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance
 

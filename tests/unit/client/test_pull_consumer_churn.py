@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 
-from turbopump.client.pull_consumer import PullConsumer
+from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.client.world import World
 from turbopump.runtime.chance import Chance

@@ -8,8 +8,8 @@ from tests.unit.client.pulling import QUEUES, all_of, committed, consumer, nothi
 
 from turbopump.client.admin import END
 from turbopump.client.errors import Refused
-from turbopump.client.hooks import ConsumeContext
 from turbopump.client.message import MessageQueue
+from turbopump.client.observe.hooks import ConsumeContext
 from turbopump.client.settings import MessageModel
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode

@@ -7,10 +7,10 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.pulling import QUEUES, all_of, committed, consumer, sent, texts_of
 
-from turbopump.broker.offsets import OffsetRequests
+from turbopump.broker.groups.offsets import OffsetRequests
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import PullStatus
+from turbopump.client.pull.puller import PullStatus
 from turbopump.protocol.errors import GroupNotFound
 from turbopump.protocol.names import retry_topic
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turbopump.client.group.rebalance import averagely, share, shift
 from turbopump.client.message import MessageQueue
-from turbopump.client.rebalance import averagely, share, shift
 
 QUEUES = st.lists(
     st.builds(

@@ -4,7 +4,7 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, MessageQueue
-from turbopump.client.selectors import at_random, by_hash, hash_of
+from turbopump.client.produce.selectors import at_random, by_hash, hash_of
 from turbopump.runtime.chance import Chance
 
 QUEUES = tuple(MessageQueue("t", "a", number) for number in range(8))

@@ -6,8 +6,8 @@ from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_t
 from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import QueueChoice, Routes
-from turbopump.client.sender import Sender
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply

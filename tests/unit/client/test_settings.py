@@ -7,7 +7,7 @@ import pytest
 
 from turbopump.client import settings
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.running_info import SECRETS, settings_as_text
+from turbopump.client.group.running_info import SECRETS, settings_as_text
 from turbopump.client.settings import (
     NOT_NEEDED,
     NOT_OFFERED,

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.process_queue import CacheLimits
-from turbopump.client.shelf import Shelf, Shelves
+from turbopump.client.pull.prefetch_buffer import Shelf, Shelves
+from turbopump.client.push.process_queue import CacheLimits
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
 

@@ -5,11 +5,11 @@ import json
 import pytest
 from tests.unit.client.kit import NAMESRV, Answer, Cluster
 
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.offsets import GroupOffsets
-from turbopump.client.pull import Puller
+from turbopump.client.pull.puller import Puller
 from turbopump.client.routes import AWAY_S, Replica, Route, Routes
 from turbopump.protocol import sysflag
 from turbopump.protocol.bodies import ConsumerListBody, HeartbeatData

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from turbopump.client.group.starting import Beginning
 from turbopump.client.message import MessageQueue
 from turbopump.client.settings import ConsumeFromWhere, PullSettings
-from turbopump.client.starting import Beginning
 from turbopump.protocol.names import retry_topic
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.message import MessageQueue
-from turbopump.client.strategies import (
+from turbopump.client.group.strategies import (
     ByConfig,
     ConsistentHash,
     MachineRoom,
@@ -23,6 +22,7 @@ from turbopump.client.strategies import (
     averagely,
     by_circle,
 )
+from turbopump.client.message import MessageQueue
 
 RECORDED = Path(__file__).parents[2] / "compat" / "recorded" / "strategies.json"
 ROOMS = ("east", "north", "south", "west")

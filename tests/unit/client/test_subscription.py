@@ -1,4 +1,4 @@
-from turbopump.client.subscription import Subscription
+from turbopump.client.group.subscription import Subscription
 from turbopump.protocol.hashing import java_hash
 
 

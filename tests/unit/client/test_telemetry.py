@@ -19,12 +19,12 @@ from tests.unit.client.listening import plain
 from tests.unit.client.producing import producing, stored
 from tests.unit.client.pulling import consumer as pulling
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument, SendFailed
 from turbopump.client.message import Message, MessageExt
-from turbopump.client.producer import Producer
-from turbopump.client.pull_consumer import PullConsumer
-from turbopump.client.telemetry import ConsumeTelemetry, ReceiveTelemetry, SendTelemetry
+from turbopump.client.observe.telemetry import ConsumeTelemetry, ReceiveTelemetry, SendTelemetry
+from turbopump.client.produce.producer import Producer
+from turbopump.client.pull.consumer import PullConsumer
+from turbopump.client.push.consumer import Consumer
 
 
 class Watch:

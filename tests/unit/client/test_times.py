@@ -8,9 +8,9 @@ import pytest
 from tests.unit.admin.kit import NAMESRV
 
 from turbopump.client import times
-from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.times import Time, past_ms, time_ms
 
 NOV = 1_793_491_200_000  # 2026-11-01T00:00:00Z

@@ -3,7 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turbopump.client.trace import AFTER, BEFORE, END, PUB, RECALL, Kind, Outcome, Trace, decode, encode
+from turbopump.client.observe.trace import (
+    AFTER,
+    BEFORE,
+    END,
+    PUB,
+    RECALL,
+    Kind,
+    Outcome,
+    Trace,
+    decode,
+    encode,
+)
 
 SENT = Trace(
     PUB,

@@ -12,13 +12,13 @@ from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening, pulling
 from tests.unit.client.producing import producing, stored
 
-from turbopump.client import tracing
-from turbopump.client.consuming import RetryLater
+from turbopump.client.group.consuming import RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
+from turbopump.client.observe import tracing
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Kind, Outcome, Trace, decode
+from turbopump.client.observe.tracing import parcels
+from turbopump.client.produce.transaction import Decision
 from turbopump.client.settings import AccessChannel
-from turbopump.client.trace import AFTER, BEFORE, END, PUB, Kind, Outcome, Trace, decode
-from turbopump.client.tracing import parcels
-from turbopump.client.transaction import Decision
 from turbopump.protocol.names import TRACE_TOPIC
 
 OFFERING = replace(CONFIG, topics=replace(CONFIG.topics, trace_topic=True))

@@ -11,7 +11,7 @@ import pytest
 from turbopump import Decision, Message
 from turbopump.client.errors import InvalidArgument, NotPrepared, NotRunning
 from turbopump.client.message import MessageExt, SendStatus
-from turbopump.client.transaction import Answers
+from turbopump.client.produce.transaction import Answers
 from turbopump.protocol.errors import IllegalOperation
 from turbopump.testing import AsyncCluster, Cluster
 from turbopump.testing.loop import run_virtual
@@ -312,7 +312,7 @@ def test_questions_are_answered_a_few_at_a_time_and_a_bounded_number_waits() -> 
         await answers.close()
 
     def _half() -> Any:
-        from turbopump.client.transaction import Question
+        from turbopump.client.produce.transaction import Question
         from turbopump.protocol.headers.send import CheckTransactionStateRequest
         from turbopump.protocol.record import Record
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import PulledBytes, PullStatus
+from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.client.routes import Route
 from turbopump.pipelines.log.read import RecordsLost
 from turbopump.pipelines.pulled import Wanted, pulled, rows_of

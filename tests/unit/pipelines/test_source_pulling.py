@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import PulledBytes, PullStatus
+from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.pipelines.schema import Schema, schema_of
 from turbopump.pipelines.source import pulling
 from turbopump.pipelines.source.offsets import DataLost, Range

@@ -1,7 +1,7 @@
 """Who is connected (203, 204, 328), who reads a topic (300), and what a group subscribes to (345)."""
 
-from turbopump.broker.members import Member, Members
-from turbopump.broker.offsets import Offsets
+from turbopump.broker.groups.members import Member, Members
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import ConsumerNotOnline, SystemFailure

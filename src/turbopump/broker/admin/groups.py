@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from turbopump.broker.fence import Fence
-from turbopump.broker.groups import Groups
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.consume.fence import Fence
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import (
     CreateSubscriptionGroupListRequestBody,

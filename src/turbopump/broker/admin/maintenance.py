@@ -6,8 +6,8 @@ keeps the file that says where it ends, so that its offsets go on and no consume
 
 import logging
 
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.names import LIGHT_PREFIX

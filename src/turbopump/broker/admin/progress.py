@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turbopump.broker.admin.store_times import NONE, StoreTimes
-from turbopump.broker.groups import Groups
-from turbopump.broker.members import Members
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.members import Members
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import names
 from turbopump.protocol.bodies import (

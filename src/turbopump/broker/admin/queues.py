@@ -1,7 +1,7 @@
 """The entries of a consume queue as they are (321), for who looks for a message that is not delivered."""
 
-from turbopump.broker.filters import Filters
-from turbopump.broker.members import Members
+from turbopump.broker.consume.filters import Filters
+from turbopump.broker.groups.members import Members
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET

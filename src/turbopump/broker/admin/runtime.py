@@ -7,9 +7,9 @@ key is ours: `storeTrouble` says why no message is taken, and is there only then
 
 from collections.abc import Callable, Mapping, Sequence
 
-from turbopump.broker.statistics import Statistics
-from turbopump.broker.timer_counts import TimerProgress
-from turbopump.broker.traffic import BUCKETS, Traffic
+from turbopump.broker.delay.timer_counts import TimerProgress
+from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.metrics.traffic import BUCKETS, Traffic
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.remoting.router import Answer, Request, Route, Routes

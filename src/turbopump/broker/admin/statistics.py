@@ -1,6 +1,6 @@
 """What was counted under one name and key, over the last minute, hour and day (315)."""
 
-from turbopump.broker.statistics import Figures, Statistics
+from turbopump.broker.metrics.statistics import Figures, Statistics
 from turbopump.protocol.bodies import BrokerStatsData, BrokerStatsItem
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import SystemFailure

@@ -7,9 +7,9 @@ import msgspec
 
 from turbopump.broker.admin.store_times import StoreTimes
 from turbopump.broker.attributes import parse_changes
-from turbopump.broker.fence import Fence
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.consume.fence import Fence
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.groups import Groups
-from turbopump.broker.members import ConsumerGroup, Members
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.members import ConsumerGroup, Members
 from turbopump.broker.metrics.exposition import Family, Histogram, Labels
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topics
-from turbopump.broker.traffic import Traffic
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.names import (
     HALF_TOPIC,

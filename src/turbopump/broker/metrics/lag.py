@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from turbopump.broker.members import Members
+from turbopump.broker.groups.members import Members
+from turbopump.broker.groups.offsets import Offsets
 from turbopump.broker.metrics.collectors import text_of
 from turbopump.broker.metrics.exposition import Family, Labels
-from turbopump.broker.offsets import Offsets
-from turbopump.broker.statistics import Statistics
+from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.names import is_retry_or_dlq, is_system_group
 from turbopump.remoting.connection import Connection

@@ -22,10 +22,10 @@ from turbopump.client.errors import InvalidArgument, NoNameServer
 from turbopump.client.name_servers import NameServers
 from turbopump.client.namespace import marks
 from turbopump.client.options import ClientOptions
-from turbopump.client.pull import Puller
+from turbopump.client.produce.sender import Sender
+from turbopump.client.pull.puller import Puller
 from turbopump.client.routes import QueueChoice, Routes
 from turbopump.client.rules import check_seconds
-from turbopump.client.sender import Sender
 from turbopump.client.settings import ClientSettings, made
 from turbopump.client.world import World
 from turbopump.protocol.ids import UniqueIds

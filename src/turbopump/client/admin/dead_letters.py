@@ -11,10 +11,10 @@ from enum import Enum
 from turbopump.client.admin.asking import NotFound
 from turbopump.client.admin.messages import FOREVER_MS, Messages, NoMessages
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import CopiedMessage, MessageExt, MessageQueue, SendResult
+from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import Routes
-from turbopump.client.sender import Sender
-from turbopump.client.subscription import Subscription
 from turbopump.protocol import properties
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.names import dlq_topic, retry_topic

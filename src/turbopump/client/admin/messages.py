@@ -9,9 +9,9 @@ from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections, NobodyOnline
 from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.pull import BATCH, Puller, PullResult
-from turbopump.client.subscription import Subscription
+from turbopump.client.pull.puller import BATCH, Puller, PullResult
 from turbopump.protocol import bodies, record
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, SystemFailure

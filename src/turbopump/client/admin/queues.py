@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from turbopump.client.admin.asking import Asking
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import Puller
+from turbopump.client.pull.puller import Puller
 from turbopump.client.times import Time, past_ms
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode

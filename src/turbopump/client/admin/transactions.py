@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from turbopump.client.admin.asking import Asking, NotFound
 from turbopump.client.admin.clusters import MASTER, Clusters
 from turbopump.client.admin.messages import Messages
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.routes import Routes
-from turbopump.client.subscription import Subscription
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import QueryNotFound, RequestNotSupported, TopicNotFound

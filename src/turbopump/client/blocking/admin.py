@@ -30,9 +30,9 @@ from turbopump.client.admin.transactions import Transactions as AsyncTransaction
 from turbopump.client.blocking.face import Face, Part
 from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.options import ClientOptions
-from turbopump.client.pull import BATCH, PullResult
+from turbopump.client.produce.sender import Sender
+from turbopump.client.pull.puller import BATCH, PullResult
 from turbopump.client.routes import Route
-from turbopump.client.sender import Sender
 from turbopump.client.settings import ClientSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.times import Time

@@ -1,22 +1,22 @@
 """The blocking push consumer.
 
-Written by scripts/faces.py from turbopump.client.consumer: change that.
+Written by scripts/faces.py from turbopump.client.push.consumer: change that.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from turbopump.client.blocking.running import Running
-from turbopump.client.consumer import Consumer as AsyncConsumer
-from turbopump.client.consumer import F
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook, Filter
-from turbopump.client.listeners import QueuesListener
+from turbopump.client.group.listeners import QueuesListener
+from turbopump.client.group.subscription import ALL
 from turbopump.client.message import MessageQueue
+from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.options import ConsumerOptions
+from turbopump.client.push.consumer import Consumer as AsyncConsumer
+from turbopump.client.push.consumer import F
 from turbopump.client.settings import ConsumerSettings
 from turbopump.client.signature import spelled_out
-from turbopump.client.subscription import ALL
 from turbopump.client.world import World
 
 __all__ = ["Consumer"]

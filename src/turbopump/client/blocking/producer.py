@@ -1,6 +1,6 @@
 """The blocking producer.
 
-Written by scripts/faces.py from turbopump.client.producer: change that.
+Written by scripts/faces.py from turbopump.client.produce.producer: change that.
 """
 
 import concurrent.futures
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from typing import Unpack
 
 from turbopump.client.blocking.transacting import Transacting
-from turbopump.client.hooks import SendHook
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.observe.hooks import SendHook
 from turbopump.client.options import ProducerOptions
-from turbopump.client.producer import REQUEST_TIMEOUT_S
-from turbopump.client.producer import Producer as AsyncProducer
-from turbopump.client.selectors import Selector
+from turbopump.client.produce.producer import REQUEST_TIMEOUT_S
+from turbopump.client.produce.producer import Producer as AsyncProducer
+from turbopump.client.produce.selectors import Selector
+from turbopump.client.produce.transaction import Check
 from turbopump.client.settings import ProducerSettings
 from turbopump.client.signature import spelled_out
-from turbopump.client.transaction import Check
 from turbopump.client.world import World
 
 __all__ = ["Producer"]

@@ -1,6 +1,6 @@
 """The blocking pull consumer.
 
-Written by scripts/faces.py from turbopump.client.pull_consumer: change that.
+Written by scripts/faces.py from turbopump.client.pull.consumer: change that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,16 +8,16 @@ from typing import Self, Unpack
 
 from turbopump.client.blocking.reading import Reading
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook, Filter
-from turbopump.client.listeners import QueuesListener
+from turbopump.client.group.listeners import QueuesListener
+from turbopump.client.group.subscription import ALL
 from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.options import PullOptions
-from turbopump.client.pull_consumer import PullConsumer as AsyncPullConsumer
-from turbopump.client.pull_consumer import Pulled
-from turbopump.client.pull_member import Scheduled
+from turbopump.client.pull.consumer import PullConsumer as AsyncPullConsumer
+from turbopump.client.pull.consumer import Pulled
+from turbopump.client.pull.member import Scheduled
 from turbopump.client.settings import PullSettings
 from turbopump.client.signature import spelled_out
-from turbopump.client.subscription import ALL
 from turbopump.client.times import Time
 from turbopump.client.world import World
 

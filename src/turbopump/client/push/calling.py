@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from turbopump.client.consuming import ROLLED_BACK, UNCOMMITTED, Failure
-from turbopump.client.hooks import ConsumeContext, ConsumeHook, run_after, run_before
+from turbopump.client.group.consuming import ROLLED_BACK, UNCOMMITTED, Failure
 from turbopump.client.message import MessageExt
+from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.push.handlers import Handler, Messages, TagHandlers
 
 STATUSES = {

@@ -13,15 +13,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turbopump.client.consuming import Failure, RetryLater
-from turbopump.client.figures import TopicFigures
+from turbopump.client.group.consuming import Failure, RetryLater
+from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.send_back import SendBack
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.process_queue import ProcessQueue
 from turbopump.client.push.calling import Calling
 from turbopump.client.push.handlers import Handler, Messages
+from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.client.push.workers import Coroutines, Crew, Threads
-from turbopump.client.send_back import SendBack
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

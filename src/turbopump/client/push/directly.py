@@ -2,7 +2,7 @@
 
 import asyncio
 
-from turbopump.client.consuming import ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, RetryLater
+from turbopump.client.group.consuming import ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.calling import Calling
 from turbopump.protocol import bodies

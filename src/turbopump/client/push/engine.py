@@ -13,34 +13,34 @@ from typing import Any
 
 from msgspec import structs
 
-from turbopump.client.division import GroupShare, Share
-from turbopump.client.expressions import check_expression
-from turbopump.client.figures import TopicFigures
 from turbopump.client.files import Files
-from turbopump.client.hooks import ConsumeHook, Filter
+from turbopump.client.group.division import GroupShare, Share
+from turbopump.client.group.expressions import check_expression
+from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.listeners import QueueListeners
+from turbopump.client.group.offsets import GroupOffsets, Offsets, local_offsets
+from turbopump.client.group.running_info import running_info, settings_as_text, stacks
+from turbopump.client.group.send_back import SendBack
+from turbopump.client.group.starting import Beginning
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.instance import Instance, complain, end, keep_running
-from turbopump.client.listeners import QueueListeners
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import GroupOffsets, Offsets, local_offsets
-from turbopump.client.process_queue import CacheLimits
-from turbopump.client.pull import Puller
+from turbopump.client.observe.hooks import ConsumeHook, Filter
+from turbopump.client.produce.sender import Sender
+from turbopump.client.pull.puller import Puller
 from turbopump.client.push.calling import Calling
 from turbopump.client.push.concurrent import Concurrent
 from turbopump.client.push.directly import directly
 from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.push.locks import QueueLocks
 from turbopump.client.push.ordered import InOrder, Patience
+from turbopump.client.push.process_queue import CacheLimits
 from turbopump.client.push.pulling import Pulling, PullManner
 from turbopump.client.push.queues import Queues
 from turbopump.client.push.workers import Crew
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.routes import QueueChoice
-from turbopump.client.running_info import running_info, settings_as_text, stacks
-from turbopump.client.send_back import SendBack
-from turbopump.client.sender import Sender
 from turbopump.client.settings import ConsumerSettings
-from turbopump.client.starting import Beginning
-from turbopump.client.subscription import Subscription
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import TopicNotFound

@@ -15,8 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turbopump.client.consuming import LATER, ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, failure_of
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
+from turbopump.client.group.consuming import (
+    LATER,
+    ROLLED_BACK,
+    UNCOMMITTED,
+    ConsumeStatus,
+    Failure,
+    failure_of,
+)
 from turbopump.client.message import MessageExt
 
 log = logging.getLogger(__name__)

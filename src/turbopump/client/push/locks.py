@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
-from turbopump.client.process_queue import ProcessQueue
+from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.client.routes import Routes
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from turbopump.client.consuming import UNCOMMITTED, Failure
-from turbopump.client.figures import TopicFigures
+from turbopump.client.group.consuming import UNCOMMITTED, Failure
+from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.send_back import SendBack
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.process_queue import ProcessQueue
 from turbopump.client.push.calling import Calling
 from turbopump.client.push.concurrent import complain_of
 from turbopump.client.push.handlers import Handler, Messages
 from turbopump.client.push.locks import QueueLocks
+from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.client.push.workers import SLICE_S, Crew, Slots, Threads, cancelled
-from turbopump.client.send_back import SendBack
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

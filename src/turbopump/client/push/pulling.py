@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.division import FAILURES
-from turbopump.client.figures import TopicFigures
+from turbopump.client.group.division import FAILURES
+from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.subscription import Subscription
 from turbopump.client.heartbeats import Heartbeats
-from turbopump.client.hooks import Filter, let_through
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.namespace import unwrap
-from turbopump.client.process_queue import CacheLimits, ProcessQueue
-from turbopump.client.pull import Puller, PullResult, PullStatus
+from turbopump.client.observe.hooks import Filter, let_through
+from turbopump.client.pull.puller import Puller, PullResult, PullStatus
+from turbopump.client.push.process_queue import CacheLimits, ProcessQueue
 from turbopump.client.routes import Routes
-from turbopump.client.subscription import Subscription
 from turbopump.client.world import HOLD_S
 from turbopump.protocol.errors import (
     FlowControl,

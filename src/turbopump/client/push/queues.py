@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.division import FAILURES, Division, Share, ShareOf
+from turbopump.client.group.division import FAILURES, Division, Share, ShareOf
+from turbopump.client.group.offsets import Offsets
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageQueue
-from turbopump.client.offsets import Offsets
-from turbopump.client.process_queue import ProcessQueue
 from turbopump.client.push.locks import QueueLocks
+from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from typing import Any
 
 from turbopump.client import background
 from turbopump.client.admin.admin import Admin
-from turbopump.client.batches import packed_letter
 from turbopump.client.errors import ClientError
-from turbopump.client.letters import Letter
 from turbopump.client.message import Message, MessageQueue, SendStatus
-from turbopump.client.sender import Pick, Sender
+from turbopump.client.produce.batches import packed_letter
+from turbopump.client.produce.prepared_send import Letter
+from turbopump.client.produce.sender import Pick, Sender
 from turbopump.pipelines.sink.connections import Kept, patiently
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
 from turbopump.pipelines.sink.rows import Rows, pieces, rows_of

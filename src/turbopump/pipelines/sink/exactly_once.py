@@ -17,8 +17,15 @@ from typing import Any
 
 from turbopump.client import background
 from turbopump.client.admin.asking import Unreachable
-from turbopump.client.ledger import FRAME_BYTES, FRAME_MESSAGES, Ledger, LedgerNotSupported, Writer, Written
 from turbopump.client.namespace import wrap
+from turbopump.client.produce.ledger import (
+    FRAME_BYTES,
+    FRAME_MESSAGES,
+    Ledger,
+    LedgerNotSupported,
+    Writer,
+    Written,
+)
 from turbopump.pipelines.sink.connections import MOST_KEPT, NO_TOPIC_S, Kept, patiently
 from turbopump.pipelines.sink.frames import Place, half_frames
 from turbopump.pipelines.sink.rows import Rows, pieces, refused_row, rows_of

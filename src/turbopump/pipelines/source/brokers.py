@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 from turbopump.client import background
 from turbopump.client.admin import Admin
 from turbopump.client.admin.clusters import Layout
+from turbopump.client.group.offsets import GroupOffsets
 from turbopump.client.instance import client_id
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
-from turbopump.client.offsets import GroupOffsets
-from turbopump.client.pull import Puller, PullStatus, records_of
+from turbopump.client.pull.puller import Puller, PullStatus, records_of
 from turbopump.client.routes import MASTER, Route, route_of
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of

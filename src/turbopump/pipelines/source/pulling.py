@@ -16,7 +16,7 @@ from typing import Protocol
 
 from turbopump.client import background
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import PulledBytes, PullStatus
+from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.pipelines.source.offsets import Range, lost, named
 from turbopump.pipelines.source.settings import Filter
 from turbopump.protocol.codes import ResponseCode

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from turbopump.client.admin import Admin
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull import CALL_TIMEOUT_S, PulledBytes, Puller, PullStatus
+from turbopump.client.pull.puller import CALL_TIMEOUT_S, PulledBytes, Puller, PullStatus
 from turbopump.pipelines.source.offsets import named
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Refused

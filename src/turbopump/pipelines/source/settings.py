@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.group.subscription import ALL, choice
 from turbopump.client.message import MessageQueue
-from turbopump.client.subscription import ALL, choice
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
 from turbopump.pipelines.options import BadOption, Option, Options

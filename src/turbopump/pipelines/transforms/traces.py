@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.client.trace import AFTER, BEFORE, PUB, Trace, decode
+from turbopump.client.observe.trace import AFTER, BEFORE, PUB, Trace, decode
 
 FIELDS = (
     ("type", "string", pa.string()),

@@ -6,9 +6,9 @@ from typing import Any
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, plain
 
-from turbopump.client.consumer import Consumer
+from turbopump.client.group.offsets import LocalOffsets, local_path
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.offsets import LocalOffsets, local_path
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import MessageModel
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk

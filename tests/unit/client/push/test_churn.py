@@ -10,8 +10,8 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import plain
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt, MessageQueue
+from turbopump.client.push.consumer import Consumer
 from turbopump.runtime.chance import Chance
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(6)]

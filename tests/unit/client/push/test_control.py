@@ -9,10 +9,10 @@ import pytest
 from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
-from turbopump.client.consumer import Consumer
-from turbopump.client.consuming import RetryLater
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
+from turbopump.client.group.consuming import RetryLater
 from turbopump.client.message import MessageExt, MessageQueue
+from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command

@@ -11,9 +11,9 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain
 
-from turbopump.client.consuming import ConsumeStatus, RetryLater
-from turbopump.client.hooks import ConsumeContext
+from turbopump.client.group.consuming import ConsumeStatus, RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
+from turbopump.client.observe.hooks import ConsumeContext
 
 LETTERS = MessageQueue("%DLQ%readers", "broker-a", 0)
 

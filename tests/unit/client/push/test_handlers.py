@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from tests.unit.client.kit import record
 
-from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
+from turbopump.client.group.consuming import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.push.handlers import Handler
 

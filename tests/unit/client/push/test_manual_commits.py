@@ -8,10 +8,10 @@ from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import committed, plain
 from tests.unit.client.push.test_ordered import send_in_order
 
-from turbopump.client.consumer import Consumer
-from turbopump.client.consuming import ConsumeStatus, RetryLater
 from turbopump.client.errors import InvalidArgument
+from turbopump.client.group.consuming import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt
+from turbopump.client.push.consumer import Consumer
 
 COMMIT, ROLLBACK = ConsumeStatus.COMMIT, ConsumeStatus.ROLLBACK
 

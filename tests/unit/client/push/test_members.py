@@ -6,8 +6,8 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer
 
-from turbopump.client.consumer import Consumer
-from turbopump.client.strategies import ConsistentHash, Strategy, averagely, by_circle
+from turbopump.client.group.strategies import ConsistentHash, Strategy, averagely, by_circle
+from turbopump.client.push.consumer import Consumer
 
 
 async def sent(town: Town, count: int, start: int = 0, **message: Any) -> list[bytes]:

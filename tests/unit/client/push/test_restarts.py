@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.message import Message, MessageExt, MessageQueue
-from turbopump.client.producer import Producer
+from turbopump.client.produce.producer import Producer
+from turbopump.client.push.consumer import Consumer
 from turbopump.testing import AsyncCluster, run_virtual
 
 QUEUES = 4

@@ -7,9 +7,9 @@ import pytest
 from tests.unit.admin.kit import NAMESRV, cluster, virtual
 from tests.unit.client.listening import Reader, plain
 
-from turbopump.client.consumer import Consumer
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
+from turbopump.client.push.consumer import Consumer
 
 
 def take(message: MessageExt) -> None:

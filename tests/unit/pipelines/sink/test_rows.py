@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from turbopump.client.message import CopiedMessage, Message, MessageQueue
-from turbopump.client.selectors import by_hash
+from turbopump.client.produce.selectors import by_hash
 from turbopump.pipelines.sink import rows
 from turbopump.pipelines.sink.frames import half_frames, lanes
 from turbopump.pipelines.sink.rows import BadRow, cut, groups, pieces, records, refused_row, rows_of

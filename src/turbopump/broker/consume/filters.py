@@ -1,0 +1,368 @@
+"""Expressions in SQL92 by which groups choose their messages.
+
+In: what heartbeats subscribe to, a group's end, the expression of a pull. Out: predicates over property
+strings, or a refusal in Apache's words and codes. An expression is read once, when it is new. What is
+registered is kept in consumerFilter.json in Apache's form, and for a day after its group has left: the bit
+maps of messages that were stored meanwhile have its bits.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import msgspec
+
+from turbopump.broker.config import FilterRules
+from turbopump.broker.consume.filter_modules import FilterModule, FilterModules
+from turbopump.filter import BadExpression, Predicate, compile_sql
+from turbopump.filter.bloom import BloomFilter, mask
+from turbopump.protocol import properties
+from turbopump.protocol.bodies import (
+    BloomFilterData,
+    ConsumerFilterData,
+    ConsumerFilterWrapper,
+    FilterDataMapByTopic,
+    SubscriptionData,
+)
+from turbopump.protocol.errors import (
+    FilterDataNotFound,
+    FilterDataNotLatest,
+    SubscriptionUnreadable,
+    SystemFailure,
+)
+from turbopump.protocol.names import RETRY_PREFIX, SQL92, TAG, WASM
+from turbopump.remoting.limits import Seldom
+from turbopump.runtime.clock import Clock
+from turbopump.store.queue_ext import Bits
+
+log = logging.getLogger(__name__)
+
+FILE = "consumerFilter.json"
+TAG_TYPES = (None, "", TAG)
+MAX_FILTERS = 10_000  # of all groups; more are not registered, and their pulls are refused
+MAX_READ = 1024  # expressions that are kept read, good and bad ...
+MAX_KEPT_TEXT = (
+    4096  # ... if they are no longer than this; longer ones are read again when a pull brings them
+)
+LOADED_DEAD_MS = 30_000  # before a start, all consumers are taken to have left
+WORK = 100_000  # terms evaluated for one pull, about 50 ms: whoever wants more asks again
+BAD_LINES = 10  # about expressions that cannot be read, per ...
+BAD_INTERVAL_S = 60.0
+
+Matches = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How a pull chooses: by property strings, of so many messages at most, and before by their bit maps."""
+
+    matches: Matches
+    most: int
+    bits: Bits | None = None
+
+
+@dataclass(slots=True)
+class Filter:
+    group: str
+    topic: str
+    expression: str
+    kind: str
+    client_version: int
+    born_ms: int
+    dead_ms: int
+    positions: tuple[int, ...]
+    predicate: Predicate | None
+    """None: it was read from a file and is no expression for us."""
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_ms >= self.born_ms
+
+
+def is_tag(kind: str | None) -> bool:
+    return kind in TAG_TYPES
+
+
+def predicate_of(kind: str | None, expression: str | None) -> Predicate:
+    """The expression, read now or before; SubscriptionUnreadable with what is wrong, and where."""
+    if kind != SQL92:
+        raise SubscriptionUnreadable(f"expressions are of type TAG or {SQL92}, not {kind}")
+    if not expression:
+        raise SubscriptionUnreadable("the expression is empty")
+    found = _read(expression) if len(expression) <= MAX_KEPT_TEXT else _read.__wrapped__(expression)
+    if isinstance(found, BadExpression):
+        raise SubscriptionUnreadable(str(found))
+    return found
+
+
+@lru_cache(maxsize=MAX_READ)
+def _read(expression: str) -> Predicate | BadExpression:
+    try:
+        return compile_sql(expression)
+    except BadExpression as bad:
+        return bad
+
+
+class Filters:
+    def __init__(self, rules: FilterRules, clock: Clock, modules: FilterModules | None = None) -> None:
+        self._rules = rules
+        self._clock = clock
+        self._modules = modules
+        self.bloom = BloomFilter(rules.error_percent, rules.expected_groups)
+        self._by_topic: dict[str, dict[str, Filter]] = {}
+        self._by_group: dict[str, dict[str, Filter]] = {}
+        self._count = 0
+        self._complaints = Seldom(log, BAD_INTERVAL_S, logging.WARNING, BAD_LINES)
+        self.version = 0
+        """Higher when a filter came, changed or went: who waits with an old one looks again."""
+        self.on_change: Callable[[], None] = lambda: None
+
+    def configure(self, rules: FilterRules) -> None:
+        self._rules = rules
+
+    # --- what pulls ask -------------------------------------------------------------------------------
+
+    def check(self, kind: str | None, expression: str | None) -> None:
+        """Whether such a subscription can be served; refuses it otherwise."""
+        if kind == WASM:
+            self.module(expression)
+        elif not is_tag(kind):
+            self._check_enabled(kind)
+            predicate_of(kind, expression)
+
+    def module(self, name: str | None) -> FilterModule:
+        """The filter module of that name."""
+        if self._modules is None:
+            raise SystemFailure(f"The broker does not support consumer to filter message by {WASM}")
+        found = self._modules.get(name or "")
+        if found is None:
+            why = self._modules.refused.get(name or "", "there is none of that name")
+            known = ", ".join(self._modules) or "none"
+            raise SubscriptionUnreadable(f"filter module {name!r}: {why}; usable are: {known}")
+        return found
+
+    def of_pull(self, kind: str | None, expression: str | None) -> Wanted:
+        """What a pull asks for that brings its expression along."""
+        if not expression:
+            raise SubscriptionUnreadable("parse the consumer's subscription failed")
+        self._check_enabled(kind)
+        return _wanted(predicate_of(kind, expression))
+
+    def of_group(self, group: str, topic: str, kind: str | None, version: int) -> Wanted:
+        """What the group's heartbeats have registered."""
+        found = self._by_topic.get(topic, {}).get(group)
+        if found is None or found.predicate is None:
+            raise FilterDataNotFound(
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            )
+        if found.client_version < version:
+            raise FilterDataNotLatest("the consumer's consumer filter data not latest")
+        self._check_enabled(kind)
+        if self._rules.retries and topic.startswith(RETRY_PREFIX):
+            return Wanted(lambda message: self._matches_retried(group, message), WORK)
+        bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
+        return replace(_wanted(found.predicate), bits=bits)
+
+    def shown(self, group: str, topic: str) -> str | None:
+        """What is registered, for people."""
+        found = self._by_topic.get(topic, {}).get(group)
+        if found is None:
+            return None
+        return msgspec.json.format(msgspec.json.encode(self._stored(found)), indent=1).decode()
+
+    def bit_map(self, topic: str, message: bytes) -> bytes:
+        """The bits of all groups that want a message of this topic, present or not; empty when there are no
+        expressions for it.
+        """
+        groups = self._by_topic.get(topic)
+        if not groups:
+            return b""
+        bits = 0
+        for one in groups.values():
+            if one.predicate is not None and one.predicate.matches(message):
+                bits |= mask(one.positions)
+        return bits.to_bytes(self.bloom.size // 8, "little")
+
+    def _check_enabled(self, kind: str | None) -> None:
+        if not self._rules.enabled:
+            raise SystemFailure(f"The broker does not support consumer to filter message by {kind}")
+
+    def _matches_retried(self, group: str, message: bytes) -> bool:
+        """A message that is tried again is judged by the expression for the topic that it came from."""
+        topic = properties.find(message, properties.RETRY_TOPIC)
+        found = self._by_topic.get(topic or "", {}).get(group)
+        return found is None or found.predicate is None or found.predicate.matches(message)
+
+    # --- what heartbeats tell -------------------------------------------------------------------------
+
+    def register(self, group: str, told: Iterable[SubscriptionData]) -> None:
+        topics = set()
+        for subscription in told:
+            topics.add(subscription.topic)
+            if subscription.expressionType not in (*TAG_TYPES, WASM) and subscription.subString:
+                self._register(group, subscription)
+        for topic, found in self._by_group.get(group, {}).items():
+            if topic not in topics and not found.is_dead:
+                self._die(found)
+
+    def unregister(self, group: str) -> None:
+        """The last of its consumers has left."""
+        for found in self._by_group.get(group, {}).values():
+            if not found.is_dead:
+                self._die(found)
+
+    def _register(self, group: str, told: SubscriptionData) -> None:
+        known = self._by_group.get(group, {}).get(told.topic)
+        if known is not None and told.subVersion <= known.client_version:
+            if told.subVersion == known.client_version and known.is_dead:
+                self._revive(known)
+            return
+        is_same = known is not None and (told.subString, told.expressionType) == (
+            known.expression,
+            known.kind,
+        )
+        if known is not None and is_same:
+            known.client_version = told.subVersion
+            self._revive(known)
+            return
+        try:
+            predicate = predicate_of(told.expressionType, told.subString)
+        except SubscriptionUnreadable as bad:
+            words = "The expression of group %s for %s cannot be read: %s"
+            self._complaints.say(self._clock.monotonic(), words, group, told.topic, bad.remark)
+            if known is not None:
+                self._remove(known)
+            return
+        if known is not None or self._count < MAX_FILTERS:
+            self._add(self._new(group, told, predicate))
+
+    def _new(self, group: str, told: SubscriptionData, predicate: Predicate) -> Filter:
+        return Filter(
+            group,
+            told.topic,
+            predicate.text,
+            SQL92,
+            told.subVersion,
+            self._clock.now_ms(),
+            0,
+            self.bloom.positions(group, told.topic),
+            predicate,
+        )
+
+    def _add(self, new: Filter) -> None:
+        self._count += new.group not in self._by_topic.get(new.topic, {})
+        self._by_topic.setdefault(new.topic, {})[new.group] = new
+        self._by_group.setdefault(new.group, {})[new.topic] = new
+        self._changed()
+
+    def _remove(self, old: Filter) -> None:
+        self._count -= 1
+        for table, first, second in (
+            (self._by_topic, old.topic, old.group),
+            (self._by_group, old.group, old.topic),
+        ):
+            del table[first][second]
+            if not table[first]:
+                del table[first]
+        self._changed()
+
+    def _die(self, found: Filter) -> None:
+        found.dead_ms = self._clock.now_ms()
+        self._changed()
+
+    def _revive(self, found: Filter) -> None:
+        found.dead_ms = 0
+        self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        self.on_change()
+
+    # --- the file -------------------------------------------------------------------------------------
+
+    def load(self, data: bytes) -> int:
+        """Takes over a consumerFilter.json, or nothing of it when its bits are those of another Bloom filter:
+        bit maps of that time mean something else. Returns how many.
+        """
+        stored = ConsumerFilterWrapper.decode(data)
+        found = [
+            one
+            for topic in stored.filterDataByTopic.values()
+            for one in topic.groupFilterData.values()
+            if one.expressionType == SQL92 and one.consumerGroup and one.topic
+        ]
+        # One that was forgotten has no bits in what came since: it must not come back.
+        limit = self._clock.now_ms() - self._rules.keep_ms
+        found = [one for one in found if not one.bornTime <= one.deadTime <= limit]
+        if not all(self._is_valid(one.bloomFilterData) for one in found):
+            log.info("%s was written with another Bloom filter: it is not used", FILE)
+            return 0
+        for one in found[:MAX_FILTERS]:
+            self._add(self._loaded(one))
+        return len(found)
+
+    def _is_valid(self, data: BloomFilterData | None) -> bool:
+        return (
+            data is not None
+            and data.bitNum == self.bloom.size
+            and len(data.bitPos) == self.bloom.bits_per_group
+            and all(0 <= position < self.bloom.size for position in data.bitPos)
+        )
+
+    def _loaded(self, one: ConsumerFilterData) -> Filter:
+        assert one.bloomFilterData is not None
+        try:
+            predicate = predicate_of(one.expressionType, one.expression)
+        except SubscriptionUnreadable as bad:
+            log.warning("%s: the expression of group %s for %s: %s", FILE, one.consumerGroup, one.topic, bad)
+            predicate = None
+        dead_ms = one.deadTime or max(self._clock.now_ms() - LOADED_DEAD_MS, one.bornTime)
+        positions = tuple(one.bloomFilterData.bitPos)
+        return Filter(
+            one.consumerGroup,
+            one.topic,
+            one.expression,
+            one.expressionType,
+            one.clientVersion,
+            one.bornTime,
+            dead_ms,
+            positions,
+            predicate,
+        )
+
+    def dump(self) -> bytes:
+        self._forget_the_long_dead()
+        stored = ConsumerFilterWrapper(
+            {
+                topic: FilterDataMapByTopic(
+                    {group: self._stored(one) for group, one in groups.items()}, topic
+                )
+                for topic, groups in self._by_topic.items()
+            }
+        )
+        return msgspec.json.format(msgspec.json.encode(stored), indent=1)
+
+    def _forget_the_long_dead(self) -> None:
+        limit = self._clock.now_ms() - self._rules.keep_ms
+        for groups in list(self._by_topic.values()):
+            for one in list(groups.values()):
+                if one.is_dead and one.dead_ms <= limit:
+                    self._remove(one)
+
+    def _stored(self, one: Filter) -> ConsumerFilterData:
+        return ConsumerFilterData(
+            BloomFilterData(self.bloom.size, list(one.positions)),
+            one.born_ms,
+            one.client_version,
+            one.group,
+            one.is_dead,
+            one.dead_ms,
+            one.expression,
+            one.kind,
+            one.topic,
+        )
+
+
+def _wanted(predicate: Predicate) -> Wanted:
+    return Wanted(predicate.matches, max(WORK // predicate.terms, 1))

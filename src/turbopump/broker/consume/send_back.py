@@ -1,0 +1,155 @@
+"""Send-back (code 36): what a consumer could not handle comes again later, or becomes a dead letter.
+
+In: where the message lies in the log, and how long the consumer wants to wait. Out: a copy of it on its way
+to %RETRY% of the group, delayed by a level that grows with each round, or in %DLQ% of the group. The consumer
+moves its offset on when it hears of success, so success is said only of a copy that is as safe as any send.
+"""
+
+from collections.abc import Callable
+
+from turbopump.broker.delay.level_records import Schedule, copied
+from turbopump.broker.groups.groups import Group, Groups
+from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
+from turbopump.broker.topics import FAQ, WRITE, Topics
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import GroupNotFound, MessageIllegal, NoPermission, Refused, SystemFailure
+from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
+from turbopump.protocol.ids import offset_id
+from turbopump.protocol.names import dlq_topic, retry_topic
+from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import INNER_BATCH, UNIT_SUBSCRIBED
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.chance import Chance
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+FIRST_LEVEL = 3  # of the first round: 10 s with the usual levels
+DEAD_LETTER_QUEUES = 1
+
+Append = Callable[[list[Draft]], list[Appended]]
+
+
+class Retries:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        groups: Groups,
+        schedule: Schedule,
+        append: Append,
+        traffic: Traffic,
+        chance: Chance,
+        broker_ip: str,
+        writable: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._schedule = schedule
+        self._append = append
+        self._traffic = traffic
+        self._chance = chance
+        self._broker_ip = broker_ip
+        self._writable = writable
+
+    def routes(self) -> Routes:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: Route(ConsumerSendMsgBackRequest, self.send_back)}
+
+    def send_back(self, request: Request[ConsumerSendMsgBackRequest]) -> Command | None:
+        draft = self._copy(request.header, request.command.version)
+        if draft is None:
+            return reply(request.command)
+        try:
+            [(offset, _, size)] = self._append([draft])
+        except Refused as refused:  # whatever the reason, Apache's answer is this one
+            raise SystemFailure(refused.remark) from None
+        self._count(request.header.group, draft)
+        if draft.delay_ms >= 0:
+            self._schedule.on_postponed(draft.queue)
+        if not self._store.syncs_each:
+            return reply(request.command)
+
+        request.connection.begin(size)
+
+        def answer(durability: Durability) -> None:
+            try:
+                request.answer(_answer(request.command, durability))
+            finally:
+                request.connection.end(size)
+
+        self._store.durable(offset + size, answer)
+        return None
+
+    def _count(self, group: str, draft: Draft) -> None:
+        topic = properties.find(draft.properties, properties.RETRY_TOPIC) or ""
+        self._traffic.sent_back[group, topic] += 1
+        if draft.queue.topic == dlq_topic(group):
+            self._traffic.dead_letters[group, topic] += 1
+
+    def _copy(self, header: ConsumerSendMsgBackRequest, version: int) -> Draft | None:
+        """What is to be stored, by Apache's checks in their order; None: the group wants no retries."""
+        group = self._groups.find_or_create(header.group)
+        if group is None:
+            raise GroupNotFound(f"subscription group not exist, {header.group} {FAQ}")
+        if not self._writable():
+            raise NoPermission(f"the broker[{self._broker_ip}] sending message is forbidden")
+        if group.retry_queues <= 0:
+            return None
+        sys_flag = UNIT_SUBSCRIBED if header.unitMode else 0
+        topic = self._topics.for_group(retry_topic(group.name), group.retry_queues, sys_flag=sys_flag)
+        if not topic.perm & WRITE:
+            raise NoPermission(f"the topic[{topic.name}] sending message is forbidden")
+        record = self._store.look_up(header.offset)
+        if record is None:
+            raise SystemFailure(f"look message by offset failed, {header.offset}")
+        if record.sys_flag & INNER_BATCH:  # one of its messages; the consumer sends a copy then
+            raise MessageIllegal("a message of an inner batch cannot be taken back")
+        if header.delayLevel < 0 or record.reconsume_times >= _most(group, header, version):
+            return self._dead_letter(group, record)
+        return self._again(group, record, header.delayLevel or FIRST_LEVEL + record.reconsume_times)
+
+    def _again(self, group: Group, record: Record, level: int) -> Draft:
+        pairs = _pairs(record)
+        queue_id = self._chance.randrange(group.retry_queues)
+        queue, delay_ms = self._schedule.postpone(pairs, level, retry_topic(group.name), queue_id)
+        return _draft(record, pairs, queue, delay_ms)
+
+    def _dead_letter(self, group: Group, record: Record) -> Draft:
+        topic = self._topics.for_group(dlq_topic(group.name), DEAD_LETTER_QUEUES)
+        pairs = _pairs(record) | {properties.DELAY: "0"}
+        queue = self._store.queue(topic.name, self._chance.randrange(DEAD_LETTER_QUEUES))
+        return _draft(record, pairs, queue)
+
+
+def _most(group: Group, header: ConsumerSendMsgBackRequest, version: int) -> int:
+    """How often a message comes again: as the consumer says, or as the group is set."""
+    if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
+        return header.maxReconsumeTimes
+    return group.retry_max_times
+
+
+def _pairs(record: Record) -> dict[str, str]:
+    """The properties, and where the message was first: they stay the same in every round."""
+    pairs = record.property_map()
+    pairs.setdefault(properties.RETRY_TOPIC, record.topic)
+    pairs[properties.WAIT] = "false"
+    pairs.pop(properties.INNER_MULTI_QUEUE_OFFSET, None)  # said where the original is
+    if not pairs.get(properties.ORIGIN_MESSAGE_ID, "").strip():
+        pairs[properties.ORIGIN_MESSAGE_ID] = offset_id(record.store_host, record.physical_offset)
+    return pairs
+
+
+def _draft(record: Record, pairs: dict[str, str], queue: ConsumeQueue, delay_ms: int = -1) -> Draft:
+    draft = copied(record, queue, pairs)
+    draft.reconsume_times += 1
+    draft.delay_ms = delay_ms
+    return draft
+
+
+def _answer(request: Command, durability: Durability) -> Command:
+    if durability is Durability.DISK:
+        return reply(request)
+    return reply(request, ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")

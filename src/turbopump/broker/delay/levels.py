@@ -1,0 +1,453 @@
+"""Delayed messages: each is delivered when its time has come, once, also across restarts and crashes.
+
+In: the queues of SCHEDULE_TOPIC_XXXX, which `level_records.py` fills, and the time. Out: copies in the topics
+where the messages belong, many in one append, in short turns between other work. `pending.py` knows what
+waits.
+
+What was delivered is written to delayOffset.json every ten seconds and at a stop, never before the copies are
+on the medium. With it goes where the log ended at that moment. After a crash the log is read from there on:
+every copy names its original, so what was delivered since is known as well, and nothing is delivered twice.
+Apache forgets it, and delivers those ten seconds again. Only a copy that the crash took is made again.
+
+Before the store deletes a file of the log, what still waits in it is written anew, at the end of its queue
+and with its old time of delivery.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+import msgspec
+
+from turbopump.broker.delay import level_records
+from turbopump.broker.delay.pacing import Pacing
+from turbopump.broker.delay.pending import Entry, Pending, Position, Run
+from turbopump.broker.topics import Topics
+from turbopump.protocol import dialect, names
+from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
+from turbopump.protocol.record import Record
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock, NeverSet
+from turbopump.runtime.disk import Workers
+from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from turbopump.store.queue_ext import is_address
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+log = logging.getLogger(__name__)
+
+FILE = "delayOffset.json"
+MAX_FILE_BYTES = 64 << 20
+
+TICK_S = 0.1  # the most that a message may be late on an idle machine
+LEAST_PAUSE_S = 0.01  # what falls due within it is delivered together
+LONGEST_PAUSE_S = 1.0  # the clock on the wall may be set while we sleep ...
+LONGEST_PAUSE_NEVER_SET_S = 86_400.0  # ... but a clock of tests is not
+FETCHED_AFTER_MS = 10  # messages that are not in memory
+AGAIN_AFTER_MS = 10_000  # a run that cannot be worked off
+
+BATCH = 128  # messages of one append ...
+BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
+TURN_S = 0.005  # then others have their turn
+TURN_BATCHES = 4
+LOOKED_AT = 4096  # entries of a queue in one turn: 1 ms
+READ_BACK = 4096  # records of the log in one turn: 3 ms
+LOST_LINES = 20  # a minute, about messages that are passed over
+REWRITING_PAUSE_S = 60.0  # after a file that was mostly delayed messages was written anew
+
+Append = Callable[[list[Draft]], list[Appended]]
+Save = Callable[[str, bytes], None]
+
+
+class DelayFile(msgspec.Struct, omit_defaults=True):
+    """delayOffset.json as 4.9 and 5.x read it, and what we need beyond it."""
+
+    offsetTable: dict[int, int]  # noqa: N815 - the file's spelling; level -> everything before is done
+    dataVersion: DataVersion | None = None  # noqa: N815
+    logOffset: int | None = None  # noqa: N815 - ours: copies before it are accounted for
+    waiting: dict[int, list[int]] = {}  # ours: level -> begin, end, begin, end, ..., and all from the last on
+
+    def position(self, level: int) -> Position:
+        *bounds, rest = self.waiting.get(level) or [self.offsetTable.get(level, 0)]
+        return Position(rest, tuple(zip(bounds[::2], bounds[1::2], strict=True)))
+
+
+class Delays:
+    def __init__(
+        self, store: Store, topics: Topics, append: Append, save: Save, workers: Workers, clock: Clock
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._append = append
+        self._save = save
+        self._workers = workers
+        self._clock = clock
+        self._longest_pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(clock, NeverSet) else LONGEST_PAUSE_S
+        self._pending = Pending()
+        self._queues: dict[int, ConsumeQueue] = {}
+        self._file: DelayFile | None = None
+        self._saved: tuple[dict[int, Position], int] | None = None
+        self._version = 0
+        self._is_ready = False
+        self._pacing = Pacing(store)
+        self._no_rewriting_before = 0.0
+        self._fetching: dict[Run, asyncio.Task[None]] = {}
+        self._trouble = Seldom(log, 60.0, logging.ERROR)
+        self._passed_over = 0
+        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
+
+    def routes(self) -> Routes:
+        return {RequestCode.GET_ALL_DELAY_OFFSET: Route(None, self.offsets)}
+
+    def offsets(self, request: Request[None]) -> Answer:
+        table = {queue_id + 1: position.first for queue_id, position in self._pending.positions().items()}
+        version = DataVersion(counter=self._version, stateVersion=0, timestamp=self._clock.now_ms())
+        return Answer(body=DelayOffsetSerializeWrapper(dataVersion=version, offsetTable=table).encode())
+
+    def progress(self) -> dict[int, tuple[int, int]]:
+        """Level -> the first offset that waits, the end of the queue."""
+        return {
+            queue_id + 1: (self._pending.position(queue_id).first, queue.max_offset)
+            for queue_id, queue in sorted(self._queues.items())
+        }
+
+    # life
+
+    def load(self, data: bytes) -> int:
+        """Takes a delayOffset.json; returns of how many levels it knows."""
+        file = msgspec.json.decode(dialect.standard(data, MAX_FILE_BYTES), type=DelayFile)
+        for level in file.waiting:
+            file.position(level)
+        self._file = file
+        self._version = file.dataVersion.counter if file.dataVersion else 0
+        return len(file.offsetTable)
+
+    def open(self) -> None:
+        """The queues that are there. Others come by `postponed`."""
+        for queue in self._store.queues_of(names.SCHEDULE_TOPIC):
+            self._add(queue, self._written_down(queue))
+
+    async def run(self) -> None:
+        """Delivers until it is cancelled."""
+        await self._look_back()
+        await self._look_through()
+        self._is_ready = True
+        while True:
+            try:
+                pause_s = self.turn()
+            except Exception as error:  # a queue that cannot be read, or a fault of ours: others go on
+                words = "Queues of delayed messages cannot be looked at, will try again"
+                self._trouble.say(self._clock.monotonic(), words, exc_info=error)
+                pause_s = LONGEST_PAUSE_S
+            await self._pacing.rest(pause_s)
+
+    async def keep(self, interval_s: float) -> None:
+        """Writes down what is done, at once when that is known, then every so often."""
+        while not self._is_ready:
+            await self._clock.sleep(TICK_S)
+        while True:
+            try:
+                await self.save()
+            except OSError as error:
+                log.error("%s cannot be written, will try again: %s", FILE, error)
+            await self._clock.sleep(interval_s)
+
+    async def close(self) -> None:
+        """After `run` and `keep` have ended."""
+        for task in self._fetching.values():
+            task.cancel()
+        self._is_ready, was_ready = False, self._is_ready
+        if was_ready:
+            try:
+                await self.save()
+            except OSError as error:
+                log.error("%s could not be written: %s", FILE, error)
+
+    def postponed(self, queue: ConsumeQueue) -> None:
+        """A delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
+        if self._queues.get(queue.queue_id) is not queue:  # a new one: what is written down is not of it
+            self._add(queue, Position(0))
+        self._pacing.wake_within(TICK_S)
+
+    # delivering
+
+    def turn(self) -> float:
+        """Does some of what there is to do. How long it can wait then; 0: there is more."""
+        is_behind = self._look()
+        began = self._clock.monotonic()
+        for _ in range(TURN_BATCHES):
+            now_ms = self._clock.now_ms()
+            run = self._pending.due(now_ms)
+            if run is None:
+                return 0.0 if is_behind else self._until_next(now_ms)
+            if not self._work_off(run, now_ms):
+                return TICK_S
+            if self._clock.monotonic() - began > TURN_S:
+                break
+        return 0.0
+
+    def _until_next(self, now_ms: int) -> float:
+        pause_s = self._longest_pause_s
+        next_due_ms = self._pending.next_due_ms
+        if next_due_ms is not None:
+            pause_s = min(pause_s, max((next_due_ms - now_ms) / 1000, LEAST_PAUSE_S))
+        if any(queue.next_offset > queue.max_offset for queue in self._queues.values()):
+            pause_s = min(pause_s, TICK_S)  # they wait for a sync
+        return pause_s
+
+    async def _look_through(self) -> None:
+        """Only then may be written down what waits: it leaves out what was found to be done."""
+        is_behind = True
+        while is_behind:
+            is_behind = self._look()
+            await asyncio.sleep(0)
+        self._pending.forget_done()
+
+    def _look(self) -> bool:
+        """Takes note of new entries, some in each turn. Whether there are more."""
+        left = LOOKED_AT
+        for queue_id, queue in self._queues.items():
+            while (wanted := self._pending.wanted(queue_id, queue.max_offset)) is not None:
+                begin, end = wanted
+                entries = self._entries(queue, begin, min(end, begin + left))
+                if not entries:
+                    break
+                self._pending.saw(queue_id, begin, entries)
+                left -= len(entries)
+                if left <= 0:
+                    return True
+        return False
+
+    def _work_off(self, run: Run, now_ms: int) -> bool:
+        """Delivers what is due of a run, as much as one append should hold. False: nothing is accepted."""
+        try:
+            due, next_due_ms = self._due_of(run, now_ms)
+            if not self._in_memory(run, due):
+                self._pending.put_off(run, now_ms + FETCHED_AFTER_MS)
+                return True
+            self._deliver([draft for at, size, _ in due if (draft := self._copy(at, size)) is not None])
+        except Refused as refused:
+            words = "Delayed messages cannot be delivered, will try again: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        except Exception as error:  # whatever is wrong with this one: others must not wait behind it
+            words = "Delayed messages of level %d from %d on cannot be delivered, will try again"
+            now = self._clock.monotonic()
+            self._trouble.say(now, words, run.queue_id + 1, run.at, exc_info=error)
+            self._pending.put_off(run, now_ms + AGAIN_AFTER_MS)
+            return True
+        self._pending.done(run, len(due), next_due_ms)
+        return True
+
+    def _due_of(self, run: Run, now_ms: int) -> tuple[list[Entry], int]:
+        """The first entries of a run that are due, and when the one after them is."""
+        queue = self._queues[run.queue_id]
+        entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
+        size = 0
+        for count, (_, length, due_ms) in enumerate(entries):
+            if due_ms > now_ms or (count and size + length > BATCH_BYTES):
+                return entries[:count], due_ms
+            size += length
+        after = run.at + len(entries)
+        if after == run.end:
+            return entries, 0
+        following = self._entries(queue, after, after + 1)
+        if not entries or not following:
+            raise OSError(f"queue {queue.queue_id} of {queue.topic} has no entry at {after}")
+        return entries, following[0][2]
+
+    def _in_memory(self, run: Run, due: list[Entry]) -> bool:
+        """Whether nobody has to wait for the disk. If not, they are fetched beside the loop, once."""
+        fetching = self._fetching.get(run)
+        if fetching is not None:
+            if fetching.done():
+                del self._fetching[run]
+            return fetching.done()
+        places = self._store.missing([(at, size) for at, size, _ in due])
+        if places:
+            self._fetching = {run: task for run, task in self._fetching.items() if run}
+            self._fetching[run] = asyncio.create_task(self._fetch(places))
+        return not places
+
+    async def _fetch(self, places: list[tuple[str, int, int]]) -> None:
+        with contextlib.suppress(OSError):  # who reads them next will see it
+            if places:
+                await self._store.fetch(places)
+            else:
+                await asyncio.sleep(0)
+
+    def _entries(self, queue: ConsumeQueue, begin: int, end: int) -> list[Entry]:
+        """As many as lie in one file."""
+        entries: list[Entry] = list(ENTRY.iter_unpack(queue.units(begin, end - begin)))
+        if any(due_ms < 0 for _, _, due_ms in entries):
+            entries = [(at, size, self._due_ms(queue, at, stored)) for at, size, stored in entries]
+        return entries
+
+    def _due_ms(self, queue: ConsumeQueue, at: int, stored: int) -> int:
+        """The time of delivery may be in an extension of the queue, which Apache's brokers can write."""
+        if not is_address(stored):
+            return stored
+        due_ms = queue.tags_code(stored)
+        if due_ms is not None:
+            return due_ms
+        record = self._store.look_up(at)
+        delay_ms = self._store.delays.delay_ms(queue.queue_id + 1)
+        return record.store_timestamp + delay_ms if record is not None else 0
+
+    def _copy(self, at: int, size: int) -> Draft | None:
+        record = self._record(at, size)
+        if record is None:
+            return None
+        queue = self._target(record)
+        if queue is None:
+            self._pass_over(at, "has no destination")
+            return None
+        return level_records.delivered(record, queue)
+
+    def _record(self, at: int, size: int) -> Record | None:
+        if size == BLANK_SIZE or at < self._store.min_offset:
+            return None  # the log has no such message, or has it no more
+        record = self._store.look_up(at)
+        if record is None or record.size != size:
+            self._pass_over(at, "cannot be read")
+            return None
+        return record
+
+    def _pass_over(self, at: int | None, why: str) -> None:
+        self._passed_over += 1
+        words = "The delayed message at %s of the log %s: passed over, number %d since the start"
+        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
+
+    def _target(self, record: Record) -> ConsumeQueue | None:
+        found = level_records.destination(record, self._topics)
+        return None if found is None else self._store.queue(*found)
+
+    def _deliver(self, drafts: list[Draft]) -> None:
+        try:
+            if drafts:
+                self._append(drafts)
+        except MessageIllegal as refused:
+            if len(drafts) > 1:
+                for draft in drafts:
+                    self._deliver([draft])
+                return
+            origin = level_records.origin(drafts[0].prepared_transaction_offset)
+            self._pass_over(origin, f"can be stored no more ({refused.remark})")
+
+    # files of the log that go
+
+    async def rescue(self, below: int) -> bool:
+        """The log is about to lose what lies below. True: nothing there is needed any more."""
+        if not self._is_ready:
+            return False
+        is_behind = True
+        while is_behind:
+            is_behind = self._look()
+            await asyncio.sleep(0)
+        size = 0
+        try:
+            for run in self._pending.runs():
+                while doomed := self._doomed(run, below):
+                    await self._fetch(self._store.missing([(at, length) for at, length, _ in doomed]))
+                    size += self._write_anew(run, self._doomed(run, below))  # some may be delivered by now
+        except Refused as refused:
+            words = "Delayed messages cannot be written anew, so their file is not deleted: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        if size:
+            log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)
+        if size > self._store.config.commit_log_file_size // 2:
+            self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
+        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
+
+    def _doomed(self, run: Run, below: int) -> list[Entry]:
+        """The first of a run, as many as one append should hold, if they lie below."""
+        queue = self._queues[run.queue_id]
+        entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
+        count = size = 0
+        while count < len(entries) and entries[count][0] < below and size < BATCH_BYTES:
+            size += entries[count][1]
+            count += 1
+        return entries[:count]
+
+    def _write_anew(self, run: Run, doomed: list[Entry]) -> int:
+        """How many bytes that makes."""
+        if not doomed:
+            return 0
+        if self._clock.monotonic() < self._no_rewriting_before:
+            raise SystemBusy("a file full of them was written anew a moment ago")
+        queue, after = self._queues[run.queue_id], run.at + len(doomed)
+        found = [(self._record(at, length), due_ms) for at, length, due_ms in doomed]
+        readable = [(record, due_ms) for record, due_ms in found if record is not None]
+        if readable:
+            drafts = [level_records.written_anew(record, queue, due_ms) for record, due_ms in readable]
+            self._store.rewrite(drafts)
+        following = self._entries(queue, after, after + 1)
+        self._pending.done(run, len(doomed), following[0][2] if following else 0)
+        return sum(record.size for record, _ in readable)
+
+    # what is written down
+
+    async def save(self) -> None:
+        """Raises OSError. Nothing is written that a crash could prove wrong."""
+        log_end, positions = self._store.max_offset, self._pending.positions()
+        if not positions or (positions, log_end) == self._saved:
+            return
+        if await self._store.wait_durable(log_end) is not Durability.DISK:
+            return
+        self._version += 1
+        await self._workers.run(self._save, FILE, self._dump(positions, log_end))
+        self._saved = positions, log_end
+
+    def _dump(self, positions: dict[int, Position], log_end: int) -> bytes:
+        file = DelayFile(
+            {queue_id + 1: position.first for queue_id, position in positions.items()},
+            DataVersion(counter=self._version, stateVersion=0, timestamp=self._clock.now_ms()),
+            log_end,
+            {
+                queue_id + 1: [*(bound for bounds in position.ranges for bound in bounds), position.rest]
+                for queue_id, position in positions.items()
+                if position.ranges
+            },
+        )
+        return msgspec.json.format(msgspec.json.encode(file), indent=1)
+
+    async def _look_back(self) -> None:
+        """Reads in the log what was delivered after the file was written."""
+        at, end = self._unaccounted_from(), self._store.committed_offset
+        found = 0
+        while at < end:
+            named, at = self._store.references(at, READ_BACK)
+            done = [origin for number in named if (origin := level_records.origin(number)) is not None]
+            self._pending.were_done(done)
+            found += len(done)
+            await asyncio.sleep(0)
+        if found:
+            log.info("%d delayed messages were delivered after %s was written", found, FILE)
+
+    def _unaccounted_from(self) -> int:
+        """Where in the log the first copy can be that the file does not know of."""
+        if self._file is not None:  # Apache's file does not say, and its copies name no original
+            return self._store.max_offset if self._file.logOffset is None else self._file.logOffset
+        firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
+        return min((first[0] for first in firsts if first is not None), default=self._store.max_offset)
+
+    def _written_down(self, queue: ConsumeQueue) -> Position:
+        """What the file says of a queue. It knows nothing of messages that were stored after it was written,
+        whatever their number: a queue whose messages all had been deleted may have begun anew in a crash.
+        """
+        if self._file is None:
+            return Position(0)
+        position = self._file.position(queue.queue_id + 1)
+        if self._file.logOffset is None:
+            return position
+        new = queue.first_at_or_after(self._file.logOffset)
+        ranges = tuple((begin, min(end, new)) for begin, end in position.ranges if begin < new)
+        return Position(min(position.rest, new), ranges)
+
+    def _add(self, queue: ConsumeQueue, position: Position) -> None:
+        self._queues[queue.queue_id] = queue
+        self._pending.resume(queue.queue_id, position, queue.min_offset, queue.max_offset)

@@ -1,0 +1,173 @@
+"""The way into the wheel of timers, for whoever stores messages; and recalls (code 370).
+
+In: the properties of a message. Out: whether it has to wait, where, and the handle by which its producer can
+recall it. Firing is the subject of `timers.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from turbopump.broker.config import TimerRules
+from turbopump.broker.delay import timer_records
+from turbopump.broker.topics import Topics
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.handles import Handle, read_handle
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.send import RecallMessageRequest
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+ROOM = 128
+"""Bytes that the properties of a message must leave free, for those of its way through the wheel."""
+
+NOTHING_SAID = "not set any response code"  # Apache's remark on a recall that succeeds
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    queue: ConsumeQueue
+    exact: bytes  # goes behind the stored properties
+    handle: str
+
+
+class Timing:
+    def __init__(
+        self, store: Store, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int
+    ) -> None:
+        self._store = store
+        self._rules = rules
+        self._broker = broker
+        self._clock = clock
+        self._precision_ms = precision_ms
+        self.on_postponed: Callable[[], None] = lambda: None
+        """Called after a message was appended to the queue of those that wait."""
+
+    def check(self, pairs: dict[str, str]) -> None:
+        """Raises Refused when what a message asks for cannot be. For one that waits for its commit first."""
+        timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
+
+    def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """Changes the properties to those of a message that waits; None: it does not, and they stay. Raises
+        Refused when what it asks for cannot be.
+        """
+        due_ms = timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
+        return self._postponed(pairs, due_ms, topic, queue_id)
+
+    def keep(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """The same for one that had to wait for its commit, and was checked before."""
+        due_ms = timer_records.promised_ms(pairs, self._clock.now_ms(), self._rules())
+        return self._postponed(pairs, due_ms, topic, queue_id)
+
+    def _postponed(
+        self, pairs: dict[str, str], due_ms: int | None, topic: str, queue_id: int
+    ) -> Postponed | None:
+        if due_ms is None:
+            return None
+        unique_key = pairs.get(properties.UNIQUE_KEY, "")
+        exact = timer_records.postpone(pairs, due_ms, topic, queue_id, self._precision_ms)
+        handle = Handle(topic, self._broker, str(due_ms), unique_key)
+        return Postponed(self._store.queue(TIMER_TOPIC, 0), exact, handle.pack())
+
+
+class Recalls:
+    """A recall is a message that waits in the same slot as the one that it recalls."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        timing: Timing,
+        append: Callable[[list[Draft]], list[Appended]],
+        rules: Callable[[], TimerRules],
+        writable: Callable[[], bool],
+        clock: Clock,
+        broker: str,
+        region: str,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._timing = timing
+        self._append = append
+        self._rules = rules
+        self._writable = writable
+        self._clock = clock
+        self._broker = broker
+        self._region = region
+
+    def routes(self) -> Routes:
+        return {RequestCode.RECALL_MESSAGE: Route(RecallMessageRequest, self.recall)}
+
+    async def recall(self, request: Request[RecallMessageRequest]) -> Command:
+        region = {"MSG_REGION": self._region}
+        try:
+            handle = self._checked(request.header)
+            offset, _, size = self._store_recall(handle, request)
+        except Refused as refused:
+            return reply(request.command, refused.code, refused.remark, region)
+        if self._store.syncs_each and await self._store.wait_durable(offset + size) is not Durability.DISK:
+            return reply(request.command, ResponseCode.SYSTEM_ERROR, "the recall is not on disk", region)
+        ext = {"msgId": handle.unique_key, **region}
+        return reply(request.command, ResponseCode.SUCCESS, NOTHING_SAID, ext)
+
+    def _checked(self, header: RecallMessageRequest) -> Handle:
+        """By Apache's checks in their order."""
+        if not self._rules().recall:
+            raise Refused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        if not self._writable():
+            raise Refused(ResponseCode.NO_PERMISSION, "recall failed, broker service not available")
+        if self._topics.find(header.topic) is None:
+            remark = f"recall failed, the topic[{header.topic}] not exist"
+            raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
+        handle = read_handle(header.recallHandle)
+        if handle is None:
+            raise _illegal("recall handle is invalid")
+        if handle.topic != header.topic:
+            raise _illegal("recall failed, topic not match")
+        if handle.broker != self._broker:
+            raise _illegal("recall failed, broker service not available")
+        now_ms = self._clock.now_ms()
+        if not handle.due_ms.isdecimal() or not now_ms < int(handle.due_ms) <= self._latest_ms(now_ms):
+            raise _illegal("recall failed, timestamp invalid")
+        return handle
+
+    def _latest_ms(self, now_ms: int) -> int:
+        return now_ms + 1000 * self._rules().max_delay_s
+
+    def _store_recall(self, handle: Handle, request: Request[RecallMessageRequest]) -> Appended:
+        pairs: dict[str, str] = {}
+        now_ms, group = self._clock.now_ms(), request.header.producerGroup or ""
+        due_ms = int(handle.due_ms)
+        timer_records.recall(pairs, handle.topic, handle.unique_key, group, due_ms, now_ms)
+        postponed = self._timing.postpone(pairs, handle.topic, 0)
+        if postponed is None:
+            raise _illegal("recall failed, timestamp invalid")
+        try:
+            packed = properties.pack(pairs).encode()
+        except ValueError:
+            raise _illegal("recall handle is invalid") from None
+        if properties.looks_lost(packed):
+            raise _illegal("recall handle is invalid: too many NULs")
+        draft = Draft(
+            queue=postponed.queue,
+            body=timer_records.RECALL_BODY,
+            properties=packed + postponed.exact,
+            flag=0,
+            sys_flag=0,
+            born_timestamp=now_ms,
+            born_host=request.connection.peer_host,
+            tags_code=java_hash(timer_records.RECALL_TAG),
+            unique_key=handle.unique_key,
+        )
+        appended = self._append([draft])[0]
+        self._timing.on_postponed()
+        return appended
+
+
+def _illegal(remark: str) -> Refused:
+    return Refused(ResponseCode.ILLEGAL_OPERATION, remark)

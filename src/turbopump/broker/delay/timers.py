@@ -1,0 +1,593 @@
+"""Timed messages: each is delivered in its millisecond, once, also across restarts and crashes.
+
+In: the queue rmq_sys_wheel_timer, which `timing.py` fills, and the time. Out: copies in the topics where the
+messages belong, many in one append, in short turns between other work. What waits is in Apache's own files:
+a unit in `timerlog/` for each message, chained by the slots of `timerwheel`. Memory holds what is due in the
+slot of the present, sorted by the millisecond: one number for each. What is due later than the wheel reaches
+waits in a nearer slot, and is put into the queue again from there.
+
+`timercheck` says before which time everything is done, up to where the timer log is whole, and from where on
+the commit log has to be read after a crash: every copy names its original, so what was delivered since is
+known. The files are never needed for a start (`timer_start.py`): each can be made anew from the one before.
+
+Before the store deletes a file of the log, what still waits in it is put into the queue again.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+
+from turbopump.broker.config import TimerRules
+from turbopump.broker.delay import level_records, timer_records
+from turbopump.broker.delay.due_timers import PLACE, Key, Present
+from turbopump.broker.delay.pacing import Pacing
+from turbopump.broker.delay.timer_counts import TimerCounts, TimerProgress
+from turbopump.broker.delay.timer_recovery import Start
+from turbopump.broker.delay.timer_rescue import Moving
+from turbopump.broker.topics import Topics
+from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import MessageIllegal, Refused
+from turbopump.protocol.names import TIMER_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock, NeverSet
+from turbopump.runtime.disk import Disk, PlainFile, Workers
+from turbopump.store import timer_check
+from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.timer_check import Note, TimerCheck
+from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
+from turbopump.store.timer_wheel import Slot, TimerWheel
+from turbopump.store.times import store_time
+
+log = logging.getLogger(__name__)
+
+FILE = "timercheck"
+
+TICK_S = 0.01  # what waits for a sync is looked for so often
+LONGEST_PAUSE_S = 60.0  # the clock on the wall may be set while we sleep ...
+LONGEST_PAUSE_NEVER_SET_S = 3600.0  # ... but a clock of tests is not
+AGAIN_AFTER_S = 1.0  # a disk that cannot be written, a fault of ours
+
+BATCH = 128  # messages of one append ...
+BATCH_BYTES = 1 << 20  # ... and their bytes: about 2 ms
+TURN_S = 0.005  # then others have their turn
+TURN_BATCHES = 4
+TAKEN_IN = 256  # messages of the queue in one turn: 5 ms
+CHAINED = 4096  # units of a slot in one turn: 5 ms
+MAX_LOOKED_BACK = 64 << 20  # bytes of the log that a start has to read, when timers are idle
+LOST_LINES = 20  # a minute, about messages that are passed over
+BURIED = 512  # units marked as dead in one turn: 3 ms
+
+Append = Callable[[list[Draft]], list[Appended]]
+Save = Callable[[str, bytes], None]
+
+
+class Timers:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        append: Append,
+        save: Save,
+        workers: Workers,
+        clock: Clock,
+        disk: Disk,
+        rules: TimerRules,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._append = append
+        self._save = save
+        self._workers = workers
+        self._clock = clock
+        self._rules = rules
+        self._precision_ms = rules.precision_ms
+        root = store.config.root_dir
+        self._log = TimerLog(os.path.join(root, "timerlog"), rules.log_file_size, disk)
+        self._wheel = TimerWheel(os.path.join(root, "timerwheel"), disk, rules.precision_ms)
+        self._queue: ConsumeQueue | None = None
+        self._check: TimerCheck | None = None
+        self._opened_at = 0
+        self._begin_ms = self._current_ms = 0
+        """Everything in slots before the first is done; everything up to the second is in `_present`."""
+        self._present = Present()
+        self._moving = Moving(store, self._log, self._record, clock, self._moved)
+        self._done: set[int] = set()  # records that turn out to be done, at a start
+        self._next = 0  # of the queue: everything before is in the wheel
+        self._heeded = 0  # of the queue: recalls up to here must be known before anything is fired
+        self._timers_from = self._copies_from = 0
+        self._saved_from = 0
+        self._counter = 0
+        self.counts = TimerCounts(topics)
+        self._busy = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._is_ready = False
+        self._pacing = Pacing(store)
+        self._trouble = Seldom(log, 60.0, logging.ERROR)
+        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
+        self._passed_over = 0
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.GET_TIMER_CHECK_POINT: Route(None, self.checkpoint),
+            RequestCode.GET_TIMER_METRICS: Route(None, self.metrics),
+        }
+
+    def checkpoint(self, request: Request[None]) -> Answer:
+        return Answer(body=self._state().public)
+
+    def metrics(self, request: Request[None]) -> Answer:
+        now_ms = self._clock.now_ms()
+        counts = {
+            topic: TimingCount(count, now_ms) for topic, count in self.counts.waiting_by_topic().items()
+        }
+        version = DataVersion(counter=self.counts.taken_in + self.counts.given_out, timestamp=now_ms)
+        return Answer(body=TimerMetrics(dataVersion=version, timingCount=counts).encode())
+
+    @property
+    def queue_behind(self) -> int:
+        """Messages of the queue that are not in the wheel yet."""
+        end = self._queue.max_offset if self._queue is not None else 0
+        return max(0, end - self._next)
+
+    @property
+    def queue_behind_ms(self) -> int:
+        """How long the first of these has waited."""
+        if self._queue is None or not self.queue_behind:
+            return 0
+        stored_ms = store_time(self._store.log, self._queue, self._next)
+        return max(0, self._clock.now_ms() - stored_ms) if stored_ms > 0 else 0
+
+    def due_within(self, seconds: int) -> Iterator[tuple[float, int]]:
+        """In how many seconds some are due, and how many; those of the present slot first."""
+        now_ms = self._clock.now_ms()
+        if waiting := len(self._present.places()):
+            yield 0.0, waiting
+        time_ms = self._wheel.next_after(now_ms)
+        while time_ms is not None and time_ms <= now_ms + 1000 * seconds:
+            if units := self._wheel.get(time_ms).units:
+                yield (time_ms - now_ms) / 1000, units
+            time_ms = self._wheel.next_after(time_ms)
+
+    @property
+    def behind_ms(self) -> int:
+        """How late the next one is already."""
+        first_ms = self._present.next_ms()
+        return 0 if first_ms is None else max(0, self._clock.now_ms() - first_ms)
+
+    def progress(self) -> TimerProgress:
+        """For who asks how it goes."""
+        return TimerProgress(
+            self.counts.waiting.total(),
+            self.behind_ms,
+            self.queue_behind,
+            *self.counts.rates(self._clock.monotonic()),
+        )
+
+    # life
+
+    def load(self, data: bytes) -> int:
+        """Takes a timercheck; raises ValueError."""
+        self._check = timer_check.decode(data)
+        self._counter = self._check.counter
+        return 1
+
+    def open(self) -> None:
+        """Before anything is stored: what the timer log has beyond the end of the log, a crash has taken."""
+        self._queue = self._store.find_queue(TIMER_TOPIC, 0)
+        self._opened_at = self._store.max_offset
+
+    async def run(self) -> None:
+        """Delivers until it is cancelled."""
+        while not self._is_ready:
+            try:
+                async with self._busy:
+                    await self._resume()
+                self._is_ready = True
+            except OSError as error:
+                self._trouble.say(self._clock.monotonic(), "Timers cannot begin, will try again: %s", error)
+                await self._clock.sleep(AGAIN_AFTER_S)
+        self._changed.set()
+        while True:
+            try:
+                pause_s = await self.turn()
+            except Exception as error:  # a disk that is full, or a fault of ours
+                self._trouble.say(
+                    self._clock.monotonic(), "Timers have to wait, will try again", exc_info=error
+                )
+                pause_s = AGAIN_AFTER_S
+            await self._pacing.rest(pause_s)
+
+    async def keep(self, interval_s: float) -> None:
+        """Writes down what is done, a little after something was."""
+        while True:
+            await self._changed.wait()
+            await self._clock.sleep(interval_s)
+            self._changed.clear()
+            try:
+                await self.save()
+            except OSError as error:
+                self._changed.set()
+                log.error("%s cannot be written, will try again: %s", FILE, error)
+
+    async def close(self) -> None:
+        """After `run` and `keep` have ended."""
+        try:
+            if self._is_ready and (self._check is not None or self._queue is not None):
+                await self.save()
+                self._wheel.sync()
+        except OSError as error:
+            log.error("%s could not be written: %s", FILE, error)
+        finally:
+            self._is_ready = False
+            self._log.close()
+            self._wheel.close()
+
+    def postponed(self) -> None:
+        """A message was appended to the queue; with SYNC_FLUSH it is not to be seen there yet."""
+        if self._queue is None or self._queue.is_deleted:
+            self._queue = self._store.queue(TIMER_TOPIC, 0)
+            self._next = self._heeded = 0
+        self._pacing.wake_within(0)
+
+    # a turn
+
+    async def turn(self) -> float:
+        """Does some of what there is to do. How long it can wait then; 0: there is more."""
+        async with self._busy:
+            began = self._clock.monotonic()
+            if self._is_far_behind():
+                await self._advance(self._clock.now_ms())
+            if (self._next < self._heeded or not self._is_far_behind()) and await self._take_in():
+                return 0.0
+            for _ in range(TURN_BATCHES):
+                now_ms = self._clock.now_ms()
+                if self._next < self._heeded:
+                    return self._until_next(now_ms)
+                await self._advance(now_ms)
+                if not self._present.is_due(now_ms):
+                    return self._until_next(now_ms)
+                if not await self._fire(now_ms):
+                    return TICK_S
+                if self._clock.monotonic() - began > TURN_S:
+                    break
+            return 0.0
+
+    def _is_far_behind(self) -> bool:
+        """Then slots of the future could be those of the past: those come first."""
+        behind_slots = (self._clock.now_ms() - self._current_ms) // self._precision_ms
+        return behind_slots > self._wheel.slots - self._rules.roll_window_slots - 1
+
+    def _until_next(self, now_ms: int) -> float:
+        next_ms = self._present.next_ms()
+        if next_ms is None:
+            next_ms = self._wheel.next_after(self._current_ms)
+        pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(self._clock, NeverSet) else LONGEST_PAUSE_S
+        if next_ms is not None:
+            pause_s = min(pause_s, max(next_ms - now_ms, 1) / 1000)
+        if self._queue is not None and self._queue.next_offset > self._next:
+            is_seen = self._queue.max_offset > self._next  # or it waits for a sync
+            pause_s = min(pause_s, 0.0 if is_seen and not self._is_far_behind() else TICK_S)
+        return pause_s
+
+    # from the queue into the wheel
+
+    async def _take_in(self) -> bool:
+        """Some of what is new in the queue. Whether there is more. Raises OSError."""
+        self._log.write_out()
+        self._wheel.write_out()
+        queue = self._queue
+        if queue is None:
+            return False
+        self._next = max(self._next, queue.min_offset)
+        if self._next >= queue.max_offset:
+            return False
+        entries = list(ENTRY.iter_unpack(queue.units(self._next, TAKEN_IN)))
+        await self._store.bring((at, size) for at, size, _ in entries)
+        slots: dict[int, Slot] = {}
+        for at, size, _ in entries:
+            if size != BLANK_SIZE:
+                self._put(at, size, slots)
+        for slot_ms, slot in slots.items():
+            self._wheel.put(slot_ms, slot)
+        self._next += max(len(entries), 1)
+        self.counts.taken_in += len(entries)
+        self._changed.set()
+        self._log.write_out()
+        self._wheel.write_out()
+        return True
+
+    async def _take_in_all(self) -> None:
+        is_more = True
+        while is_more:
+            is_more = await self._take_in()
+            await asyncio.sleep(0)
+
+    def _put(self, at: int, size: int, slots: dict[int, Slot]) -> None:
+        record = self._record(at, size)
+        now_ms = self._clock.now_ms()
+        waiting = timer_records.waiting(record, now_ms, self._rules) if record is not None else None
+        self._timers_from = max(self._timers_from, at + 1)
+        if record is None or waiting is None:
+            self._pass_over(at, "is none that can wait")
+            return
+        slot_ms = max(waiting.slot_ms, self._current_ms)
+        slot = slots.get(slot_ms) or self._wheel.get(slot_ms)
+        written_ms = min(now_ms - now_ms % self._precision_ms, slot_ms)
+        magic, exact_ms = (DEAD, 0) if at in self._done else (waiting.magic, waiting.exact_ms)
+        topic_hash = timer_records.topic_hash(record)
+        ahead_ms = slot_ms - written_ms
+        unit = Unit(slot.last, magic, written_ms, ahead_ms, at, size, topic_hash, exact_ms)
+        placed_at = self._log.append(unit)
+        self.counts.enters(unit)
+        first = placed_at if slot.first == NONE else slot.first
+        slots[slot_ms] = Slot(first, placed_at, slot.units + (-1 if unit.recalls else 1))
+        if slot_ms == self._current_ms:
+            self._expect(placed_at, unit)
+
+    def _expect(self, at: int, unit: Unit) -> None:
+        """A unit of the slot of the present, or of one before."""
+        if unit.magic & RECALL:
+            record = self._store.look_up(unit.offset)
+            if record is not None and (key := timer_records.recalled_by(record)):
+                self._present.recalled.add(key)
+        if unit.recalls:
+            return
+        due_ms = unit.slot_ms if unit.rolls else unit.exact_ms or unit.slot_ms + self._precision_ms
+        self._present.expect(at, unit, due_ms)
+
+    # from slot to slot
+
+    async def _advance(self, now_ms: int) -> None:
+        """When the slots so far are done: to the next that has something, or to that of the present."""
+        present_ms = now_ms - now_ms % self._precision_ms
+        while self._present.next_ms() is None and self._current_ms < present_ms:
+            next_ms = self._wheel.next_after(self._current_ms)
+            self._wheel.empty(self._current_ms)
+            self._current_ms = present_ms if next_ms is None else min(next_ms, present_ms)
+            self._settle()
+            await self._load(self._current_ms)
+
+    def _settle(self) -> None:
+        """Everything before the current slot is done, and copies of it are in the log before its end."""
+        self._begin_ms = self._current_ms
+        self._copies_from = self._store.max_offset
+        self._present.slot_is_over()
+        if self._copies_from - self._saved_from > MAX_LOOKED_BACK and self._queue is not None:
+            self._changed.set()
+
+    async def _load(self, slot_ms: int) -> None:
+        at, count = self._wheel.get(slot_ms).last, 0
+        recalls: list[tuple[int, Unit]] = []
+        while (unit := self._log.unit(at)) is not None and self._slot_of(unit) == slot_ms:
+            if unit.magic & RECALL:
+                recalls.append((at, unit))
+            else:
+                self._expect(at, unit)
+            at, count = unit.previous, count + 1
+            if count % CHAINED == 0:
+                await asyncio.sleep(0)
+        await self._recall(recalls)
+
+    async def _recall(self, units: list[tuple[int, Unit]]) -> None:
+        for begin in range(0, len(units), BATCH):
+            some = units[begin : begin + BATCH]
+            await self._store.bring((unit.offset, unit.size) for _, unit in some)
+            for at, unit in some:
+                self._expect(at, unit)
+
+    def _slot_of(self, unit: Unit) -> int:
+        return timer_records.slot_of(unit, self._precision_ms)
+
+    # out of the wheel
+
+    async def _fire(self, now_ms: int) -> bool:
+        """Delivers what is due, as much as one append should hold. False: nothing is accepted."""
+        taken = self._due_by(now_ms)
+        try:
+            await self._store.bring((unit.offset, unit.size) for unit in taken.values())
+            drafts = {key: self._copy(unit, now_ms) for key, unit in taken.items()}
+            for key in [key for key, draft in drafts.items() if draft is None]:
+                self._finished(key, taken.pop(key))
+            self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
+        except Refused as refused:
+            words = "Timed messages cannot be delivered, will try again: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        finally:
+            for key in taken:  # what is not done
+                self._present.put_back(key)
+        return True
+
+    def _due_by(self, now_ms: int) -> dict[Key, Unit]:
+        taken: dict[Key, Unit] = {}
+        size = 0
+        while self._present.is_due(now_ms) and len(taken) < BATCH and size < BATCH_BYTES:
+            key, known = self._present.take()
+            unit = known or self._log.unit(key & PLACE)
+            if unit is None or unit.recalls or key & PLACE in self._moving.places:  # put again for its file
+                continue
+            taken[key] = unit
+            size += unit.size
+        return taken
+
+    def _deliver(self, drafts: dict[Key, Draft], taken: dict[Key, Unit]) -> None:
+        if not drafts:
+            return
+        try:
+            self._heed(self._append(list(drafts.values())), [taken[key] for key in drafts])
+        except MessageIllegal as refused:
+            if len(drafts) > 1:
+                for key, draft in drafts.items():
+                    self._deliver({key: draft}, taken)
+                return
+            [key] = drafts
+            self._pass_over(taken[key].offset, f"can be stored no more ({refused.remark})")
+        for key in drafts:
+            self.counts.leaves(taken[key])
+            self._finished(key, taken.pop(key))
+        self.counts.given_out += len(drafts)
+
+    def _heed(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+        for (_, queue_offset, _), unit in zip(appended, units, strict=True):
+            if unit.magic & RECALL:
+                self._heeded = max(self._heeded, queue_offset + 1)
+
+    def _finished(self, key: Key, unit: Unit) -> None:
+        self._present.finished(key)
+        self.counts.waits_no_more([unit])
+        self._changed.set()
+
+    def _copy(self, unit: Unit, now_ms: int) -> Draft | None:
+        record = self._record(unit.offset, unit.size)
+        if record is None:
+            return None
+        if unit.rolls and self._queue is not None:
+            return timer_records.put_again(record, self._queue, unit.written_ms, now_ms)
+        if timer_records.is_recalled(record, self._present.recalled):
+            return None
+        place = level_records.destination(record, self._topics)
+        if place is None:
+            self._pass_over(unit.offset, "has no destination")
+            return None
+        queue = self._store.queue(*place)
+        return timer_records.delivered(record, queue, unit.written_ms, now_ms)
+
+    def _record(self, at: int, size: int) -> Record | None:
+        if at < self._store.min_offset:
+            return None
+        record = self._store.look_up(at)
+        if record is None or record.size != size or record.topic != TIMER_TOPIC:
+            self._pass_over(at, "cannot be read")
+            return None
+        return record
+
+    def _pass_over(self, at: int, why: str) -> None:
+        self._passed_over += 1
+        words = "The timed message at %s of the log %s: passed over, number %d since the start"
+        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
+
+    # a start
+
+    async def _resume(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._present.clear()
+        start = Start(
+            self._store, self._queue, self._log, self._check, self._opened_at, now_ms, self._precision_ms
+        )
+        self._done = await start.run()
+        self._begin_ms, self._current_ms = start.begin_ms, start.current_ms
+        self._wheel.begin(start.slots)
+        for slot_ms in start.slots:
+            if slot_ms < self._current_ms:  # what is overdue is in memory from here on
+                self._wheel.empty(slot_ms)
+        self.counts.waiting = start.waiting
+        self._timers_from, self._copies_from = start.timers_from, start.copies_from
+        self._next = self._queue.first_at_or_after(start.timers_from) if self._queue is not None else 0
+        for at in start.overdue:
+            unit = self._log.unit(at)
+            assert unit is not None
+            self._expect(at, unit)
+        recalls = [(at, unit) for at in start.recalls if (unit := self._log.unit(at)) is not None]
+        await self._recall(recalls)
+        await self._take_in_all()
+        self._done.clear()  # each of them is marked in the timer log now
+
+    # files of the log that go
+
+    async def rescue(self, below: int) -> bool:
+        """The log is about to lose what lies below. True: nothing there is needed any more."""
+        if not self._is_ready:
+            return False
+        try:
+            async with self._busy:
+                await self._take_in_all()
+                size = await self._put_again(below)
+        except Refused as refused:
+            words = "Timed messages cannot be written anew, so their file is not deleted: %s"
+            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            return False
+        if size:
+            log.info("Timed messages are written anew before their file is deleted: %d bytes", size)
+        moved = set(self._moving.places)
+        if not await self._bury(moved):
+            return False
+        self._present.forget(moved)
+        self._moving.places -= moved
+        if size:
+            await self.save()
+        return True
+
+    async def _put_again(self, below: int) -> int:
+        """How many bytes."""
+        if self._queue is None:
+            return 0
+        still_due = self._present.places()
+
+        def is_over(at: int, unit: Unit) -> bool:
+            slot_ms = self._slot_of(unit)
+            is_fired = slot_ms <= self._current_ms and at not in still_due and not unit.recalls
+            return slot_ms < self._begin_ms or is_fired
+
+        return await self._moving.put_again(below, self._queue, is_over)
+
+    def _moved(self, appended: list[Appended], units: Iterable[Unit]) -> None:
+        self._heed(appended, units)
+        self.counts.waits_no_more(units)
+
+    async def _bury(self, places: Iterable[int]) -> bool:
+        """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
+        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            return False
+        for count, at in enumerate(places):
+            self._log.bury(at)
+            if count % BURIED == BURIED - 1:
+                await asyncio.sleep(0)
+        return True
+
+    # what is written down
+
+    def _state(self) -> TimerCheck:
+        copies_from = self._copies_from
+        if self._moving.places:
+            copies_from = min(copies_from, self._moving.copies_from)
+        note = Note(copies_from, self._timers_from, self._precision_ms)
+        now_ms = self._clock.now_ms()
+        return TimerCheck(self._begin_ms, self._log.end, self._next, now_ms, self._counter, note)
+
+    async def save(self) -> None:
+        """Raises OSError. Nothing is written that a crash could prove wrong. What was fired in a slot that is
+        not over is marked so: who opens the store next may be Apache's broker, which knows slots alone.
+        """
+        async with self._busy:
+            if self._next >= self._heeded:
+                await self._advance(self._clock.now_ms())
+            self._log.write_out()
+            self._wheel.write_out()
+            self._counter += 1
+            state, fired = self._state(), self._present.fired
+            self._present.fired = []
+        if not await self._bury(fired):
+            self._present.fired += fired
+            return
+        files = self._log.to_sync()
+        try:
+            await self._workers.run(_sync, self._log, files)
+            await self._workers.run(self._save, FILE, state.encode())
+        except OSError:
+            self._log.sync_failed(files)
+            raise
+        assert state.note is not None
+        self._check = state
+        self._saved_from = state.note.copies_from
+        self._log.delete_before(self._store.min_offset)
+
+
+def _sync(timer_log: TimerLog, files: list[PlainFile]) -> None:
+    timer_log.sync_names()
+    for file in files:
+        file.sync()

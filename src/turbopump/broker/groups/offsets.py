@@ -1,0 +1,513 @@
+"""How far each group has read: the table of committed offsets, its file, and the requests about it (14, 15).
+
+An offset is the next one to be read. In: commits, also those that come with a pull, and resets by an
+operator. Out: offsets. A commit may step back, and beyond the end of a queue: the table keeps what it is
+told. After a crash, though, no offset stays beyond the end of its queue, or the consumer would skip what is
+written there next. A reset is pending until a consumer has been told of it with its next pull; until then
+commits are ignored, since they come from one who does not know yet.
+
+A group without a commit is answered 0 where message 0 is young, and the end of the queue where nothing is
+there to be read, which is 0 too before the first message. Only of an old queue with messages is it told
+nothing (22): then its consumer decides, and most ask for the end. If an empty queue were answered 22, a
+message that arrives before the consumer asks for the end would be skipped for ever.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from turbopump.broker.config import OffsetRules
+from turbopump.broker.consume.fence import Fence
+from turbopump.protocol import dialect, names
+from turbopump.protocol.bodies import DataVersion
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, Refused, TopicNotFound
+from turbopump.protocol.headers.offsets import (
+    OffsetResponse,
+    QueryConsumerOffsetRequest,
+    UpdateConsumerOffsetRequest,
+)
+from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
+from turbopump.protocol.names import LIGHT_PREFIX
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+NONE = -1
+MAX_QUEUE_ID = 65_535
+MAX_UNKNOWN_GROUPS = (
+    1_000  # whose commits are kept although the group may not be created: any name can be one
+)
+MAX_FILE_BYTES = 256 * 1024 * 1024
+SEPARATOR = "@"
+FILE = "consumerOffset.json"
+LIGHT_FILE = "lmqConsumerOffset.json"  # in its place where there are light queues, as Apache does
+SLICE = 500  # topics of groups that are put into bytes in one go: about a millisecond
+BACK_LINES = 50  # about commits that step back, per ...
+BACK_INTERVAL_S = 10.0
+UNUSUAL_LINES = 10  # about commits that are refused, or of groups that are not known, per ...
+UNUSUAL_INTERVAL_S = 10.0
+REMEMBERED_MS = 180_000  # a consumer that cannot reach its broker for two minutes asks anew where to begin
+
+Table: TypeAlias = dict[str, dict[str, dict[int, int]]]  # group -> topic -> queue id -> offset
+
+
+class OffsetsFile(msgspec.Struct):
+    """consumerOffset.json as 4.9 and 5.x read it. Integer keys in quotes: every version takes them so."""
+
+    offsetTable: dict[str, dict[int, int]]  # noqa: N815 - the file's spelling
+    dataVersion: DataVersion | None = None  # noqa: N815
+    lmqOffsetTable: dict[str, int] | None = None  # noqa: N815 - of light groups, which have one queue each
+    pendingResets: dict[str, dict[int, int]] | None = None  # noqa: N815 - this and what follows is ours
+    crashes: list[tuple[int, int]] | None = None
+
+
+class Queue(Protocol):
+    @property
+    def max_offset(self) -> int: ...
+
+
+Q = TypeVar("Q", bound="BoundedQueue")
+
+
+class BoundedQueue(Queue, Protocol):
+    @property
+    def min_offset(self) -> int: ...
+
+
+class QueueStore(Protocol[Q]):
+    def find_queue(self, topic: str, queue_id: int) -> Q | None: ...
+
+    def begins_in_memory(self, queue: Q) -> bool:
+        """Whether the very first message of the queue is still there, and young."""
+
+
+class Log(Protocol):
+    @property
+    def recovered_end(self) -> int | None:
+        """Where it ended after a crash; None when it was stopped."""
+
+    def find_queue(self, topic: str, queue_id: int) -> Queue | None: ...
+
+
+class Offsets:
+    def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
+        self.file_name = LIGHT_FILE if light_queues else FILE
+        self._light_queues = light_queues
+        self._rules = rules
+        self._clock = clock
+        self._table: Table = {}
+        self._resets: Table = {}
+        self._pulled: Table = {}
+        self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
+        self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
+        self._commits = 0
+        self._back = Seldom(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
+        self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
+        self.is_dirty = False
+        """Whether there is more than the last `dump` held."""
+        self.is_used: Callable[[str], bool] = lambda topic: True
+        """Whether a topic has messages. Of light queues that never had any, nothing is remembered: any name
+        can be that of one."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a clean table becomes dirty, not for every commit."""
+
+    # Committed
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """False: ignored, because a reset is pending there."""
+        if self._resets and self.is_reset(group, topic, queue_id):
+            return False
+        if self._light_queues and not self.is_used(topic):
+            return True
+        before = _put(self._table, group, topic, queue_id, offset)
+        if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
+            words = "Group %s stepped back on %s queue %d: from %d to %d"
+            self._back.say(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
+        self._commits += 1
+        has_new_version = self._commits % self._rules.version_step == 0
+        if has_new_version:
+            self._next_version()
+        if not self.is_dirty and (offset != before or has_new_version):  # consumers repeat it while idle
+            self._changed()
+        return True
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """-1 when the group has never committed there."""
+        return _get(self._table, group, topic, queue_id)
+
+    def of_group(self, group: str, topic: str) -> dict[int, int]:
+        """All that the group has committed on a topic, by queue."""
+        return dict(self._table.get(group, {}).get(topic, {}))
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """The target has on a topic what the source has, and nothing else."""
+        queues = self._table.get(source, {}).get(topic)
+        if queues is not None:
+            self._table.setdefault(target, {})[topic] = dict(queues)
+            for queue_id in list(self._resets.get(target, {}).get(topic, ())):
+                _drop(self._resets, target, topic, queue_id)  # older than this
+            self._changed()
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        return [group for group, topics in self._table.items() if topic in topics]
+
+    def topics_of_group(self, group: str) -> list[str]:
+        return list(self._table.get(group, ()))
+
+    # Pulled
+
+    def pulled(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
+        """What the group was handed last: how far it is ahead of its commits. Kept in memory only."""
+        if not self._light_queues or self.is_used(topic):
+            _put(self._pulled, group, topic, queue_id, next_offset)
+
+    def query_pulled(self, group: str, topic: str, queue_id: int) -> int:
+        """The committed offset when the group has not pulled there yet; -1 without either."""
+        pulled = _get(self._pulled, group, topic, queue_id)
+        return pulled if pulled != NONE else self.query(group, topic, queue_id)
+
+    # Reset
+
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """The group goes on from here, whatever its consumers say until one of them has been told."""
+        _put(self._resets, group, topic, queue_id, offset)
+        _put(self._table, group, topic, queue_id, offset)
+        self._changed()
+
+    @property
+    def has_resets(self) -> bool:
+        return bool(self._resets)
+
+    def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
+        return _get(self._resets, group, topic, queue_id) != NONE
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int:
+        """The offset to tell the consumer that pulls now, once; -1 when there was no reset."""
+        offset = _get(self._resets, group, topic, queue_id)
+        if offset != NONE:
+            _drop(self._resets, group, topic, queue_id)
+            self._changed()
+        return offset
+
+    def drop_resets(self) -> None:
+        """Nobody will be told: resets are not made here any more."""
+        self._resets.clear()
+
+    # All
+
+    def forget_topic(self, topic: str) -> None:
+        gone = [group for group, topics in self._table.items() if topic in topics]
+        for table in (self._table, self._resets, self._pulled):
+            for group in list(table):
+                table[group].pop(topic, None)
+                if not table[group]:
+                    del table[group]
+        if gone:
+            self._changed()
+
+    def forget_group(self, group: str) -> None:
+        gone = group in self._table
+        for table in (self._table, self._resets, self._pulled):
+            table.pop(group, None)
+        if gone:
+            self._changed()
+
+    def mend(self, log: Log, now_ms: int) -> int | None:
+        """At the start. After a crash no offset stays beyond its queue, and consumers that were beyond what
+        it left have to go back: the result is where the log ended after the first crash of the last minutes.
+        """
+        self.clamp(lambda topic, queue_id: _end_of_queue(log, topic, queue_id))
+        self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
+        if log.recovered_end is not None:
+            self._crashes.append((log.recovered_end, now_ms))
+            self._changed()
+        return min((end for end, _ in self._crashes), default=None)
+
+    def clamp(self, end_of_queue: Callable[[str, int], int]) -> int:
+        """Brings offsets beyond the end of their queue back to it; returns how many there were."""
+        clamped = 0
+        for table in (self._table, self._resets):
+            for group, topic, queues in _rows(table):
+                for queue_id, offset in queues.items():
+                    end = end_of_queue(topic, queue_id)
+                    if offset > end:
+                        log.warning(
+                            "Offset %d of group %s was beyond the end of %s queue %d, now %d",
+                            *(offset, group, topic, queue_id, end),
+                        )
+                        queues[queue_id] = end
+                        clamped += 1
+        if clamped:
+            self._changed()
+            self._next_version()
+        return clamped
+
+    # File
+
+    def load(self, data: bytes) -> int:
+        """Everything is replaced by what a consumerOffset.json holds; returns how many entries that is."""
+        try:
+            found = msgspec.convert(dialect.loads(data, MAX_FILE_BYTES), OffsetsFile, strict=False)
+        except msgspec.ValidationError as error:
+            raise BrokenBody(f"no table of offsets: {error}") from None
+        self._foreign.clear()
+        light = {key: {LIGHT_QUEUE: offset} for key, offset in (found.lmqOffsetTable or {}).items()}
+        self._table = self._of_keys(found.offsetTable | light, self._foreign)
+        self._resets = self._of_keys(found.pendingResets or {}, {})
+        self._crashes = found.crashes or []
+        if found.dataVersion is not None:
+            self.version = found.dataVersion
+        self.is_dirty = False
+        return len(found.offsetTable)
+
+    def dump(self) -> bytes:
+        return b"".join(self.slices())
+
+    def slices(self) -> Iterator[bytes]:
+        """The file, piece by piece: each offset as it is when its piece is made.
+
+        Whatever is committed after the first piece is dirty again.
+        """
+        self.is_dirty = False
+        yield b'{"dataVersion":' + msgspec.json.encode(self.version)
+        if self._crashes:
+            yield b',\n"crashes":' + msgspec.json.encode(self._crashes)
+        yield b',\n"offsetTable":{'
+        rows = {f"{topic}{SEPARATOR}{group}": queues for group, topic, queues in _rows(self._table)}
+        light = self._take_light(rows)
+        yield from _written([*rows.items(), *self._foreign.items()])
+        if self._light_queues:
+            yield b'},\n"lmqOffsetTable":{'
+            yield from _written(light)
+        if self._resets:
+            yield b'},\n"pendingResets":{'
+            yield from _written(
+                [(f"{topic}{SEPARATOR}{group}", queues) for group, topic, queues in _rows(self._resets)]
+            )
+        yield b"}}\n"
+
+    def _take_light(self, rows: dict[str, dict[int, int]]) -> list[tuple[str, int]]:
+        """Where light groups are on light queues: Apache keeps that apart."""
+        keys = [key for key in rows if key.startswith(LIGHT_PREFIX)] if self._light_queues else []
+        keys = [key for key in keys if f"{SEPARATOR}{LIGHT_PREFIX}" in key and LIGHT_QUEUE in rows[key]]
+        return [(key, rows.pop(key)[LIGHT_QUEUE]) for key in keys]
+
+    @staticmethod
+    def _of_keys(keys: dict[str, dict[int, int]], foreign: dict[str, dict[int, int]]) -> Table:
+        table: Table = {}
+        for key, queues in keys.items():
+            topic, _, group = key.partition(SEPARATOR)
+            if topic and group and SEPARATOR not in group:
+                table.setdefault(group, {})[topic] = queues
+            else:
+                foreign[key] = queues
+        return table
+
+    def _changed(self) -> None:
+        self.is_dirty = True
+        self.on_change()
+
+    def _next_version(self) -> None:
+        self.version = DataVersion(
+            counter=self.version.counter + 1, stateVersion=0, timestamp=self._clock.now_ms()
+        )
+
+
+def _put(table: Table, group: str, topic: str, queue_id: int, offset: int) -> int:
+    """What was there before."""
+    topics = table.get(group)
+    if topics is None:
+        topics = table[group] = {}
+    queues = topics.get(topic)
+    if queues is None:
+        queues = topics[topic] = {}
+    before = queues.get(queue_id, NONE)
+    queues[queue_id] = offset
+    return before
+
+
+def _get(table: Table, group: str, topic: str, queue_id: int) -> int:
+    topics = table.get(group)
+    queues = topics.get(topic) if topics is not None else None
+    return NONE if queues is None else queues.get(queue_id, NONE)
+
+
+def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
+    del table[group][topic][queue_id]
+    if not table[group][topic]:
+        del table[group][topic]
+    if not table[group]:
+        del table[group]
+
+
+def _end_of_queue(log: Log, topic: str, queue_id: int) -> int:
+    queue = log.find_queue(topic, queue_id)
+    return queue.max_offset if queue is not None else 0
+
+
+def _rows(table: Table) -> Iterator[tuple[str, str, dict[int, int]]]:
+    for group, topics in table.items():
+        for topic, queues in topics.items():
+            yield group, topic, queues
+
+
+def _written(rows: Sequence[tuple[str, dict[int, int] | int]]) -> Iterator[bytes]:
+    """One line for each topic of a group."""
+    for first in range(0, len(rows), SLICE):
+        part = b",\n".join(
+            msgspec.json.encode(key) + b":" + msgspec.json.encode(queues)
+            for key, queues in rows[first : first + SLICE]
+        )
+        yield (b",\n" if first else b"\n") + part
+
+
+class TopicView(Protocol):
+    @property
+    def read_queues(self) -> int: ...
+
+    @property
+    def write_queues(self) -> int: ...
+
+
+class TopicTable(Protocol):
+    def find(self, name: str) -> TopicView | None: ...
+
+
+class GroupTable(Protocol):
+    def find(self, name: str) -> object | None: ...
+
+    def find_or_create(self, name: str) -> object | None:
+        """None: it is not known, and may not be created."""
+
+
+def first_offset(store: QueueStore[Q], topic: str, queue_id: int) -> int | None:
+    """Where a group without a commit starts in a queue; None: its consumer decides."""
+    queue = store.find_queue(topic, queue_id)
+    if queue is None:
+        return 0
+    if queue.min_offset >= queue.max_offset:
+        return queue.max_offset
+    return 0 if store.begins_in_memory(queue) else None
+
+
+class OffsetRequests:
+    """Answers 14 and 15. `first_offset` says where a group without a commit starts, or leaves it to it."""
+
+    def __init__(
+        self,
+        offsets: Offsets,
+        topics: TopicTable,
+        groups: GroupTable,
+        first_offset: Callable[[str, int], int | None],
+        fence: Fence,
+        clock: Clock,
+    ) -> None:
+        self._offsets = offsets
+        self._topics = topics
+        self._groups = groups
+        self._first_offset = first_offset
+        self._fence = fence
+        self._clock = clock
+        self._unusual = Seldom(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
+        self._unknown: set[str] = set()  # groups that are not known and have a commit since the start
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: Route(QueryConsumerOffsetRequest, self.query),
+            RequestCode.UPDATE_CONSUMER_OFFSET: Route(UpdateConsumerOffsetRequest, self.update),
+        }
+
+    def query(self, request: Request[QueryConsumerOffsetRequest]) -> Answer:
+        """What was committed, or where a group without a commit starts (see above)."""
+        header = request.header
+        where = header.consumerGroup, header.topic, header.queueId
+        offset = self._offsets.query(*where)
+        if self._fence.is_up and self._is_there(*where):
+            if offset >= 0:
+                self._fence.handed(request.connection, *where, offset)
+            else:
+                self._fence.begins_freely(request.connection, *where)
+        if offset >= 0:
+            return Answer(OffsetResponse(offset))
+        if header.setZeroIfNotFound is False:
+            remark = "Not found, do not set to zero, maybe this group boot first"
+        elif (first := self._first_offset(header.topic, header.queueId)) is not None:
+            return Answer(OffsetResponse(first))
+        else:
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        return Answer({}, code=ResponseCode.QUERY_NOT_FOUND, remark=remark)
+
+    def update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
+        try:
+            return self._update(request)
+        except Refused as refusal:
+            if request.command.is_oneway:  # nobody hears the answer: consumers of Java commit so
+                words = "Commit of group %s by %s is refused: %s"
+                host = request.connection.peer[0]
+                self._unusual.say(
+                    self._clock.monotonic(), words, request.header.consumerGroup, host, refusal.remark
+                )
+            return Answer({}, code=refusal.code, remark=refusal.remark)
+
+    def _update(self, request: Request[UpdateConsumerOffsetRequest]) -> Answer:
+        header = request.header
+        group, topic, queue_id = header.consumerGroup, header.topic, header.queueId
+        if self._topics.find(topic) is None:
+            # Kept, it would make the group skip messages, should the topic be created again.
+            raise TopicNotFound(f"Topic {topic} not exist!")
+        if queue_id is None:
+            raise InvalidParameter(f"QueueId is null, topic is {topic}")
+        if header.commitOffset is None:
+            raise InvalidParameter(f"Offset is null, topic is {topic}")
+        if not 0 <= queue_id <= MAX_QUEUE_ID:
+            # Apache keeps any. Nobody can have such a queue, and the table has to have a bound.
+            raise InvalidParameter(f"QueueId {queue_id} is illegal, topic is {topic}")
+        self._ensure_group(group)
+        if self._fence.is_up:
+            if not _is_consumer(request.command):  # tools know what they do
+                self._fence.told(group, topic, queue_id, header.commitOffset)
+            elif self._fence.is_void(
+                request.connection,
+                group,
+                topic,
+                queue_id,
+                header.commitOffset,
+                committed=self._offsets.query(group, topic, queue_id),
+                is_commit=True,
+            ):
+                return Answer({})
+        if not self._offsets.commit(group, topic, queue_id, header.commitOffset):
+            return Answer({}, remark="Offset has been previously reset")
+        return Answer({})
+
+    def _ensure_group(self, group: str) -> None:
+        """A pull consumer may commit before anything else has made its group known here. Refused, that offset
+        would be lost without an error, since most commits want no answer.
+        """
+        if self._groups.find_or_create(group) is None:
+            names.check_group(group)
+            if len(self._unknown) >= MAX_UNKNOWN_GROUPS and group not in self._unknown:
+                raise GroupNotFound(f"Group {group} not exist! Create it with mqadmin updateSubGroup")
+            self._unknown.add(group)
+            words = (
+                "Group %s is not known and autoCreateSubscriptionGroup is off: its commit is kept, "
+                "but it cannot read until mqadmin updateSubGroup creates it"
+            )
+            self._unusual.say(self._clock.monotonic(), words, group)
+
+    def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
+        """Peers may ask about names that they invent."""
+        found = self._topics.find(topic)
+        queues = max(found.read_queues, found.write_queues) if found is not None else 0
+        return 0 <= queue_id < queues and self._groups.find(group) is not None
+
+
+def _is_consumer(command: Command) -> bool:
+    """Whether a commit comes from a consumer: those of Java want no answer, those of Go cannot say so."""
+    return command.is_oneway or command.language == "GO"

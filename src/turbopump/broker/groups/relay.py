@@ -1,0 +1,165 @@
+"""What tools ask a consumer through its broker: what it is doing (307), to consume one message now (309),
+where it is (223, asked of it as 221).
+
+In: a tool's request. Out: the consumer's own answer, as it came, or why there is none: it is not there, too
+old, or silent. Every wait has an end, and a consumer that owes answers is not asked again and again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from turbopump.broker.groups.concurrency import Owed
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.members import Member, Members
+from turbopump.broker.topics import Topics
+from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
+from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
+from turbopump.protocol.command import NOT_SET, Command, reply
+from turbopump.protocol.errors import BrokenBody, Refused, SystemFailure
+from turbopump.protocol.headers.client import (
+    ConsumeMessageDirectlyRequest,
+    GetConsumerRunningInfoRequest,
+    GetConsumerStatusRequest,
+)
+from turbopump.protocol.ids import parse_offset_id
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.store import Store
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 10.0  # for 307 and 309, as Apache waits
+STATUS_S = 5.0  # for 221, all consumers of a group together
+MAX_UNANSWERED = 16  # relayed requests of one consumer; its answers may be large
+ASKED_AT_ONCE = 64  # consumers of one group
+MAX_STATUS_BYTES = 4 * 1024 * 1024  # of all answers to 221 that make one answer to 223
+
+TELLS_SINCE = 62  # V3_1_8_SNAPSHOT
+STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
+
+
+class Relay:
+    def __init__(
+        self,
+        members: Members[Connection],
+        topics: Topics,
+        groups: Groups,
+        store: Store,
+        broker_name: str,
+    ) -> None:
+        self._members = members
+        self._topics = topics
+        self._groups = groups
+        self._store = store
+        self._broker_name = broker_name
+        self._owed = Owed(MAX_UNANSWERED)
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Route(GetConsumerRunningInfoRequest, self.running_info),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Route(ConsumeMessageDirectlyRequest, self.consume_directly),
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Route(GetConsumerStatusRequest, self.status),
+        }
+
+    async def running_info(self, request: Request[GetConsumerRunningInfoRequest]) -> Command:
+        header = request.header
+        return await self._ask(
+            request.command, header.consumerGroup, header.clientId, request.command.ext or {}
+        )
+
+    async def consume_directly(self, request: Request[ConsumeMessageDirectlyRequest]) -> Command:
+        """With the record, and with what 5.x clients like to know about topic and group."""
+        header = request.header
+        fields = dict(request.command.ext or {}) | {"brokerName": self._broker_name}
+        topic = self._topics.find(header.topic) if header.topic else None
+        if topic is not None:
+            fields["topicSysFlag"] = str(topic.sys_flag)
+        group = self._groups.find(header.consumerGroup)
+        if group is not None:
+            fields["groupSysFlag"] = str(group.sys_flag)
+        record = self._record(header.msgId)
+        return await self._ask(request.command, header.consumerGroup, header.clientId, fields, record)
+
+    async def status(self, request: Request[GetConsumerStatusRequest]) -> Answer:
+        """Of one consumer, or of all of the group that answer in time."""
+        header = request.header
+        group = self._members.consumer_group(header.group)
+        if group is None:
+            raise SystemFailure(f"No Any Consumer online in the consumer group: [{header.group}]")
+        wanted = (header.clientAddr or "").strip()
+        asked = [member for member in group.members.values() if wanted in ("", member.client_id)]
+        for member in group.members.values():
+            if member.version < STATUS_SINCE:
+                name = version_name(member.version)
+                raise SystemFailure(f"the client does not support this feature. version={name}")
+        fields = {"topic": header.topic, "group": header.group}
+        table = await _ask_all(asked, Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext=fields))
+        return Answer(body=GetConsumerStatusBody(consumerTable=table).encode(), remark=NOT_SET)
+
+    async def _ask(
+        self,
+        request: Command,
+        group: str,
+        client_id: str | None,
+        fields: Mapping[str, str],
+        body: bytes = b"",
+    ) -> Command:
+        member = self._members.consumer(group, client_id)
+        if member is None:
+            raise SystemFailure(f"The Consumer <{group}> <{client_id or 'null'}> not online")
+        if member.version < TELLS_SINCE:
+            raise SystemFailure(
+                f"The Consumer <{client_id}> Version <{version_name(member.version)}> too low to finish, "
+                "please upgrade it to V3_1_8_SNAPSHOT"
+            )
+        asked = Command(request.code, ext=dict(fields), body=body)
+        try:
+            answer = await self._owed.call(member.connection, asked, ANSWER_S)
+        except TimeoutError as error:
+            remark = f"consumer <{group}> <{client_id}> Timeout: {error}"
+            raise Refused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from None
+        except OSError as error:
+            raise SystemFailure(f"invoke consumer <{group}> <{client_id}> Exception: {error}") from None
+        relayed = reply(request, answer.code, answer.remark, answer.ext, answer.body)
+        relayed.language, relayed.version = answer.language, answer.version
+        return relayed
+
+    def _record(self, offset_id: str | None) -> bytes:
+        _, _, offset = parse_offset_id(offset_id or "")
+        record = self._store.look_up(offset)
+        data = self._store.record_bytes(offset, record.size) if record is not None else None
+        if data is None:
+            raise SystemFailure(f"can not find message by the offset, {offset}")
+        return data
+
+
+async def _ask_all(members: list[Member[Connection]], request: Command) -> dict[str, dict[MessageQueue, int]]:
+    """The offsets of those who answer; who does not is left out."""
+    turns = asyncio.Semaphore(ASKED_AT_ONCE)
+    table: dict[str, dict[MessageQueue, int]] = {}
+    room = MAX_STATUS_BYTES
+
+    async def ask(member: Member[Connection]) -> None:
+        nonlocal room
+        async with turns:
+            answer = await member.connection.call(Command(request.code, ext=request.ext), STATUS_S)
+        room -= len(answer.body)
+        if answer.code == ResponseCode.SUCCESS and answer.body and room >= 0:
+            table[member.client_id] = GetConsumerStatusBody.decode(answer.body).messageQueueTable
+
+    tasks = [asyncio.create_task(ask(member)) for member in members]
+    try:
+        await asyncio.wait(tasks, timeout=STATUS_S) if tasks else None
+    finally:
+        for task in tasks:
+            task.cancel()
+    silent = 0
+    for ended in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(ended, OSError | BrokenBody | asyncio.CancelledError):
+            silent += 1
+        elif isinstance(ended, BaseException):
+            raise ended
+    if silent:
+        log.info("%d of %d consumers did not say where they are", silent, len(members))
+    return table

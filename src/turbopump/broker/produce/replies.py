@@ -1,0 +1,130 @@
+"""Replies: the answer to a request message goes to whoever asked, at once (324, 325, handed on as 326).
+
+In: a message that names the client it answers. Out: the same message on the connection of that client, which
+is found among the producers by its id, and the word of that client as the answer to the sender. The reply is
+also kept as a message, as Apache does unless told otherwise, whatever became of it. Its body may be empty:
+an answer can say all it has to say by its properties or by its arrival.
+"""
+
+import logging
+from collections.abc import Callable
+
+from turbopump.broker.groups.concurrency import Owed
+from turbopump.broker.groups.members import Members
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.send import Prepared, Sending
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.command import request as new_request
+from turbopump.protocol.errors import Refused, SystemFailure
+from turbopump.protocol.headers.send import (
+    PushReplyMessageRequest,
+    SendMessageRequest,
+    SendMessageV2Request,
+)
+from turbopump.protocol.ids import host_text
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Durability
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 10.0  # for the client that asked to take its answer, as Apache waits
+MAX_UNANSWERED = 1024  # replies that one client has not taken yet
+LINES_EVERY_S = 10.0
+
+
+class Replies:
+    """`stores` tells whether replies are kept; `durability` what a stored one has reached."""
+
+    def __init__(
+        self,
+        members: Members[Connection],
+        sending: Sending,
+        receipts: Receipts,
+        clock: Clock,
+        durability: Durability,
+        stores: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._members = members
+        self._sending = sending
+        self._receipts = receipts
+        self._clock = clock
+        self._durability = durability
+        self._stores = stores
+        self._owed = Owed(MAX_UNANSWERED)
+        self._lost = Seldom(log, LINES_EVERY_S)
+
+    def routes(self) -> Routes:
+        names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
+        letters: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send)
+        return {RequestCode.SEND_REPLY_MESSAGE: names, RequestCode.SEND_REPLY_MESSAGE_V2: letters}
+
+    async def send(self, request: Request[SendMessageRequest]) -> Command:
+        try:
+            prepared = self._sending.prepare(request.header, request.body, request, may_be_empty=True)
+            if prepared.drafts[0].delay_ms >= 0:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a reply cannot be delayed")
+        except Refused as refused:
+            return reply(request.command, refused.code, refused.remark, self._receipts.refused())
+        code, remark = int(ResponseCode.SUCCESS), None
+        try:
+            await self._push(request)
+        except Refused as refused:
+            code, remark = refused.code, refused.remark
+            self._lost.say(self._clock.monotonic(), "A reply of %s is lost: %s", request.connection, remark)
+        return reply(request.command, code, remark, self._kept(prepared))
+
+    async def _push(self, request: Request[SendMessageRequest]) -> None:
+        """Returns when the client that asked has taken the message."""
+        pairs = properties.parse(request.header.properties or "")
+        client_id = pairs.get(properties.REPLY_TO_CLIENT)
+        if client_id is None:
+            raise SystemFailure(f"reply message properties[{properties.REPLY_TO_CLIENT}] is null")
+        connection = self._members.producer(client_id)
+        if connection is None:
+            raise SystemFailure(f"push reply message fail, channel of <{client_id}> not found.")
+        failed = f"push reply message to {client_id}fail."
+        try:
+            answer = await self._owed.call(connection, self._handed_on(request, pairs), ANSWER_S)
+        except OSError:
+            raise SystemFailure(failed) from None
+        if answer.code != ResponseCode.SUCCESS:
+            raise SystemFailure(failed)
+
+    def _handed_on(self, request: Request[SendMessageRequest], pairs: dict[str, str]) -> Command:
+        header = request.header
+        now_ms = self._clock.now_ms()
+        marks = self._receipts.refused() | {properties.PUSH_REPLY_TIME: str(now_ms)}
+        pushed = PushReplyMessageRequest(
+            producerGroup=header.producerGroup,
+            topic=header.topic,
+            defaultTopic=header.defaultTopic,
+            defaultTopicQueueNums=header.defaultTopicQueueNums,
+            queueId=header.queueId,
+            sysFlag=header.sysFlag,
+            bornTimestamp=header.bornTimestamp,
+            flag=header.flag,
+            bornHost=host_text(request.connection.peer_host),
+            storeHost=host_text(self._receipts.store_host),
+            storeTimestamp=now_ms,
+            properties=properties.pack(pairs | marks),
+            reconsumeTimes=header.reconsumeTimes or 0,
+            unitMode=bool(header.unitMode),
+        )
+        return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, request.body)
+
+    def _kept(self, prepared: Prepared) -> dict[str, str]:
+        """Stores the reply and tells where. Clients need numbers even when it is not kept."""
+        nowhere = {"msgId": "0", "queueId": str(prepared.queue_id), "queueOffset": "0"}
+        if not self._stores():
+            return self._receipts.refused() | nowhere
+        try:
+            appended = self._sending.append(prepared.drafts)
+        except Refused as refused:
+            self._lost.say(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
+            return self._receipts.refused() | nowhere
+        return self._receipts.fields(prepared.queue_id, appended, None, self._durability)

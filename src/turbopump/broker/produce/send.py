@@ -1,0 +1,594 @@
+"""Send: may it be written, to which queue, as which kind (codes 10, 310, 320).
+
+In: a send request. Out: drafts for the store and, when they are as safe as was asked, the answer. This is
+the general path, one request at a time; `send_many.py` takes the plain sends of a whole read event through
+the same rules at once and gives the same bytes.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from turbopump.broker.delay.level_records import TIMERS, Schedule, delay_level
+from turbopump.broker.delay.timer_intake import ROOM as TIMER_ROOM
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.groups.groups import Groups
+from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.topics import FAQ, Topic, Topics
+from turbopump.broker.transactions.records import ADDED_LATER, is_half
+from turbopump.broker.transactions.records import prepare as prepare_half
+from turbopump.compiled import Arrivals
+from turbopump.protocol import batch, inner, light, properties
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import Command, reply
+from turbopump.protocol.errors import BrokenBody, GroupNotFound, Refused
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
+from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
+from turbopump.protocol.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
+from turbopump.remoting.limits import Seldom
+from turbopump.remoting.router import Request, Route, Routes
+from turbopump.runtime.chance import Chance
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.delays import DELIVER_AT
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+log = logging.getLogger(__name__)
+
+UNHEARD_LINES = 10  # about one-way sends that are refused, per ...
+UNHEARD_INTERVAL_S = 10.0
+
+TOO_MANY_LIGHTS = (
+    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and enableMultiDispatch, lmq consumeQueue num "
+    "exceed maxLmqConsumeQueueNum config num"
+)
+MAX_BATCH = 65_536  # messages: more would hold up everyone else for too long
+COUNTS_RETRIES_SINCE = 121  # version V3_4_9: before it, clients did not know a group's maximum
+
+DEAD_LETTER_LEVEL = "-1"  # DELAY of a retry that became a dead letter on its way in, as in Apache 5.x
+SET_BY_BROKER = (properties.MSG_REGION, properties.TRACE_ON, properties.CLUSTER)
+NEVER_STORED = (properties.POP_CK, DELIVER_AT, properties.INNER_MULTI_QUEUE_OFFSET)
+NOT_PLAIN = frozenset(
+    (
+        *(*SET_BY_BROKER, *NEVER_STORED, *TIMERS),
+        *(properties.TRANSACTION_PREPARED, properties.DELAY, properties.INNER_NUM, properties.PRIORITY),
+        properties.INNER_MULTI_DISPATCH,
+    )
+)
+"""A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
+
+NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SendRules:
+    """What the configuration says about sending."""
+
+    broker_ip: str
+    cluster: str
+    region: str
+    trace_on: bool
+    max_message_size: int
+    accepts_from_ms: int = 0
+    rejects_transactions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that may be written."""
+
+    drafts: list[Draft]
+    queue_id: int
+    unique_key: str | None
+    waits: bool  # for flush and replica, before it is answered
+    recall_handle: str | None = None  # of a message that waits for a time of its own
+    is_inner_batch: bool = False  # many messages, one record
+
+
+class Sending:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        groups: Groups,
+        receipts: Receipts,
+        rules: SendRules,
+        clock: Clock,
+        chance: Chance,
+        next_unique_key: Callable[[], str],
+        traffic: Traffic,
+        schedule: Schedule,
+        timing: Timing,
+        writable: Callable[[], bool] = lambda: True,
+        in_order: Callable[[str], bool] = lambda group: False,
+    ) -> None:
+        """`in_order`: whether a group holds locks of queues, and so consumes them in order."""
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._receipts = receipts
+        self._rules = rules
+        self._clock = clock
+        self.monotonic = clock.monotonic
+        self._chance = chance
+        self._next_unique_key = next_unique_key
+        self.traffic = traffic
+        self._writable = writable
+        self._schedule = schedule
+        self._timing = timing
+        self._in_order = in_order
+        self._unheard = Seldom(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
+        self.added = _added_properties(rules)
+        self._together = store.groups()
+        self._id_front = receipts.store_host.hex().upper().encode()
+        self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
+        """Called after a half message of a transaction was appended."""
+
+    def routes(self) -> Routes:
+        names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
+        letters: Route[SendMessageRequest] = Route(SendMessageV2Request, self.send)
+        return {
+            RequestCode.SEND_MESSAGE: names,
+            RequestCode.SEND_MESSAGE_V2: letters,
+            RequestCode.SEND_BATCH_MESSAGE: letters,
+        }
+
+    def send(self, request: Request[SendMessageRequest]) -> Command | None:
+        try:
+            if (answer := self._plain_batch(request)) is not None:
+                return answer
+            prepared = self.prepare(request.header, request.command.body, request)
+            appended = self.append(prepared.drafts, together=True)
+        except Refused as refused:
+            if request.command.is_oneway:
+                self.unheard(request.connection.peer[0], refused)
+            return reply(request.command, refused.code, refused.remark, self._receipts.refused())
+        if prepared.drafts[0].delay_ms >= 0:
+            self._schedule.on_postponed(prepared.drafts[0].queue)
+        if prepared.drafts[0].queue.topic == HALF_TOPIC:
+            self.on_half(prepared.drafts[0], appended[0])
+        if prepared.recall_handle is not None:
+            self._timing.on_postponed()
+        if not prepared.waits or not self._store.syncs_each:
+            return self._answer(request, prepared, appended, self._store.durability)
+
+        connection, size, began = request.connection, len(request.command.body), self.monotonic()
+        connection.begin(size)
+
+        def answer_later(durability: Durability) -> None:
+            self.traffic.took(int((self.monotonic() - began) * 1000), _queues(prepared.drafts))
+            try:
+                request.answer(self._answer(request, prepared, appended, durability))
+            finally:
+                connection.end(size)
+
+        offset, _, record_size = appended[-1]
+        self._store.durable(offset + record_size, answer_later)
+        return None
+
+    def unheard(self, host: str, refused: Refused) -> None:
+        """A one-way send is refused, which its producer does not hear: so it is in the log, with a count."""
+        self._unheard.say(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
+
+    def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
+        """Into the store, and into the statistics; with SYNC_FLUSH, whoever answers says how long it took."""
+        monotonic = self.monotonic
+        began = monotonic()
+        try:
+            appended = self._store.append(drafts, together)
+        except Refused:
+            self.traffic.put_failures += len(drafts)
+            raise
+        if not self._store.syncs_each:
+            self.traffic.took(int((monotonic() - began) * 1000), _queues(drafts))
+        if together and (others := sum(draft.count for draft in drafts) - 1):
+            self.traffic.together[drafts[0].queue] += others
+        return appended
+
+    def append_unanswered(self, drafts: list[Draft]) -> list[Appended]:
+        """`append` for one who does not say how long it took."""
+        began = self.monotonic()
+        appended = self.append(drafts)
+        if self._store.syncs_each:
+            offset, _, size = appended[-1]
+            queues = _queues(drafts)
+
+            def took(durability: Durability) -> None:
+                self.traffic.took(int((self.monotonic() - began) * 1000), queues)
+
+            self._store.durable(offset + size, took)
+        return appended
+
+    def append_group(
+        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
+    ) -> T | None:
+        """`append` by a compiled way (`Store.groups`); `queues`: of all messages."""
+        began = self.monotonic()
+        taken = self._store.append_group(take)
+        if taken is not None:
+            self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
+        return taken
+
+    def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
+        """A batch of plain messages, read and stored in one step. None: it is none, nothing has happened."""
+        together, header, body = self._together, request.header, request.command.body
+        largest, is_retry = self._rules.max_message_size, header.topic.startswith(RETRY_PREFIX)
+        if together is None or not header.batch or header.queueId < 0 or is_retry or len(body) > largest:
+            return None
+        topic = self._target(header, request.connection.peer)
+        pairs = properties.parse(header.properties or "")
+        refuse_in_batch(pairs)
+        queue = self._store.queue(topic.name, header.queueId)
+        numbers = _sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
+        if queue.is_batch or not _fit(*numbers):
+            return None
+        host = request.connection.peer_host
+        done = self.append_group(
+            lambda arrivals: together.batch(
+                body, queue, *numbers, host, NOT_PLAIN_NAMES, largest, self._id_front, arrivals
+            ),
+            lambda done: [queue] * done[2],
+        )
+        if done is None:
+            return None
+        ids, first, count = done
+        if count > 1:
+            self.traffic.together[queue] += count - 1
+        durability, unique_key = self._store.durability, pairs.get(properties.UNIQUE_KEY)
+        code = self._receipts.code(durability, pairs.get(properties.WAIT) != "false")
+        fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, durability)
+        return reply(request.command, code, None, fields)
+
+    def prepare(
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        request: Request[SendMessageRequest],
+        may_be_empty: bool = False,
+    ) -> Prepared:
+        peer = request.connection.peer
+        topic = self._target(header, peer)
+        if header.batch:
+            return self._prepare_batch(header, body, topic, request)
+        queue_id = self._queue_id(header, topic)
+        pairs = properties.parse(header.properties or "")
+        if header.topic.startswith(RETRY_PREFIX) and self._is_dead(header, request.command.version):
+            topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
+            pairs[properties.DELAY] = DEAD_LETTER_LEVEL
+            first = pairs.get(properties.RETRY_TOPIC, header.topic)
+            self.traffic.dead_letters[header.topic[len(RETRY_PREFIX) :], first] += 1
+            target = 0
+        else:
+            target = queue_id
+        if not body and not may_be_empty:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "the message body is empty")
+        self._check_size(body)
+        level = delay_level(pairs)
+        if (priority := _priority(pairs, level)) is not None:
+            queue_id = target = max(0, min(priority, topic.write_queues - 1))
+        count = self._inner_messages(header, topic, body, pairs)
+        self._check_lights(pairs)
+        unique_key = pairs.get(properties.UNIQUE_KEY)
+        if unique_key is None:
+            unique_key = pairs[properties.UNIQUE_KEY] = self._next_unique_key()
+        if is_half(pairs, level, header.reconsumeTimes or 0):
+            self._refuse_half()
+            if level <= 0:
+                self._timing.check(pairs)
+            prepare_half(pairs, topic.name, target, unique_key)
+            queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
+        elif level > 0:
+            queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
+        else:
+            queue, delay_ms = self._store.queue(topic.name, target), -1
+        goes_there = queue.topic == topic.name  # what waits for something else has no time of its own
+        timed = self._timing.postpone(pairs, topic.name, target) if goes_there else None
+        if header.sysFlag & INNER_BATCH:
+            if not goes_there or timed is not None:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "an inner batch cannot wait for anything")
+            pairs[properties.INNER_BASE] = str(queue.next_offset)
+        stored = self._stored(pairs)
+        if timed is not None:
+            if len(stored) > properties.MAX_BYTES - TIMER_ROOM:
+                remark = f"the message has {len(stored)} bytes of properties, too many for a timed message"
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+            queue, stored = timed.queue, stored + timed.exact
+        draft = self._draft(header, queue, body, stored, pairs, topic, request)
+        draft.delay_ms, draft.count = delay_ms, count
+        handle = timed.handle if timed is not None else None
+        return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
+
+    def accepts(self) -> bool:
+        """Whether the time has come from which on messages are taken."""
+        return self._clock.now_ms() >= self._rules.accepts_from_ms
+
+    def target(self, topic: str, queue_id: int, peer: tuple[str, int]) -> Topic:
+        """The topic, if messages may be sent to this queue of it; it is not created."""
+        header = SendMessageRequest(queueId=queue_id, sysFlag=0, bornTimestamp=0, flag=0, topic=topic)
+        return self._target(header, peer)
+
+    def _target(self, header: SendMessageRequest, peer: tuple[str, int]) -> Topic:
+        """The topic to write to, by Apache's checks in their order."""
+        rules = self._rules
+        if not self.accepts():
+            remark = f"broker unable to service, until {rules.accepts_from_ms}"
+            raise Refused(ResponseCode.SYSTEM_ERROR, remark)
+        check_topic(header.topic)
+        if header.topic in NOT_FOR_SENDERS or self._topics.is_light(header.topic):
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        topic = self._topics.for_send(
+            header.topic, header.defaultTopic, header.defaultTopicQueueNums, bool(header.unitMode), peer
+        )
+        if topic.order and not self._writable():
+            remark = f"the broker[{rules.broker_ip}] sending message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+        if header.queueId >= max(topic.read_queues, topic.write_queues):
+            remark = f"request queueId[{header.queueId}] is illegal, {topic} Producer: {peer[0]}:{peer[1]}"
+            raise Refused(ResponseCode.INVALID_PARAMETER, remark)
+        return topic
+
+    def _queue_id(self, header: SendMessageRequest, topic: Topic) -> int:
+        """The queue that is asked for; any one for a negative number."""
+        if header.queueId >= 0:
+            return header.queueId
+        if topic.write_queues <= 0:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the topic[{topic.name}] has no queue to write to")
+        return self._chance.randrange(topic.write_queues)
+
+    def _is_dead(self, header: SendMessageRequest, version: int) -> bool:
+        """Whether the group has had enough of a message that is on its way round again. A group that
+        consumes in order sends only what it gives up.
+        """
+        name = header.topic[len(RETRY_PREFIX) :]
+        group = self._groups.find_or_create(name)
+        if group is None:
+            raise GroupNotFound(f"subscription group not exist, {name} {FAQ}")
+        most = group.retry_max_times
+        if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
+            most = header.maxReconsumeTimes
+        return (header.reconsumeTimes or 0) > most or self._in_order(name)
+
+    def _prepare_batch(
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        topic: Topic,
+        request: Request[SendMessageRequest],
+    ) -> Prepared:
+        if header.topic.startswith(RETRY_PREFIX):
+            remark = f"batch request does not support retry group {header.topic}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        self._check_size(body)
+        pairs = properties.parse(header.properties or "")
+        refuse_in_batch(pairs)
+        try:
+            messages = batch.split(body)
+        except BrokenBody as broken:
+            raise Refused(ResponseCode.SYSTEM_ERROR, f"the batch cannot be read: {broken}") from None
+        if not 0 < len(messages) <= MAX_BATCH:
+            remark = f"the batch holds {len(messages)} messages, not 1 to {MAX_BATCH}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        queue_id = self._queue_id(header, topic)
+        queue = self._store.queue(topic.name, queue_id)
+        if queue.is_batch and (unique_key := pairs.get(properties.UNIQUE_KEY)):
+            return self._inner_batch(header, body, messages, pairs, queue, topic, request, unique_key)
+        drafts = []
+        for flag, message, stored in messages:
+            own = properties.parse(stored)
+            refuse_in_batch(own)
+            self._check_lights(own)
+            if properties.INNER_MULTI_QUEUE_OFFSET in own:
+                stored = properties.without(stored, light.OFFSETS_MARK)
+            draft = self._draft(header, queue, message, stored, own, topic, request)
+            draft.flag = flag
+            drafts.append(draft)
+        return Prepared(
+            drafts, queue_id, pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
+        )
+
+    def _inner_batch(
+        self,
+        header: SendMessageRequest,
+        body: bytes,
+        messages: list[inner.Message],
+        pairs: dict[str, str],
+        queue: ConsumeQueue,
+        topic: Topic,
+        request: Request[SendMessageRequest],
+        unique_key: str,
+    ) -> Prepared:
+        """Kept as one record. Its offset is known already: nothing is appended before it."""
+        for _, _, stored in messages:
+            refuse_in_batch(properties.parse(stored))
+        if len(messages) > inner.MAX_MESSAGES:
+            remark = f"the batch holds {len(messages)} messages, more than {inner.MAX_MESSAGES}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        pairs.pop(properties.INNER_MULTI_DISPATCH, None)
+        pairs[properties.INNER_NUM] = str(len(messages))
+        pairs[properties.INNER_BASE] = str(queue.next_offset)
+        draft = self._draft(header, queue, body, self._stored(pairs), pairs, topic, request)
+        draft.sys_flag |= inner.FLAGS
+        draft.count = len(messages)
+        waits = pairs.get(properties.WAIT) != "false"
+        return Prepared([draft], queue.queue_id, unique_key, waits, is_inner_batch=True)
+
+    def _inner_messages(
+        self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
+    ) -> int:
+        """How many messages a single send holds: one, unless the sender made an inner batch of it."""
+        if not header.sysFlag & INNER_BATCH:
+            if properties.INNER_NUM in pairs:
+                raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
+            return 1
+        if topic.attributes.get(inner.QUEUE_TYPE) != inner.OF_BATCHES:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{topic.name} is no topic for inner batches")
+        try:
+            messages = inner.checked(body, pairs)
+        except BrokenBody as broken:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"no inner batch: {broken}") from None
+        pairs.pop(properties.INNER_MULTI_DISPATCH, None)
+        for _, _, stored in messages:
+            refuse_in_batch(properties.parse(stored))
+        return len(messages)
+
+    def _draft(
+        self,
+        header: SendMessageRequest,
+        queue: ConsumeQueue,
+        body: bytes,
+        stored: bytes,
+        pairs: dict[str, str],
+        topic: Topic,
+        request: Request[SendMessageRequest],
+    ) -> Draft:
+        most = properties.MAX_BYTES
+        if queue.topic == HALF_TOPIC:
+            most -= ADDED_LATER  # what is taken can be renewed as often as its producers have to be asked
+        if len(stored) > most:
+            remark = f"the message has {len(stored)} bytes of properties, more than {most}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        check_zeros(stored)
+        tag = pairs.get(properties.TAGS)
+        return Draft(
+            queue=queue,
+            body=body,
+            properties=stored,
+            flag=header.flag,
+            sys_flag=_sys_flag(header, topic),
+            born_timestamp=header.bornTimestamp,
+            born_host=request.connection.peer_host,
+            reconsume_times=header.reconsumeTimes or 0,
+            tags_code=java_hash(tag) if tag else 0,
+            unique_key=pairs.get(properties.UNIQUE_KEY, ""),
+            keys=pairs.get(properties.KEYS, ""),
+        )
+
+    def _stored(self, pairs: dict[str, str]) -> bytes:
+        """The properties as kept: the producer's, less what is only for the way, and the broker's."""
+        kept = {name: value for name, value in pairs.items() if not _dropped(name)}
+        return properties.pack(kept).encode() + self.added
+
+    def _refuse_half(self) -> None:
+        if self._rules.rejects_transactions:
+            remark = f"the broker[{self._rules.broker_ip}] sending transaction message is forbidden"
+            raise Refused(ResponseCode.NO_PERMISSION, remark)
+
+    def _check_lights(self, pairs: dict[str, str]) -> None:
+        """Refuses names that can be no light queue's, and more of them than may be."""
+        text = pairs.get(properties.INNER_MULTI_DISPATCH)
+        lights = self._store.lights
+        if text is None or lights is None:
+            return
+        names = light.named(text)
+        if bad := [name for name in names if not light.is_good(name)]:
+            remark = f"INNER_MULTI_DISPATCH names {bad[0]}, which can be no light queue: %LMQ% and no path"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if not lights.room_for(names):
+            raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
+        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.room(names):
+            remark = f"no room for the offsets in {len(names)} light queues among the properties"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def _check_size(self, body: bytes) -> None:
+        if len(body) > self._rules.max_message_size:
+            most = self._rules.max_message_size
+            remark = f"the message body has {len(body)} bytes, more than maxMessageSize {most}"
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    def _answer(
+        self,
+        request: Request[SendMessageRequest],
+        prepared: Prepared,
+        appended: list[Appended],
+        durability: Durability,
+    ) -> Command:
+        code = self._receipts.code(durability, prepared.waits)
+        ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
+        if prepared.recall_handle is not None:
+            ext["recallHandle"] = prepared.recall_handle
+        if (first := prepared.drafts[0]).delay_ms >= 0:
+            ext["delayLevel"] = str(first.queue.queue_id + 1)  # applied, perhaps not the one asked for
+        if prepared.is_inner_batch and prepared.unique_key is not None:
+            ext["batchUniqId"] = prepared.unique_key
+        return reply(request.command, code, None, ext)
+
+
+def refuse_in_batch(pairs: dict[str, str]) -> None:
+    if delay_level(pairs) > 0:
+        remark = "a message of a batch cannot be delayed; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if is_half(pairs, 0, 0):
+        remark = "a message of a batch cannot be the half message of a transaction; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if any(name in pairs for name in TIMERS):
+        remark = "a message of a batch cannot have a time of its own; send it alone"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+    if properties.INNER_NUM in pairs:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a message that is no inner batch has INNER_NUM")
+
+
+def check_zeros(stored: bytes) -> None:
+    """After a power cut, recovery could not tell such properties from lost ones, and would end the log."""
+    if properties.looks_lost(stored):
+        remark = f"the properties have {properties.SECTOR} NULs in a row, or one at their end: use the body"
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
+def stays_as_sent(text: str, pairs: dict[str, str]) -> bool:
+    """Whether a plain message's property string is kept letter for letter (the broker's pairs follow it)."""
+    return NOT_PLAIN.isdisjoint(pairs) and properties.pack(pairs) == text
+
+
+def _priority(pairs: dict[str, str], level: int) -> int | None:
+    """Which queue a message asks for by its priority, as in Apache 5.5: the higher, the later the queue.
+
+    A message of another kind (delayed, in a transaction, in order) has none, and loses the property.
+    """
+    priority = properties.number(pairs.get(properties.PRIORITY, ""))
+    if priority is None or priority < 0:
+        return None
+    is_in_transaction = pairs.get(properties.TRANSACTION_PREPARED) == "true"
+    if level > 0 or is_in_transaction or any(name in pairs for name in (*TIMERS, properties.SHARDING_KEY)):
+        del pairs[properties.PRIORITY]
+        return None
+    return priority
+
+
+def tag_bits(topic: Topic) -> int:
+    """Of the sys flag of its messages."""
+    return MULTI_TAGS if topic.filter_type == "MULTI_TAG" else 0
+
+
+def _sys_flag(header: SendMessageRequest, topic: Topic) -> int:
+    return (header.sysFlag & ~TRANSACTION_MASK) | tag_bits(topic)
+
+
+def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
+    """Whether a record has room for them; when not, the general way says so."""
+    is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
+    return is_small and abs(born_timestamp) < 1 << 63
+
+
+def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:
+    return [draft.queue for draft in drafts]
+
+
+def _dropped(name: str) -> bool:
+    return name in SET_BY_BROKER or name in NEVER_STORED
+
+
+def _added_properties(rules: SendRules) -> bytes:
+    trace_on = "true" if rules.trace_on else "false"
+    return properties.pack(
+        {
+            properties.MSG_REGION: rules.region,
+            properties.TRACE_ON: trace_on,
+            properties.CLUSTER: rules.cluster,
+        }
+    ).encode()

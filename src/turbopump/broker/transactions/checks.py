@@ -1,0 +1,229 @@
+"""Rounds over the open transactions: who has not said in time how one ends is asked, and asked again.
+
+In: the time, and the open half messages. Out: renewed copies and questions about them (39), expired ones, and
+the progress. A question names the renewed copy, so each leaves one more half record behind, as Apache's do.
+When no producer of the group is there, nobody is asked and it does not count as a question.
+
+A round goes in short turns between other work. What is wrong with one transaction stops neither the others
+nor the progress.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import islice
+from typing import Protocol
+
+from turbopump.broker.config import BrokerConfig
+from turbopump.broker.groups.members import Members
+from turbopump.broker.transactions import records as forms
+from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Half, Step, step
+from turbopump.broker.transactions.transactions import Transactions
+from turbopump.protocol import properties, record
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import MessageIllegal, Refused
+from turbopump.protocol.headers.send import CheckTransactionStateRequest
+from turbopump.protocol.ids import offset_id
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.remoting.connection import Connection
+from turbopump.remoting.limits import Seldom
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Durability, Store
+
+log = logging.getLogger(__name__)
+
+FIRST_S = 10.0  # after the start: producers come back first
+SLICE = 64  # half messages in one turn: about 2 ms
+FAR_BEHIND = 256 << 20  # bytes of log that a start has to read for the sake of the oldest
+SAVE_S = 5.0  # between two looks at the progress
+HOUR_MS = 3_600_000
+TROUBLE_LINES = 5  # a minute
+
+
+def check_rules(config: BrokerConfig) -> CheckRules:
+    kept = config.transactions
+    lifetime_ms = config.store.file_reserved_hours * HOUR_MS
+    return CheckRules(kept.timeout_ms, kept.check_most, lifetime_ms, kept.check_interval_ms / 1000)
+
+
+class Deciders(Protocol):
+    """Who knows how a transaction ends."""
+
+    def can_ask(self, half: Record) -> bool:
+        """Whether anybody is there."""
+
+    def ask(self, half: Record) -> None:
+        """About a half message that has just been renewed."""
+
+
+class Checks:
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: Store,
+        deciders: Deciders,
+        rules: Callable[[], CheckRules],
+        clock: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._halves = transactions.halves
+        self._store = store
+        self._deciders = deciders
+        self._rules = rules
+        self._clock = clock
+        self._trouble = Seldom(log, 60.0, logging.ERROR, TROUBLE_LINES)
+
+    async def run(self) -> None:
+        """Rounds, until it is cancelled."""
+        await asyncio.sleep(min(FIRST_S, self._rules().interval_s))
+        while True:
+            await self.round()
+            await asyncio.sleep(self._rules().interval_s)
+
+    async def keep(self) -> None:
+        """Sees to it that the progress is written down."""
+        while True:
+            await self._clock.sleep(SAVE_S)
+            try:
+                await self._transactions.save_progress()
+            except Exception as error:
+                self._say("The progress of transactions cannot be saved, will try again", error)
+
+    async def round(self) -> None:
+        """Looks at each that is open now, once. One that is decided meanwhile is left alone."""
+        left = iter(self._halves.all())
+        while some := list(islice(left, SLICE)):
+            await self._warm(some)
+            for half in some:
+                try:
+                    self._look_at(half)
+                except MessageIllegal as refused:
+                    self._say(f"The half message {half.offset} cannot be renewed: {refused.remark}")
+                except Refused as refused:
+                    self._say(f"Transactions cannot be looked at, will try again: {refused.remark}")
+                    return
+                except Exception as error:  # a fault of ours: others must not wait behind it
+                    self._say(f"The half message {half.offset} cannot be looked at, will try again", error)
+            await asyncio.sleep(0)
+
+    def _look_at(self, half: Half) -> None:
+        if not self._halves.is_open(half) or half.at >= self._store.committed_offset:
+            return
+        is_far = self._store.max_offset - half.at > FAR_BEHIND
+        if half.due_ms == NEVER_MS and not is_far:
+            return  # a ledger decides: not even read, there may be a million
+        found = self._store.look_up(half.at)
+        if found is None:
+            self._say(f"The half message {half.offset} cannot be read: passed over")
+            self._transactions.expire(half, None)
+            return
+        asked = forms.asked(found)
+        what = step(asked, found.born_timestamp, half.due_ms, is_far, self._clock.now_ms(), self._rules())
+        if what is Step.ASK and not self._deciders.can_ask(found):
+            what = Step.MOVE if is_far else Step.WAIT
+        self._do(what, half, found, asked)
+
+    def _do(self, what: Step, half: Half, found: Record, asked: int) -> None:
+        if what is Step.EXPIRE:
+            self._transactions.expire(half, found)
+            log.error(given_up(found, asked))
+        elif what is Step.MOVE:
+            self._transactions.renew(half, found, asked)
+        elif what is Step.ASK:
+            _, copy = self._transactions.renew(half, found, asked + 1)
+            self._deciders.ask(copy)
+
+    async def rescue(self, below: int) -> bool:
+        """The log is about to lose what lies below. True: nothing there is open any more."""
+        try:
+            for half in self._halves.below(below):
+                await self._warm([half])
+                if self._halves.is_open(half):
+                    self._write_anew(half)
+        except Refused as refused:
+            words = "Open transactions cannot be written anew, so their file is not deleted"
+            self._say(f"{words}: {refused.remark}")
+            return False
+        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
+
+    def _write_anew(self, half: Half) -> None:
+        found = self._store.look_up(half.at)
+        try:
+            if found is None:
+                raise MessageIllegal("it cannot be read")
+            self._transactions.rewrite(half, found)
+        except MessageIllegal as refused:
+            self._say(f"The half message {half.offset} is lost with its file: {refused.remark}")
+            self._transactions.expire(half, None)
+
+    async def _warm(self, halves: list[Half]) -> None:
+        """Nobody has to wait for the disk when they are read."""
+        entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
+        await self._store.bring(entry[:2] for entry in entries if entry is not None)
+
+    def _say(self, words: str, error: BaseException | None = None) -> None:
+        self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)
+
+
+def given_up(half: Record, asked: int) -> str:
+    """What an operator has to know about a transaction whose message nobody gets."""
+    pairs = half.property_map()
+    topic, group, unique_key = (
+        _printable(pairs.get(name, ""))
+        for name in (properties.REAL_TOPIC, properties.PRODUCER_GROUP, properties.UNIQUE_KEY)
+    )
+    message_id = unique_key or offset_id(half.store_host, half.physical_offset)
+    return (
+        f"Transaction given up after {asked} checks, its message is not delivered: topic {topic}, message id "
+        f"{message_id}, producer group {group}. It is kept in {CHECK_MAX_TIME_TOPIC}; "
+        f"`turbopump transactions resume --id {message_id}` asks the group again"
+    )
+
+
+def _printable(text: str) -> str:
+    """A sender chose it: it must not look like another line of the log."""
+    return text if text.isprintable() else repr(text)
+
+
+class Producers:
+    """Those of the group that sent a half message: its live members are asked in turn."""
+
+    def __init__(self, members: Members[Connection], broker_name: str) -> None:
+        self._members = members
+        self._broker_name = broker_name
+        self._turn = 0
+
+    def can_ask(self, half: Record) -> bool:
+        return self._next(half) is not None
+
+    def ask(self, half: Record) -> None:
+        connection = self._next(half)
+        if connection is not None:
+            self._turn += 1
+            connection.send_oneway(question(half, self._broker_name))
+
+    def _next(self, half: Record) -> Connection | None:
+        group = properties.find(half.properties, properties.PRODUCER_GROUP) or ""
+        there = [member.connection for member in self._members.producer_group(group)]
+        able = [one for one in there if not (one.is_closing or one.saturated)]
+        return able[self._turn % len(able)] if able else None
+
+
+def question(half: Record, broker_name: str) -> Command:
+    """How does this transaction end? (39)"""
+    pairs = half.property_map()
+    unique_key = pairs.get(properties.UNIQUE_KEY)
+    queue_id = forms.number(pairs.get(properties.REAL_QUEUE_ID)) or 0
+    shown = forms.in_check(half, pairs.get(properties.REAL_TOPIC, ""), queue_id)
+    header = CheckTransactionStateRequest(
+        tranStateTableOffset=half.queue_offset,
+        commitLogOffset=half.physical_offset,
+        topic=HALF_TOPIC,
+        msgId=unique_key,
+        transactionId=pairs.get(properties.TRANSACTION_ID, unique_key),
+        offsetMsgId=offset_id(half.store_host, half.physical_offset),
+        bname=broker_name,
+    )
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, ext=header.to_ext(), body=record.encode(shown))

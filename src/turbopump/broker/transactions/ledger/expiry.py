@@ -1,0 +1,67 @@
+"""Books of the ledger that nobody has used for long expire.
+
+In: the time, and how long a book is kept (`transactionalIdRetentionHours`). Out: a change for each book that
+was last used before, and a line in the log. What stays of a book is the number of its last decided batch, so
+a job that comes back later writes no batch twice. A book with half messages that are open, here or at brokers
+that owe some, is not touched.
+"""
+
+import logging
+from collections.abc import Callable
+
+from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.protocol.errors import Refused
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ROUND_S = 3600.0
+EXPIRED_PER_ROUND = 1024
+HOUR_MS = 3_600_000
+
+
+class Expiry:
+    def __init__(
+        self,
+        ledger: Ledger,
+        written: LedgerLog,
+        settling: Settling,
+        retention_hours: Callable[[], int],
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._written = written
+        self._settling = settling
+        self._retention_hours = retention_hours
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await self._clock.sleep(ROUND_S)
+            self.round()
+
+    def round(self) -> int:
+        """How many have expired."""
+        hours, now_ms = self._retention_hours(), self._clock.now_ms()
+        if not hours:
+            return 0
+        idle = self._ledger.idle(now_ms - hours * HOUR_MS)
+        found = [id for id in idle if not self._settling.count(id)][:EXPIRED_PER_ROUND]
+        for id in found:
+            try:
+                self._written.write(self._ledger.expire(id, now_ms))
+            except Refused as refused:
+                log.error("Books of the ledger cannot expire now: %s", refused.remark)
+                return 0
+            highest = self._ledger.books[id].highest
+            log.warning(EXPIRED, id, hours, highest, id)
+        return len(found)
+
+
+EXPIRED = (
+    "Transactional id %s was not used for %d hours and has expired; batches up to %d stay decided, so a job "
+    "that comes back goes on behind them. `turbopump transactions forget %s` removes it"
+)

@@ -1,0 +1,73 @@
+"""Where the book of an id is, and what is in it: here, or asked of the broker that is its home.
+
+In: an id, its home by name, and the batches of interest. Out: the book with those entries, or None while
+nobody can say. A broker's address is asked of the name servers and kept until a call fails. Nothing is cached
+of a book: what home says is true when it says it, and then for ever.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.protocol import ledger as wire
+from turbopump.protocol.bodies import ClusterInfo
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import BrokenBody
+from turbopump.protocol.headers.ledger import LedgerReadRequest
+from turbopump.protocol.ledger import Book
+from turbopump.remoting.client import Client
+from turbopump.remoting.limits import Seldom
+from turbopump.runtime.clock import Clock
+
+log = logging.getLogger(__name__)
+
+ANSWER_S = 3.0
+MASTER = 0
+TROUBLE_S, TROUBLE_LINES = 60.0, 5
+
+
+class Homes:
+    def __init__(
+        self, ledger: Ledger, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._name = broker_name
+        self._client = client
+        self._name_servers = name_servers
+        self._clock = clock
+        self._addresses: dict[str, str] = {}
+        self._trouble = Seldom(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
+
+    async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
+        """None: home cannot be reached, or does not know the id."""
+        if home == self._name:
+            return self._ledger.books.get(id)
+        try:
+            address = self._addresses.get(home) or await self._find(home)
+            header = LedgerReadRequest(id=id)
+            question = request(RequestCode.LEDGER_READ, header, wire.encode(batches))
+            answer = await self._client.call(address, question, ANSWER_S)
+            if answer.code != ResponseCode.SUCCESS:
+                raise ConnectionError(f"it answers {answer.code} {answer.remark}")
+            return wire.read_book(answer.body)
+        except (OSError, BrokenBody) as error:
+            self._addresses.pop(home, None)
+            words = "Half messages of %s wait, since its home, broker %s, cannot be asked: %s"
+            self._trouble.say(self._clock.monotonic(), words, id, home, error)
+            return None
+
+    async def _find(self, home: str) -> str:
+        failure: OSError = ConnectionError("no name server knows it")
+        for name_server in self._name_servers:
+            try:
+                question = request(RequestCode.GET_BROKER_CLUSTER_INFO)
+                answer = await self._client.call(name_server, question, ANSWER_S)
+            except OSError as error:
+                failure = error
+                continue
+            found = ClusterInfo.decode(answer.body).brokerAddrTable.get(home)
+            if found is not None and MASTER in found.brokerAddrs:
+                self._addresses[home] = found.brokerAddrs[MASTER]
+                return self._addresses[home]
+        raise failure

@@ -1,0 +1,126 @@
+"""What writers ask of the ledger: to open a run (9701), read a book (9703), decide (9704), end (9705).
+
+And people: which books there are (9706), and to forget one (9707).
+
+In: requests. Out: answers that hold after any crash: nothing is told before it is on disk (of many that end,
+the last answer says so). Half messages come in by `ledger_send.py`, and end in `ledger_settle.py`.
+"""
+
+import logging
+from heapq import nsmallest
+
+from msgspec.structs import replace
+
+from turbopump.broker.transactions.ledger.ledger import Ledger, entry_of, owed, state_of
+from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
+from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.protocol import ledger as wire
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import FlushDiskTimeout, IllegalOperation, InvalidParameter, QueryNotFound
+from turbopump.protocol.headers.ledger import (
+    LedgerDecideRequest,
+    LedgerEndRequest,
+    LedgerEndResponse,
+    LedgerForgetRequest,
+    LedgerListRequest,
+    LedgerOpenRequest,
+    LedgerReadRequest,
+)
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.store.store import Durability, Store
+
+log = logging.getLogger(__name__)
+
+MOST_LISTED = 1000  # books in one answer
+MOST_READ = 64  # batches in one question
+MOST_ENDED = 16_384  # half messages in one call: about half a second
+
+
+class LedgerRequests:
+    def __init__(self, ledger: Ledger, log: LedgerLog, settling: Settling, store: Store) -> None:
+        self._ledger = ledger
+        self._log = log
+        self._settling = settling
+        self._store = store
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.LEDGER_OPEN: Route(LedgerOpenRequest, self.open),
+            RequestCode.LEDGER_READ: Route(LedgerReadRequest, self.read),
+            RequestCode.LEDGER_DECIDE: Route(LedgerDecideRequest, self.decide),
+            RequestCode.LEDGER_END: Route(LedgerEndRequest, self.end),
+            RequestCode.LEDGER_LIST: Route(LedgerListRequest, self.list),
+            RequestCode.LEDGER_FORGET: Route(LedgerForgetRequest, self.forget),
+        }
+
+    async def open(self, request: Request[LedgerOpenRequest]) -> Answer:
+        header = request.header
+        change = self._ledger.open(header.id, header.run, header.home)
+        old = self._ledger.books.get(header.id)
+        if change is not None and old is not None and old.expired_ms:
+            log.warning("Transactional id %s is back; it goes on behind batch %d", header.id, old.highest)
+        if change is not None:
+            self._log.write(change)
+            self._settling.soon(header.id)
+        await self._log.safe(header.id)
+        return Answer()
+
+    async def read(self, request: Request[LedgerReadRequest]) -> Answer:
+        id, batches = request.header.id, wire.read_batches(request.body)
+        if len(batches) > MOST_READ:
+            raise InvalidParameter(f"{len(batches)} batches are asked for, {MOST_READ} is the most")
+        if id not in self._ledger.books:
+            raise QueryNotFound(f"transactional id {id} is not known here")
+        await self._log.safe(id)
+        book = self._ledger.books[id]
+        asked = {batch: entry for batch in batches if (entry := entry_of(book, batch)) is not None}
+        return Answer(body=wire.encode(replace(book, decided=asked, owed=owed(book))))
+
+    async def decide(self, request: Request[LedgerDecideRequest]) -> Answer:
+        header = request.header
+        change = self._ledger.decide(header.id, header.batch, header.run, wire.read_entry(request.body))
+        if change is not None:
+            self._log.write(change)
+            self._settling.soon(header.id)
+        await self._log.safe(header.id)
+        entry = entry_of(self._ledger.books[header.id], header.batch)
+        assert entry is not None
+        return Answer(body=wire.encode(entry))
+
+    async def list(self, request: Request[LedgerListRequest]) -> Answer:
+        count = min(request.header.count, MOST_LISTED)
+        ids = nsmallest(count, (id for id in self._ledger.books if id > request.header.after))
+        return Answer(body=wire.encode([self._summary(id) for id in ids]))
+
+    def _summary(self, id: str) -> wire.BookSummary:
+        book = self._ledger.books[id]
+        state, halves = state_of(book, self._ledger.broker_name), self._settling.count(id)
+        return wire.BookSummary(id, book.home, state, book.run, book.highest, book.used_ms, halves)
+
+    async def forget(self, request: Request[LedgerForgetRequest]) -> Answer:
+        id = request.header.id
+        change = self._ledger.forget(id)
+        if count := self._settling.count(id):
+            raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
+        highest = self._ledger.books[id].highest
+        self._log.write(change)
+        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
+        log.warning(
+            "Transactional id %s is forgotten, on request; it had decided up to batch %d", id, highest
+        )
+        return Answer()
+
+    async def end(self, request: Request[LedgerEndRequest]) -> Answer:
+        """As much as is done in good time: who finds that some are left asks again, and the last answer says
+        that all of it is on disk.
+        """
+        header = request.header
+        counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
+        left = self._settling.left(header.id, header.batch)
+        is_last = not left or not counts.total
+        if is_last and await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+            raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
+        if header.settled and not left:
+            self._ledger.settled(header.id, header.batch)
+        return Answer(LedgerEndResponse(counts.committed, counts.rolled_back, left))

@@ -1,0 +1,229 @@
+"""Half messages of a ledger, many in one frame (9702): checked as sends are, stored all or none.
+
+In: a request that names id, batch, run, token and home, with messages in the format of a batch. Out: records
+in the topic of half messages, each with the stamp, and an answer that says how safe they are. A frame that
+is sent again is stored again: so a writer whose frame was not answered gives its token up. A message may have
+a delay or a time: what no broker could keep is refused here, since a commit refuses nothing.
+"""
+
+import sys
+from dataclasses import dataclass
+
+from turbopump.broker.delay.level_records import delay_level
+from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.produce.receipt import NAMES, Receipts
+from turbopump.broker.produce.send import NOT_PLAIN, Sending, check_zeros, tag_bits
+from turbopump.broker.topics import Topic
+from turbopump.broker.transactions.ledger.ledger import Ledger, check_names, entry_of
+from turbopump.broker.transactions.ledger.stamps import GROUP, STAMP, Stamp
+from turbopump.broker.transactions.records import ADDED_LATER, FORGED, TIMES, number
+from turbopump.broker.transactions.transactions import Transactions, topic_of
+from turbopump.protocol import batch, properties
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.errors import (
+    FlowControl,
+    IllegalOperation,
+    InvalidParameter,
+    MessageIllegal,
+    Refused,
+)
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.headers.ledger import LedgerSendRequest, LedgerSendResponse
+from turbopump.protocol.names import HALF_TOPIC
+from turbopump.remoting.router import Answer, Request, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Draft, Store
+
+MOST_IN_FRAME = 4096  # messages: about 40 ms
+MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
+MOST_IN_ALL = 4_000_000
+LARGEST_STAMP = 2048  # bytes of properties
+WITH_TIME = frozenset(name.decode() for name in TIMES)
+REFUSED = (
+    NOT_PLAIN | {*FORGED, *STAMP, properties.PRODUCER_GROUP, properties.TIMER_DEL_UNIQUE_KEY}
+) - WITH_TIME
+"""Names that only a broker gives, and a recall, which is no message."""
+NOT_TOGETHER = tuple(name.encode() for name in sorted(REFUSED | WITH_TIME))
+MOST_PROPERTIES = properties.MAX_BYTES - ADDED_LATER
+
+Place = tuple[Topic, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    count: int
+    end: int  # in the log
+
+
+class LedgerSending:
+    def __init__(
+        self,
+        ledger: Ledger,
+        broker_name: str,
+        transactions: Transactions,
+        sending: Sending,
+        timing: Timing,
+        receipts: Receipts,
+        store: Store,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._name = broker_name
+        self._transactions = transactions
+        self._sending = sending
+        self._timing = timing
+        self._receipts = receipts
+        self._store = store
+        self._clock = clock
+        self._groups = store.groups()
+
+    def routes(self) -> Routes:
+        return {RequestCode.LEDGER_SEND: Route(LedgerSendRequest, self.send)}
+
+    async def send(self, request: Request[LedgerSendRequest]) -> Answer:
+        header = request.header
+        stamp = Stamp(header.id, header.batch, header.run, header.token, header.home)
+        self._check(stamp)
+        stored = self._together(stamp, request) or self._one_by_one(stamp, request)
+        durability = self._store.durability
+        if self._store.syncs_each:
+            durability = await self._store.wait_durable(stored.end)
+        told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
+        return Answer(told, code=self._receipts.code(durability, waits=True))
+
+    def _together(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored | None:
+        """In one step. None: something of it is not plain, and nothing has happened."""
+        groups = self._groups
+        if groups is None:
+            return None
+        added, queue = self._added(stamp), self._store.queue(HALF_TOPIC, 0)
+        connection = request.connection
+
+        def ask(topic: bytes, queue_id: bytes) -> tuple[str, int]:
+            names = topic.decode("utf-8", "replace"), queue_id.decode("utf-8", "replace")
+            place, _ = self._place(*names, connection.peer)
+            return sys.intern(names[0]), tag_bits(place)
+
+        done = self._sending.append_group(
+            lambda arrivals: groups.halves(
+                request.body,
+                queue,
+                added,
+                self._clock.now_ms(),
+                connection.peer_host,
+                NOT_TOGETHER,
+                MOST_IN_FRAME,
+                self._store.config.max_message_size,
+                MOST_PROPERTIES,
+                ask,
+                arrivals,
+            ),
+            lambda done: [queue] * len(done[1]),
+        )
+        if done is None:
+            return None
+        first, places, topics, end = done
+        self._transactions.stamped(stamp, first, places, topics)
+        return Stored(len(places), end)
+
+    def _one_by_one(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored:
+        drafts, topics = self._drafts(stamp, request)
+        appended = self._sending.append_unanswered(drafts)
+        self._transactions.stamped(stamp, appended[0][1], [at for at, _, _ in appended], topics)
+        at, _, size = appended[-1]
+        return Stored(len(drafts), at + size)
+
+    def _check(self, stamp: Stamp) -> None:
+        """At home it is known whether anybody will want them."""
+        check_names(stamp.id, stamp.run, stamp.token, stamp.home)
+        if stamp.batch < 0:
+            raise InvalidParameter(f"batch {stamp.batch}: the first one is 0")
+        if stamp.home == self._name:
+            book = self._ledger.book(stamp.id)
+            self._ledger.check_run(book, stamp.id, stamp.run)
+            if entry_of(book, stamp.batch) is not None:
+                raise IllegalOperation(f"batch {stamp.batch} of {stamp.id} is decided already")
+        stamps = self._transactions.stamps
+        if stamps.count(stamp.id) >= MOST_OPEN or stamps.total >= MOST_IN_ALL:
+            words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
+            raise FlowControl(f"{words}: some have to end first")
+
+    def _added(self, stamp: Stamp) -> bytes:
+        """To the properties of each."""
+        pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
+        added = properties.pack(pairs).encode() + self._sending.added
+        if len(added) > LARGEST_STAMP:
+            raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
+        return added
+
+    def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> tuple[list[Draft], list[str]]:
+        """And the topics to which they belong."""
+        messages = batch.split(request.body)
+        if not 0 < len(messages) <= MOST_IN_FRAME:
+            raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
+        added = self._added(stamp)
+        queue = self._store.queue(HALF_TOPIC, 0)
+        places: dict[tuple[str, str], Place] = {}
+        drafts = [self._draft(queue, one, added, places, request) for one in messages]
+        return drafts, [topic_of(draft.properties) for draft in drafts]
+
+    def _draft(
+        self,
+        queue: ConsumeQueue,
+        message: tuple[int, bytes, bytes],
+        added: bytes,
+        places: dict[tuple[str, str], Place],
+        request: Request[LedgerSendRequest],
+    ) -> Draft:
+        flag, body, packed = message
+        pairs = properties.parse(packed)
+        self._check_message(body, pairs)
+        named = pairs.get(properties.REAL_TOPIC, ""), pairs.get(properties.REAL_QUEUE_ID, "")
+        place = places.get(named)
+        if place is None:
+            place = places[named] = self._place(*named, request.connection.peer)
+        end = b"" if packed.endswith(b"\x02") else b"\x02"
+        stored = packed + end + added
+        if len(stored) > MOST_PROPERTIES:
+            raise MessageIllegal(
+                f"a half message has {len(stored)} bytes of properties, more than {MOST_PROPERTIES}"
+            )
+        check_zeros(stored)
+        tag = pairs.get(properties.TAGS)
+        return Draft(
+            queue=queue,
+            body=body,
+            properties=stored,
+            flag=flag,
+            sys_flag=tag_bits(place[0]),
+            born_timestamp=self._clock.now_ms(),
+            born_host=request.connection.peer_host,
+            tags_code=java_hash(tag) if tag else 0,
+            unique_key=pairs[properties.UNIQUE_KEY],
+            keys=pairs.get(properties.KEYS, ""),
+        )
+
+    def _check_message(self, body: bytes, pairs: dict[str, str]) -> None:
+        if not body:
+            raise MessageIllegal("the message body is empty")
+        if not REFUSED.isdisjoint(pairs):
+            raise MessageIllegal(f"a half message carries {', '.join(sorted(REFUSED & pairs.keys()))}")
+        if properties.UNIQUE_KEY not in pairs:
+            raise MessageIllegal("a half message has no unique key")
+        if not WITH_TIME.isdisjoint(pairs):
+            self._check_time(pairs)
+
+    def _check_time(self, pairs: dict[str, str]) -> None:
+        """As a send. Who wrote many has to know which of them it was."""
+        try:
+            if delay_level(pairs) <= 0:
+                self._timing.check(pairs)
+        except Refused as refused:
+            raise Refused(refused.code, f"message {pairs[properties.UNIQUE_KEY]}: {refused.remark}") from None
+
+    def _place(self, topic: str, queue_id: str, peer: tuple[str, int]) -> Place:
+        place = number(queue_id)
+        if place is None:
+            raise InvalidParameter(f"a half message names no queue of its topic {topic!r}: {queue_id[:40]!r}")
+        return self._sending.target(topic, place, peer), place

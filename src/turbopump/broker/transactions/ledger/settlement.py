@@ -1,0 +1,196 @@
+"""Half messages of a ledger end as their batch was decided, whether or not anybody asks for it.
+
+In: the stamped half messages that are open, and the books. Out: messages committed and rolled back, many in
+one append. It happens when a writer asks (9705), after each decision and each new run, at a start, and with
+every round of checks. What is not decided, or cannot be learned now, waits: nothing here ever gives up.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from turbopump.broker.transactions.halves import Decision, Half
+from turbopump.broker.transactions.ledger.ledger import verdict
+from turbopump.broker.transactions.ledger.stamps import Written
+from turbopump.broker.transactions.transactions import Transactions
+from turbopump.protocol.errors import MessageIllegal, Refused, SystemFailure
+from turbopump.protocol.ledger import Book
+from turbopump.protocol.record import Record
+from turbopump.remoting.limits import Seldom
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Store
+
+log = logging.getLogger(__name__)
+
+GRACE_S = 0.2  # after a decision: who has decided usually asks at once himself
+SLICE = 128  # half messages in one turn and one append: about 4 ms, 7 when they are delayed,
+TOGETHER = 1024  # ... and in one that is compiled
+ASKED_AT_ONCE = 8  # batches in one question to a home
+TROUBLE_S, TROUBLE_LINES = 60.0, 5
+
+Ended = tuple[Record, Half, Decision]
+
+
+class Books(Protocol):
+    async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
+        """None: it cannot be had now."""
+
+
+@dataclass(slots=True)
+class Counts:
+    committed: int = 0
+    rolled_back: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.committed + self.rolled_back
+
+
+class Settling:
+    def __init__(
+        self,
+        transactions: Transactions,
+        store: Store,
+        books: Books,
+        interval_s: Callable[[], float],
+        clock: Clock,
+    ) -> None:
+        self._transactions = transactions
+        self._stamps = transactions.stamps
+        self._store = store
+        self._books = books
+        self._interval_s = interval_s
+        self._clock = clock
+        self._asked: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._trouble = Seldom(log, TROUBLE_S, logging.ERROR, TROUBLE_LINES)
+
+    def soon(self, id: str) -> None:
+        """There is news in its book."""
+        self._asked[id] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            due = self._clock.monotonic() + self._interval_s()
+            await self._settle_each(self._stamps.ids())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due - self._clock.monotonic())):
+                    await self._settle_asked()
+
+    async def _settle_asked(self) -> None:
+        while True:
+            await self._wake.wait()
+            await self._clock.sleep(GRACE_S)
+            self._wake.clear()
+            asked = list(self._asked)
+            self._asked.clear()
+            await self._settle_each(asked)
+
+    async def _settle_each(self, ids: list[str]) -> None:
+        for id in ids:
+            await self._settle_quietly(id)
+
+    async def _settle_quietly(self, id: str) -> None:
+        try:
+            await self.settle(id)
+        except Refused as refused:
+            self._say(f"Half messages of {id} cannot be ended, will try again: {refused.remark}")
+        except Exception as error:  # a fault of ours: other ids must not wait behind it
+            self._say(f"Half messages of {id} cannot be ended, will try again", error)
+
+    async def settle(self, id: str, last: int | None = None, most: int = sys.maxsize) -> Counts:
+        """What is decided of the id, up to batch `last`; when it is more than `most`, not all of it. Raises
+        Refused when nothing can be written.
+        """
+        counts = Counts()
+        batches = self._stamps.batches(id, last)
+        for begin in range(0, len(batches), ASKED_AT_ONCE):
+            some = batches[begin : begin + ASKED_AT_ONCE]
+            written = [one for batch in some for one in self._stamps.of(id, batch)]
+            for home in sorted({one.stamp.home for one in written}):
+                book = await self._books.book(id, home, some)
+                for one in written:
+                    decision = verdict(book, one.stamp) if one.stamp.home == home else None
+                    if decision is not None and counts.total < most:
+                        await self._end(one, decision, counts, most)
+        return counts
+
+    def count(self, id: str) -> int:
+        """How many half messages of it are open here."""
+        return self._stamps.count(id)
+
+    def left(self, id: str, last: int) -> int:
+        """How many are open up to this batch."""
+        batches = self._stamps.batches(id, last)
+        return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
+
+    async def _end(self, written: Written, decision: Decision, counts: Counts, most: int) -> None:
+        """In the order in which they were sent, also where some were written anew since."""
+        left = iter(sorted(written.roots))
+        while counts.total < most and (roots := list(islice(left, TOGETHER))):
+            await self._warm(roots)
+            halves = self._open(written, roots)
+            if decision is Decision.COMMIT and self._transactions.commit_together(halves):
+                self._count(written, decision, halves, counts)
+            else:
+                await self._end_in_turns(written, decision, roots, counts)
+            await asyncio.sleep(0)
+
+    async def _end_in_turns(
+        self, written: Written, decision: Decision, roots: list[int], counts: Counts
+    ) -> None:
+        for begin in range(0, len(roots), SLICE):
+            halves = self._open(written, roots[begin : begin + SLICE])
+            done = self._settle(self._read(halves, decision))
+            self._count(written, decision, [half for _, half, _ in done], counts)
+            await asyncio.sleep(0)
+
+    def _count(self, written: Written, decision: Decision, ended: Sequence[Half], counts: Counts) -> None:
+        self._stamps.discard(written, [half.root for half in ended])
+        if decision is Decision.COMMIT:
+            counts.committed += len(ended)
+        else:
+            counts.rolled_back += len(ended)
+
+    def _open(self, written: Written, roots: list[int]) -> list[Half]:
+        """Of some that were, in their order."""
+        found = [self._transactions.halves.find(root) for root in roots]
+        ended = [root for root, half in zip(roots, found, strict=True) if half is None]
+        self._stamps.discard(written, ended)
+        return [half for half in found if half is not None]
+
+    def _read(self, halves: list[Half], decision: Decision) -> list[Ended]:
+        found: list[Ended] = []
+        for half in halves:
+            record = self._store.look_up(half.at)
+            if record is not None:  # else it is not committed yet, or a round of checks will complain
+                found.append((record, half, decision))
+        return found
+
+    def _settle(self, ended: list[Ended]) -> list[Ended]:
+        """Those that have ended. One that cannot be stored does not keep the others."""
+        try:
+            if ended:
+                self._transactions.settle_all(ended)
+            return ended
+        except (MessageIllegal, SystemFailure) as refused:
+            if len(ended) == 1:
+                self._say(f"The half message {ended[0][1].offset} cannot be ended: {refused.remark}")
+                return []
+        return [done for one in ended for done in self._settle([one])]
+
+    async def _warm(self, roots: list[int]) -> None:
+        """Nobody has to wait for the disk when they are read."""
+        halves, young = filter(None, map(self._transactions.halves.find, roots)), self._store.in_memory_from
+        entries = (self._transactions.half_queue.entry(half.offset) for half in halves if half.at < young)
+        await self._store.bring(entry[:2] for entry in entries if entry is not None)
+
+    def _say(self, words: str, error: BaseException | None = None) -> None:
+        self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)

@@ -1,0 +1,243 @@
+"""The forms of a transaction's records: half, renewed, expired, committed, and the op record beside them.
+
+    half        RMQ_SYS_TRANS_HALF_TOPIC, queue 0; REAL_TOPIC and REAL_QID say where the message belongs
+    renewed     the same once more, with TRAN_PREPARED_QUEUE_OFFSET: the root's place in that queue
+    expired     TRANS_CHECK_MAX_TIME_TOPIC, queue 0
+    committed   the real topic; its field for a prepared transaction is the log offset of the half message
+    op          RMQ_SYS_TRANS_OP_HALF_TOPIC, queue 0: its body names a half record which is open no more
+
+An op record has Apache's form of 4.9, which 5.x reads too, and says in a property of ours what was decided;
+one that ends a transaction is found in the index by the root's place. Copies that are no commit name the
+record they were made of as a negative number, as copies of delayed messages do: after a crash the log tells
+what was done of which no op record was written.
+"""
+
+import re
+from typing import Final
+
+from turbopump.broker.delay.level_records import TIMERS, copied
+from turbopump.broker.transactions.halves import Decision
+from turbopump.broker.transactions.ledger.stamps import STAMP
+from turbopump.protocol import properties
+from turbopump.protocol.hashing import java_hash
+from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import COMMIT, TRANSACTION_MASK, with_transaction_type
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.dispatch import find
+from turbopump.store.store import Draft
+
+DECISION: Final = "TURBOPUMP_DECISION"
+"""A property of op records, ours alone."""
+
+DONE_TAG: Final = "d"
+DONE_CODE: Final = java_hash(DONE_TAG)
+ADDED_LATER: Final = 256  # bytes of properties that a renewed copy has more than the half message
+FORGED: Final = (properties.TRANSACTION_PREPARED_QUEUE_OFFSET, properties.TRANSACTION_CHECK_TIMES, *STAMP)
+"""What only a broker may say of a half message."""
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+WAITING: Final = tuple(name.encode() for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP))
+"""What a half message of a ledger has only while it waits."""
+_WAITING = frozenset(WAITING)
+TIMES: Final = tuple(name.encode() for name in (properties.DELAY, *TIMERS))
+"""By which a message says when it is to be delivered."""
+_TIMES = tuple(name + b"\x01" for name in TIMES)
+_NAMES_OF_TIMES = (properties.DELAY, *TIMERS, properties.TIMER_OUT_MS)
+_WAITING_WITH_TIMES = _WAITING | {name.encode() for name in _NAMES_OF_TIMES}
+_TAGS, _UNIQUE_KEY, _KEYS = (
+    name.encode() + b"\x01" for name in (properties.TAGS, properties.UNIQUE_KEY, properties.KEYS)
+)
+_OP_PROPERTIES = {
+    decision.value: properties.pack(
+        {properties.TAGS: DONE_TAG, properties.WAIT: "true", DECISION: decision.value}
+    ).encode()
+    for decision in Decision
+}
+
+
+OP_KEY: Final = b"half-"
+OP_COMMIT_FRONT: Final = _OP_PROPERTIES[Decision.COMMIT.value] + _KEYS + OP_KEY
+"""The properties of an op record that says commit, but for the root and the separator."""
+
+
+def is_half(pairs: dict[str, str], level: int, reconsume_times: int) -> bool:
+    """A message that comes round again is none, though clients before 4.6.1 leave the mark on it."""
+    is_retry = reconsume_times > 0 and level > 0
+    return pairs.get(properties.TRANSACTION_PREPARED) == "true" and not is_retry
+
+
+def prepare(pairs: dict[str, str], topic: str, queue_id: int, unique_key: str) -> None:
+    """Changes the properties to those of a half message."""
+    for name in FORGED:
+        pairs.pop(name, None)
+    pairs[properties.REAL_TOPIC] = topic
+    pairs[properties.REAL_QUEUE_ID] = str(queue_id)
+    pairs[properties.TRANSACTION_ID] = unique_key
+
+
+def root(record: Record) -> int:
+    """Which transaction a half record belongs to."""
+    named = named_root(record)
+    return record.queue_offset if named is None else named
+
+
+def named_root(record: Record) -> int | None:
+    """Of a copy; None: it does not say, since it is the first record, or was renewed by Apache."""
+    return number(properties.find(record.properties, properties.TRANSACTION_PREPARED_QUEUE_OFFSET))
+
+
+def asked(record: Record) -> int:
+    """How often its producers were asked about it."""
+    return number(properties.find(record.properties, properties.TRANSACTION_CHECK_TIMES)) or 0
+
+
+def number(text: str | None) -> int | None:
+    """None when it is none."""
+    return int(text) if text is not None and _NUMBER.fullmatch(text) else None
+
+
+# copies of a half record
+
+
+def renewed(record: Record, queue: ConsumeQueue, times: int) -> Draft:
+    """It goes on waiting, at the end of the queue, and its producers were asked so often."""
+    pairs = _pairs(record) | {properties.TRANSACTION_CHECK_TIMES: str(times)}
+    return _copy(record, queue, pairs, ~record.physical_offset)
+
+
+def resumed(record: Record, queue: ConsumeQueue) -> Draft:
+    """One that had expired waits again, as if nobody had been asked."""
+    pairs = record.property_map() | {properties.TRANSACTION_CHECK_TIMES: "0"}
+    return _copy(record, queue, pairs, ~record.physical_offset)
+
+
+def expired(record: Record, queue: ConsumeQueue) -> Draft:
+    """It waits no longer, until somebody resumes it."""
+    return _copy(record, queue, _pairs(record), ~record.physical_offset)
+
+
+def committed(record: Record, pairs: dict[str, str], queue: ConsumeQueue) -> Draft:
+    """The message, for those who consume it. `pairs`: see `real_pairs`."""
+    draft = _copy(record, queue, pairs, record.physical_offset)
+    draft.sys_flag = with_transaction_type(record.sys_flag, COMMIT)
+    return draft
+
+
+def real_pairs(record: Record) -> dict[str, str]:
+    """The properties of the message, less what was needed while it waited."""
+    pairs = record.property_map()
+    for name in (properties.REAL_TOPIC, properties.REAL_QUEUE_ID, *STAMP):
+        pairs.pop(name, None)
+    return pairs
+
+
+def is_commit_of(half: Record, message: Record) -> bool:
+    """Whether this is the message of that transaction, of which the half record may be any copy."""
+    is_committed = message.sys_flag & TRANSACTION_MASK == COMMIT
+    return is_committed and message.born_timestamp == half.born_timestamp
+
+
+def committed_of_ledger(
+    record: Record, queue: ConsumeQueue, times: dict[str, str] | None = None, exact: bytes = b""
+) -> Draft:
+    """The same for one of many that a ledger decided about. `times`, `exact`: what one that is delayed says
+    from now on of its time. All else stays as it was sent, letter for letter: so it fits.
+    """
+    left_out = _WAITING if times is None else _WAITING_WITH_TIMES
+    packed = b"\x02".join(
+        [pair for pair in record.properties.split(b"\x02") if pair.partition(b"\x01")[0] not in left_out]
+    )
+    if times is not None:
+        packed += properties.pack(times).encode() + exact
+    tag = find(packed, _TAGS)
+    return Draft(
+        queue=queue,
+        body=record.body,
+        properties=packed,
+        flag=record.flag,
+        sys_flag=with_transaction_type(record.sys_flag, COMMIT),
+        born_timestamp=record.born_timestamp,
+        born_host=record.born_host,
+        tags_code=java_hash(tag.decode("utf-8", "replace")) if tag else 0,
+        unique_key=find(packed, _UNIQUE_KEY).decode("utf-8", "replace"),
+        keys=find(packed, _KEYS).decode("utf-8", "replace"),
+        prepared_transaction_offset=record.physical_offset,
+        store_host=record.store_host,
+    )
+
+
+def times(record: Record) -> dict[str, str]:
+    """What a message says of when it is to be delivered; mostly nothing."""
+    if not any(find(record.properties, mark) for mark in _TIMES):
+        return {}
+    pairs = record.property_map()
+    return {name: pairs[name] for name in _NAMES_OF_TIMES if name in pairs}
+
+
+def in_check(record: Record, topic: str, queue_id: int) -> Record:
+    """As a producer is shown it: with its real topic and queue, and the places of the half record."""
+    return Record(
+        topic,
+        queue_id,
+        record.flag,
+        record.queue_offset,
+        record.physical_offset,
+        record.sys_flag & ~TRANSACTION_MASK,
+        record.born_timestamp,
+        record.born_host,
+        record.store_timestamp,
+        record.store_host,
+        record.reconsume_times,
+        0,
+        record.body,
+        properties.pack(record.property_map() | {properties.WAIT: "false"}).encode(),
+    )
+
+
+def _pairs(record: Record) -> dict[str, str]:
+    return record.property_map() | {properties.TRANSACTION_PREPARED_QUEUE_OFFSET: str(root(record))}
+
+
+def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: int) -> Draft:
+    draft = copied(record, queue, pairs)
+    draft.prepared_transaction_offset = origin
+    draft.store_host = record.store_host
+    return draft
+
+
+# op records
+
+
+def op(queue: ConsumeQueue, half: int, root: int, decision: Decision, now_ms: int, host: bytes) -> Draft:
+    """`half`: the place in its queue of the record that is open no more."""
+    packed, key = _OP_PROPERTIES[decision.value], ""
+    if decision is not Decision.RENEWED:
+        key = op_key(root)
+        packed += _KEYS + key.encode() + b"\x02"
+    return Draft(
+        queue=queue,
+        body=b"%d" % half,
+        properties=packed,
+        flag=0,
+        sys_flag=0,
+        born_timestamp=now_ms,
+        born_host=host,
+        tags_code=DONE_CODE,
+        keys=key,
+    )
+
+
+def op_key(root: int) -> str:
+    return f"{OP_KEY.decode()}{root}"
+
+
+def named_by(record: Record) -> list[int]:
+    """The half records that an op record names: one as in 4.9, or several with commas as in 5.x."""
+    parts = record.body.decode("ascii", "replace").split(",")
+    return [place for part in parts if (place := number(part.strip())) is not None]
+
+
+def decision_of(record: Record) -> Decision | None:
+    """What an op record says was decided; None: it is Apache's, which ends a transaction either way."""
+    text = properties.find(record.properties, DECISION)
+    return Decision(text) if text in {one.value for one in Decision} else None

@@ -1,0 +1,127 @@
+"""Which transactions are open, read from the store when a broker starts: Apache's store or our own.
+
+In: both queues from the saved progress on. Out: the open ones, in `Transactions`. A half record that no op
+record names is open. After a crash, and after Apache, which writes op records later than it answers, an op
+record may be missing: the log is read from the oldest open one on for records that name a half record as
+their origin, and the op record is written now.
+
+Nobody is served yet, so nothing changes meanwhile.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+from turbopump.broker.transactions import records as forms
+from turbopump.broker.transactions.halves import Decision, Half
+from turbopump.broker.transactions.transactions import QUEUE, Transactions
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.store.consume_queue import ENTRY, ConsumeQueue
+from turbopump.store.store import Store
+
+log = logging.getLogger(__name__)
+
+SLICE = 1024  # entries of a queue in one turn: 4 ms
+READ_BACK = 8192  # records of the log in one turn: 5 ms
+CLOSED_AT_ONCE = 256  # op records in one append
+
+NOTHING: frozenset[int] = frozenset()
+
+Closed = list[tuple[Half, Decision]]
+
+
+async def reopen(store: Store, transactions: Transactions) -> None:
+    half_progress, op_progress = transactions.saved_progress()
+    halves = store.find_queue(HALF_TOPIC, QUEUE)
+    if halves is None:
+        return
+    begin = max(half_progress, halves.min_offset)
+    named, by_apache = await _named(store, begin, op_progress)
+    closed = await _open(store, transactions, halves, begin, named, by_apache)
+    closed += await _look_back(store, transactions)
+    _close(transactions, closed)
+    if transactions.halves:
+        log.info("%d transactions are open", len(transactions.halves))
+
+
+async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], bool]:
+    """The half records from `begin` on that op records name, and whether Apache has written one of those."""
+    named: set[int] = set()
+    by_apache = False
+    queue = store.find_queue(OP_HALF_TOPIC, QUEUE)
+    if queue is not None:
+        async for record in records(store, queue, op_progress):
+            named.update(place for place in forms.named_by(record) if place >= begin)
+            by_apache |= forms.decision_of(record) is None
+    return named, by_apache
+
+
+async def _open(
+    store: Store,
+    transactions: Transactions,
+    queue: ConsumeQueue,
+    begin: int,
+    named: set[int],
+    by_apache: bool,
+) -> Closed:
+    """Adds the open ones. The result: those of which there is a newer copy. Apache's copies do not always
+    name their root, but they have its unique key and born time; nor is the old one named by an op record.
+    """
+    closed: Closed = []
+    known: dict[tuple[str | None, int], int] = {}
+    async for record in records(store, queue, begin, NOTHING if by_apache else named):
+        half = transactions.found(record)
+        mark = record.unique_key, record.born_timestamp
+        is_apaches = forms.named_root(record) is None and forms.asked(record) > 0
+        older = transactions.halves.find(known.get(mark, half.root) if is_apaches else half.root)
+        if older is not None:
+            transactions.halves.close(older)
+            closed.append((older, Decision.RENEWED))
+        known[mark] = half.root
+        if half.offset not in named:
+            transactions.halves.add(half)
+    return closed
+
+
+async def _look_back(store: Store, transactions: Transactions) -> Closed:
+    """What was done of which no op record was written. Copies in the same queue were found before."""
+    closed: Closed = []
+    first = transactions.halves.first
+    at = store.max_offset if first is None else first.at
+    places = {half.at: half for half in transactions.halves.all()}
+    while at < store.committed_offset:
+        named, at = store.references(at, READ_BACK)
+        for origin in named:
+            half = places.pop(origin if origin >= 0 else ~origin, None)
+            if half is not None:
+                closed.append((half, Decision.COMMIT if origin >= 0 else Decision.EXPIRED))
+        await asyncio.sleep(0)
+    return closed
+
+
+def _close(transactions: Transactions, closed: Closed) -> None:
+    for begin in range(0, len(closed), CLOSED_AT_ONCE):
+        try:
+            transactions.close(closed[begin : begin + CLOSED_AT_ONCE])
+        except Refused as refused:  # the next start finds them again
+            log.error("Transactions that have ended could not be marked as such: %s", refused.remark)
+
+
+async def records(
+    store: Store, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
+) -> AsyncIterator[Record]:
+    """Those of a queue that can be read, in short turns, `but` those at some places."""
+    begin = max(begin, queue.min_offset)
+    while begin < queue.max_offset:
+        entries = list(ENTRY.iter_unpack(queue.units(begin, min(SLICE, queue.max_offset - begin))))
+        if not entries:
+            return
+        for place, (at, size, _) in enumerate(entries, begin):
+            if place not in but:
+                record = store.look_up(at)
+                if record is not None and record.size == size and record.queue_offset == place:
+                    yield record
+        begin += len(entries)
+        await asyncio.sleep(0)

@@ -1,0 +1,218 @@
+"""The end of a transaction (37), and the resumption of one that has expired (323).
+
+In: a decision about a half message. Out: the decision carried out and answered, or a refusal. The first
+decision counts. The same one again is answered with success and nothing is stored; the other one is refused,
+in words that say what was decided. Apache takes both, and then has the message twice, or after a rollback.
+
+Whether a transaction that is not open has been decided, and how, is looked up: among the decisions of late,
+in the index of op records, and for stores that Apache wrote, or without an index, in the op queue itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from turbopump.broker.transactions import records as forms
+from turbopump.broker.transactions.halves import CheckRules, Decision, Half, immunity_ms
+from turbopump.broker.transactions.ledger.stamps import stamp_of
+from turbopump.broker.transactions.recovery import records
+from turbopump.broker.transactions.transactions import Transactions
+from turbopump.protocol import properties, record
+from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.command import NOT_SET, Command, reply
+from turbopump.protocol.errors import IllegalOperation, SystemFailure
+from turbopump.protocol.headers.send import EndTransactionRequest, ResumeCheckHalfMessageRequest
+from turbopump.protocol.ids import parse_offset_id
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
+from turbopump.remoting.router import Answer, Request, Result, Route, Routes
+from turbopump.runtime.clock import Clock
+from turbopump.store.store import Durability, Store
+
+DECISIONS = {COMMIT: Decision.COMMIT, ROLLBACK: Decision.ROLLBACK}
+LOOKED_UP = 32  # records of one key
+LOOK_S, LOOKS = 0.05, 60  # for a record that is not committed yet
+SEARCHING = 4  # long searches at once
+
+
+class TransactionRequests:
+    def __init__(
+        self, transactions: Transactions, store: Store, rules: Callable[[], CheckRules], clock: Clock
+    ) -> None:
+        self._transactions = transactions
+        self._store = store
+        self._rules = rules
+        self._clock = clock
+        self._searching = asyncio.Semaphore(SEARCHING)
+
+    def routes(self) -> Routes:
+        return {
+            RequestCode.END_TRANSACTION: Route(EndTransactionRequest, self.end),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Route(ResumeCheckHalfMessageRequest, self.resume),
+        }
+
+    def end(self, request: Request[EndTransactionRequest]) -> Result | Awaitable[Result]:
+        said = request.header.commitOrRollback
+        if said == NOT_TRANSACTIONAL:
+            return None  # unknown: no answer, as in Apache; the producer will be asked
+        decision = DECISIONS.get(said)
+        if decision is None:
+            raise SystemFailure(f"commitOrRollback field wrong: {said}")
+        if self._store.committed_offset <= request.header.commitLogOffset < self._store.max_offset:
+            return self._end_when_readable(request, decision)
+        return self._end(request, decision)
+
+    def _end(self, request: Request[EndTransactionRequest], decision: Decision) -> Result | Awaitable[Result]:
+        half_record = self._quoted(request.header)
+        half = self._transactions.halves.find(forms.root(half_record))
+        if half is not None:
+            return self._settle(request, half_record, half, decision)
+        known = self._transactions.decision(forms.root(half_record))
+        if known is not None:
+            return _again(request.command, known, decision)
+        return self._search_and_end(request, half_record, decision)
+
+    async def _end_when_readable(self, request: Request[EndTransactionRequest], decision: Decision) -> Result:
+        """With a transient pool a record can be read when it is committed, some moments after the send."""
+        for _ in range(LOOKS):
+            if request.header.commitLogOffset < self._store.committed_offset:
+                break
+            await self._clock.sleep(LOOK_S)
+        ended = self._end(request, decision)
+        return await ended if isinstance(ended, Awaitable) else ended
+
+    def _quoted(self, header: EndTransactionRequest) -> Record:
+        """The half record that is named, by Apache's checks in their order."""
+        found = self._store.look_up(header.commitLogOffset)
+        if found is None or found.topic != HALF_TOPIC:
+            raise SystemFailure("Find prepared transaction message failed")
+        if stamp_of(found.properties) is not None:
+            raise IllegalOperation("a ledger decides about this half message, with all of its batch")
+        self._refuse_late(header, found)
+        if properties.find(found.properties, properties.PRODUCER_GROUP) != header.producerGroup:
+            raise SystemFailure("The producer group wrong")
+        if found.queue_offset != header.tranStateTableOffset:
+            raise SystemFailure("The transaction state table offset wrong")
+        return found
+
+    def _refuse_late(self, header: EndTransactionRequest, found: Record) -> None:
+        wish = properties.find(found.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        if header.fromTransactionCheck or not wish:
+            return
+        if self._clock.now_ms() - found.born_timestamp > immunity_ms(wish, self._rules().timeout_ms):
+            raise IllegalOperation("the time of the half message is up: its producer will be asked")
+
+    def _settle(
+        self, request: Request[EndTransactionRequest], quoted: Record, half: Half | None, decision: Decision
+    ) -> Command | None:
+        """`quoted` may be an older copy: the one that is open counts."""
+        current = quoted
+        if half is not None and half.at != quoted.physical_offset:
+            newer = self._store.look_up(half.at)
+            if newer is None:
+                raise SystemFailure("Find prepared transaction message failed")
+            current = newer
+        at, _, size = self._transactions.settle(current, half, decision)
+        if request.command.is_oneway or not self._store.syncs_each:
+            return _done(request.command, decision)
+        self._answer_when_safe(request, at + size, decision)
+        return None
+
+    def _answer_when_safe(
+        self, request: Request[EndTransactionRequest], end: int, decision: Decision
+    ) -> None:
+        size = len(request.command.body)
+        request.connection.begin(size)
+
+        def answer(durability: Durability) -> None:
+            command = request.command
+            try:
+                if durability is Durability.DISK:
+                    request.answer(_done(command, decision))
+                else:
+                    request.answer(reply(command, ResponseCode.FLUSH_DISK_TIMEOUT))
+            finally:
+                request.connection.end(size)
+
+        self._store.durable(end, answer)
+
+    async def _search_and_end(
+        self, request: Request[EndTransactionRequest], quoted: Record, decision: Decision
+    ) -> Command | None:
+        """It is not open: was it decided, or did it expire? It may be decided while we search."""
+        roots = self._roots(quoted)
+        async with self._searching:
+            found = await self._search(quoted, roots, decision)
+        known = next(filter(None, map(self._transactions.decision, roots)), found)
+        if known is not None:
+            return _again(request.command, known, decision)
+        half = next(filter(None, map(self._transactions.halves.find, roots)), None)
+        return self._settle(request, quoted, half, decision)
+
+    def _roots(self, quoted: Record) -> list[int]:
+        """Apache's renewed copies do not name their root, but they have its unique key and born time."""
+        copies = (record.decode(one) for one in self._by_key(HALF_TOPIC, quoted.unique_key or ""))
+        same = (copy for copy in copies if copy.born_timestamp == quoted.born_timestamp)
+        return list(dict.fromkeys([forms.root(quoted), *map(forms.root, same)]))
+
+    async def _search(self, quoted: Record, roots: list[int], asked: Decision) -> Decision | None:
+        keys = [forms.op_key(root) for root in roots]
+        ops = [record.decode(one) for key in keys for one in self._by_key(OP_HALF_TOPIC, key)]
+        if ops:
+            return _final(ops)
+        queue = self._store.find_queue(OP_HALF_TOPIC, quoted.queue_id)
+        if queue is None:
+            return None
+        places = {quoted.queue_offset, *roots} if quoted.topic == HALF_TOPIC else set()
+        async for op in records(self._store, queue, queue.first_at_or_after(quoted.physical_offset)):
+            said = forms.decision_of(op)
+            if said is None and not places.isdisjoint(forms.named_by(op)):
+                return self._of_apache(quoted, asked)
+            if said is not None and said.is_final and op.keys in keys:
+                return said
+        return None
+
+    def _of_apache(self, quoted: Record, asked: Decision) -> Decision:
+        """Its op records do not say how it ended: if the message is there, it was committed."""
+        place, key = self._transactions.target(quoted), quoted.unique_key
+        if self._store.index is None or place is None or key is None:
+            return asked  # it has ended, one way or the other
+        copies = [record.decode(one) for one in self._by_key(place[0], key)]
+        was_committed = any(forms.is_commit_of(quoted, copy) for copy in copies)
+        return Decision.COMMIT if was_committed else Decision.ROLLBACK
+
+    def _by_key(self, topic: str, key: str) -> list[bytes]:
+        return self._store.query(topic, key, 0, self._clock.now_ms() + 1, LOOKED_UP).records if key else []
+
+    async def resume(self, request: Request[ResumeCheckHalfMessageRequest]) -> Answer:
+        """The message is named by its place in the topic of expired ones, as mqadmin shows it."""
+        _, _, at = parse_offset_id(request.header.msgId or "")
+        expired = self._store.look_up(at)
+        if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:
+            raise SystemFailure(f"no expired half message at {at}")
+        root = forms.named_root(expired)
+        if root is not None:  # otherwise Apache wrote it, and only its producer can know
+            async with self._searching:
+                found = await self._search(expired, [root], Decision.COMMIT)
+            if self._transactions.halves.find(root) is not None:
+                raise IllegalOperation("the transaction is open: its producers will be asked")
+            decided = self._transactions.decision(root) or found
+            if decided is not None:
+                raise IllegalOperation(f"the transaction has ended before, by {decided.value}")
+        self._transactions.resume(expired)
+        return Answer()
+
+
+def _final(ops: list[Record]) -> Decision | None:
+    said = (forms.decision_of(op) for op in ops)
+    return next((one for one in said if one is not None and one.is_final), None)
+
+
+def _again(request: Command, known: Decision, asked: Decision) -> Command:
+    if known is not asked:
+        raise IllegalOperation(f"the transaction has ended before, by {known.value}")
+    return _done(request, asked)
+
+
+def _done(request: Command, decision: Decision) -> Command:
+    return reply(request, remark=NOT_SET if decision is Decision.ROLLBACK else None)

@@ -1,0 +1,356 @@
+"""Open transactions as the log has them: every change of one is an append here, and then in `halves.py`.
+
+In: half messages that were stored, and decisions about them. Out: the message in its topic, the copy that
+goes on waiting, the copy that has expired, each with the op record that closes the old half record, in one
+append. The copy comes first: a crash between the two is found at the next start (`transaction_start.py`), and
+the op record is written then. So no transaction is lost, and none ends twice.
+
+How far everything is closed is kept as the offsets of the group CID_RMQ_SYS_TRANS, as Apache does, and never
+before the records that say so are on the medium.
+"""
+
+import logging
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from turbopump.broker.delay.level_records import Schedule, delay_level, destination, place_named
+from turbopump.broker.delay.timer_intake import Postponed, Timing
+from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.topics import Topics
+from turbopump.broker.transactions import records as forms
+from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Decision, Half, Halves, immunity_ms
+from turbopump.broker.transactions.ledger.stamps import Stamp, StampedHalves, stamp_of
+from turbopump.compiled import Arrivals, Groups
+from turbopump.protocol import properties
+from turbopump.protocol.errors import Refused, SystemFailure
+from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
+from turbopump.protocol.record import Record
+from turbopump.runtime.clock import Clock
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Appended, Draft, Durability, Store
+
+log = logging.getLogger(__name__)
+
+GROUP = "CID_RMQ_SYS_TRANS"
+QUEUE = 0
+REMEMBERED = 65_536  # decisions of late: the index knows all others
+
+T = TypeVar("T")
+Append = Callable[[list[Draft]], list[Appended]]
+Timed = Callable[[dict[str, str], str, int], Postponed | None]
+
+
+Committed = tuple[list[int], list[ConsumeQueue]]
+"""Of messages that were committed together: when they were born, and their queues."""
+
+
+class AppendGroup(Protocol):
+    def __call__(
+        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
+    ) -> T | None: ...
+
+
+class Transactions:
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        offsets: Offsets,
+        schedule: Schedule,
+        append: Append,
+        rules: Callable[[], CheckRules],
+        clock: Clock,
+        timing: Timing | None = None,
+        append_group: AppendGroup | None = None,
+    ) -> None:
+        """`append_group`: of `Sending`, where there is a compiled way to commit many together."""
+        self.halves = Halves()
+        self.stamps = StampedHalves()
+        self.on_ended: Callable[[str, Decision, int, int], None] | None = None
+        """Told a topic, how messages of it ended, their age in milliseconds, and how many they are."""
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._schedule = schedule
+        self._append = append
+        self._rules = rules
+        self._clock = clock
+        self._timing = timing
+        self._groups = store.groups() if append_group is not None else None
+        self._append_group = append_group
+        self._decided: dict[int, Decision] = {}  # by root, those of late
+
+    @property
+    def half_queue(self) -> ConsumeQueue:
+        return self._store.queue(HALF_TOPIC, QUEUE)
+
+    @property
+    def op_queue(self) -> ConsumeQueue:
+        return self._store.queue(OP_HALF_TOPIC, QUEUE)
+
+    def prepared(self, draft: Draft, appended: Appended) -> None:
+        """A producer's half message was appended."""
+        at, offset, _ = appended
+        wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        due_ms = self._due_ms(draft.born_timestamp, wish)
+        self.halves.add(Half(offset, at, due_ms, offset, topic_of(draft.properties)))
+
+    def stamped(self, stamp: Stamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
+        """Half messages of a ledger were appended: queue offset of the first, places in the log, topics."""
+        self.halves.add_stamped(first, places, topics)
+        self.stamps.add(stamp, range(first, first + len(places)))
+
+    def found(self, record: Record) -> Half:
+        """A half record that was open when the broker started."""
+        stamp, topic = stamp_of(record.properties), topic_of(record.properties)
+        if stamp is not None:
+            root = forms.root(record)
+            self.stamps.add(stamp, [root])
+            return Half(record.queue_offset, record.physical_offset, NEVER_MS, root, topic)
+        wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
+        due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
+        return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
+
+    def _due_ms(self, born_ms: int, wish: str | None) -> int:
+        """A producer whose clock is ahead does not keep its transactions from being looked at."""
+        return min(born_ms, self._clock.now_ms()) + immunity_ms(wish, self._rules().timeout_ms)
+
+    # what becomes of them
+
+    def settle(self, record: Record, half: Half | None, decision: Decision) -> Appended:
+        """Ends a transaction, whose record is this one. No `half`: it had expired. Raises Refused, and then
+        nothing has happened. The result is where the op record is.
+        """
+        root = forms.root(record) if half is None else half.root
+        drafts = [self._op(record.queue_offset, root, decision)]
+        if decision is Decision.COMMIT:
+            drafts.insert(0, self._committed(record))
+        appended = self._append(drafts)
+        if half is not None:
+            self.halves.close(half)
+        self._remember(root, decision)
+        self._tell(record, decision)
+        self._postponed(drafts)
+        return appended[-1]
+
+    def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
+        """The same for many that a ledger has decided about, in one append. A delay counts from here on."""
+        drafts: list[Draft] = []
+        for record, half, decision in ended:
+            if decision is Decision.COMMIT:
+                drafts.append(self._committed_of_ledger(record))
+            drafts.append(self._op(half.offset, half.root, decision))
+        self._append(drafts)
+        self.halves.close_all([half for _, half, _ in ended])
+        for record, _, decision in ended:
+            self._tell(record, decision)
+        self._postponed(drafts)
+
+    def _postponed(self, drafts: list[Draft]) -> None:
+        """Some of what was appended may have to wait."""
+        for queue in dict.fromkeys(draft.queue for draft in drafts if draft.delay_ms >= 0):
+            self._schedule.on_postponed(queue)
+        if self._timing is not None and any(draft.queue.topic == TIMER_TOPIC for draft in drafts):
+            self._timing.on_postponed()
+
+    def commit_together(self, halves: list[Half]) -> bool:
+        """The same in one step for plain messages that are committed. False: nothing has happened."""
+        groups, append = self._groups, self._append_group
+        if groups is None or append is None or not halves:
+            return False
+        done = append(lambda arrivals: self._commit(groups, halves, arrivals), self._queues)
+        if done is None:
+            return False
+        born, _ = done
+        self.halves.close_all(halves)
+        if self.on_ended is not None:
+            now_ms = self._clock.now_ms()
+            for (topic, born_ms), count in Counter(zip([half.topic for half in halves], born)).items():  # noqa: B905
+                self.on_ended(topic, Decision.COMMIT, now_ms - born_ms, count)
+        return True
+
+    def _commit(self, groups: Groups, halves: list[Half], arrivals: Arrivals | None) -> Committed | None:
+        found = self._store.log.locate(halves[0].at)
+        if found is None:
+            return None
+        file, position = found
+        return groups.commit(
+            halves,
+            file,
+            halves[0].at - position,
+            self.op_queue,
+            forms.OP_COMMIT_FRONT,
+            forms.OP_KEY,
+            forms.DONE_CODE,
+            forms.WAITING,
+            forms.TIMES,
+            self._queue_at,
+            arrivals,
+        )
+
+    def _queues(self, committed: Committed) -> list[ConsumeQueue]:
+        """Of all records that were appended."""
+        _, queues = committed
+        return [*queues, *[self.op_queue] * len(queues)]
+
+    def _queue_at(self, topic: bytes, queue_id: bytes) -> ConsumeQueue | None:
+        place = place_named(topic, queue_id, self._topics)
+        return None if place is None else self._store.queue(*place)
+
+    def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
+        """It goes on waiting at the end of the queue, and its producers were asked so often."""
+        copy = forms.renewed(record, self.half_queue, times)
+        at, offset, _ = self._append([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        return self.halves.renew(half, offset, at), _stored(copy, at, offset, self._clock.now_ms())
+
+    def rewrite(self, half: Half, record: Record) -> None:
+        """The same before its file is deleted, also when the disk is called full."""
+        copy = forms.renewed(record, self.half_queue, forms.asked(record))
+        at, offset, _ = self._store.rewrite([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        self.halves.renew(half, offset, at)
+
+    def expire(self, half: Half, record: Record | None) -> None:
+        """Nobody is asked any more; a late decision still counts. No record: it cannot be read."""
+        drafts = [self._op(half.offset, half.root, Decision.EXPIRED)]
+        if record is not None:
+            # With the first that expires, as in Apache.
+            self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1, purpose="for transactions that were given up")
+            drafts.insert(0, forms.expired(record, self._store.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
+        self._append(drafts)
+        self.halves.close(half)
+
+    def resume(self, record: Record) -> None:
+        """One that had expired waits again."""
+        copy = forms.resumed(record, self.half_queue)
+        at, offset, _ = self._append([copy])[0]
+        self.halves.add(self.found(_stored(copy, at, offset, self._clock.now_ms())))
+
+    def close(self, closed: Sequence[tuple[Half, Decision]]) -> None:
+        """Writes the op records that a crash, or Apache, left out."""
+        self._append([self._op(half.offset, half.root, decision) for half, decision in closed])
+        for half, decision in closed:
+            if self.halves.is_open(half):
+                self.halves.close(half)
+            if decision.is_final:
+                self._remember(half.root, decision)
+
+    def decision(self, root: int) -> Decision | None:
+        """How a transaction ended, if that was of late."""
+        return self._decided.get(root)
+
+    def _remember(self, root: int, decision: Decision) -> None:
+        self._decided[root] = decision
+        if len(self._decided) > REMEMBERED:
+            del self._decided[next(iter(self._decided))]
+
+    def _tell(self, record: Record, decision: Decision) -> None:
+        if self.on_ended is not None:
+            age_ms = self._clock.now_ms() - record.born_timestamp
+            self.on_ended(topic_of(record.properties), decision, age_ms, 1)
+
+    def _op(self, offset: int, root: int, decision: Decision) -> Draft:
+        now_ms, host = self._clock.now_ms(), self._store.store_host
+        return forms.op(self.op_queue, offset, root, decision, now_ms, host)
+
+    def _committed_of_ledger(self, record: Record) -> Draft:
+        topic, queue_id = self._place(record)
+        times = forms.times(record)
+        if not times:
+            return forms.committed_of_ledger(record, self._store.queue(topic, queue_id))
+        queue, delay_ms, exact = self._way(times, topic, queue_id, self._kept)
+        draft = forms.committed_of_ledger(record, queue, times, exact)
+        draft.delay_ms = delay_ms
+        return draft
+
+    def _committed(self, record: Record) -> Draft:
+        pairs = forms.real_pairs(record)
+        queue, delay_ms, exact = self._way(pairs, *self._place(record), self._timed)
+        draft = forms.committed(record, pairs, queue)
+        draft.delay_ms = delay_ms
+        draft.properties += exact
+        return draft
+
+    def _way(
+        self, pairs: dict[str, str], topic: str, queue_id: int, timed: Timed
+    ) -> tuple[ConsumeQueue, int, bytes]:
+        """Of a message that is committed: its queue, its delay in ms or -1, and what it is stored with beyond
+        its properties, which are changed where it has to wait.
+        """
+        level = delay_level(pairs)
+        if level > 0:
+            return *self._schedule.postpone(pairs, level, topic, queue_id), b""
+        postponed = timed(pairs, topic, queue_id)
+        if postponed is not None:
+            return postponed.queue, -1, postponed.exact
+        return self._store.queue(topic, queue_id), -1, b""
+
+    def _place(self, record: Record) -> tuple[str, int]:
+        place = self.target(record)
+        if place is None:
+            raise SystemFailure("the half message does not say where it belongs")
+        return place
+
+    def _timed(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """A time of its own counts from the commit on; one that is not allowed any more is none."""
+        try:
+            return None if self._timing is None else self._timing.postpone(pairs, topic, queue_id)
+        except Refused:
+            return None
+
+    def _kept(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+        """The same of a ledger's: what was decided with its time has it."""
+        return None if self._timing is None else self._timing.keep(pairs, topic, queue_id)
+
+    def target(self, record: Record) -> tuple[str, int] | None:
+        """Topic and queue of the message; None when it names none that can be."""
+        return destination(record, self._topics)
+
+    # how far everything is closed
+
+    def progress(self) -> tuple[int, int]:
+        """Before these places of both queues nothing is open, and nothing names what is."""
+        first = self.halves.first
+        if first is None:
+            return self.half_queue.max_offset, self.op_queue.max_offset
+        return first.offset, self.op_queue.first_at_or_after(first.at)
+
+    async def save_progress(self) -> None:
+        """An op record comes after the half record that it names: so the first open one tells both places."""
+        half, op = self.progress()
+        if self.saved_progress() == (half, op):
+            return
+        if await self._store.wait_durable(self._store.max_offset) is Durability.DISK:
+            self._offsets.commit(GROUP, HALF_TOPIC, QUEUE, half)
+            self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
+
+    def saved_progress(self) -> tuple[int, int]:
+        """-1 where nothing was ever saved."""
+        half = self._offsets.query(GROUP, HALF_TOPIC, QUEUE)
+        return half, self._offsets.query(GROUP, OP_HALF_TOPIC, QUEUE)
+
+
+def topic_of(packed: bytes) -> str:
+    """One text for all of a topic: there may be a great many."""
+    return sys.intern(properties.find(packed, properties.REAL_TOPIC) or "")
+
+
+def _stored(draft: Draft, at: int, offset: int, now_ms: int) -> Record:
+    """As the store has it, of which only the broker's own copies are asked for."""
+    return Record(
+        draft.queue.topic,
+        draft.queue.queue_id,
+        draft.flag,
+        offset,
+        at,
+        draft.sys_flag,
+        draft.born_timestamp,
+        draft.born_host,
+        now_ms,
+        draft.store_host or b"",
+        draft.reconsume_times,
+        draft.prepared_transaction_offset,
+        draft.body,
+        draft.properties,
+    )

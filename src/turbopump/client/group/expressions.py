@@ -1,0 +1,37 @@
+"""Whether brokers can choose messages by an expression: asked before it is used, since a refused pull tells
+only the log.
+"""
+
+from turbopump.client.group.division import readable_queues
+from turbopump.client.group.subscription import Subscription
+from turbopump.client.instance import Instance
+from turbopump.client.name_servers import successful
+from turbopump.client.settings import ClientSettings
+from turbopump.protocol import bodies
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import request
+from turbopump.protocol.names import TAG
+
+
+async def check_expression(
+    instance: Instance, settings: ClientSettings, group: str, wanted: Subscription
+) -> None:
+    """Raises Refused when a broker of the topic cannot, TopicNotFound when there is none yet. Tags can be
+    served by all.
+    """
+    if wanted.kind == TAG:
+        return
+    queues = await readable_queues(instance, wanted.topic)
+    body = bodies.CheckClientRequestBody(
+        clientId=instance.client_id,
+        group=group,
+        namespace=settings.namespace or None,
+        subscriptionData=wanted.to_wire(),
+    )
+    question = request(RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
+    timeout_s = settings.mq_client_api_timeout
+    for queue in queues[:1]:
+        answer = await instance.routes.ask_replica(
+            queue, lambda replica: instance.client.call(replica.address, question, timeout_s)
+        )
+        successful(answer)

@@ -1,0 +1,63 @@
+"""Where a group begins in a queue that has just become its own.
+
+What was committed wins; everything else is about a group that has committed nothing there. A broker tells it
+0 while the queue's first message is young. Apache's 5.x tells it nothing about an empty queue, and a message
+may arrive before the next request: whoever then begins at the end has skipped it for ever. So the end counts
+only if the broker, asked again after it, still knows no offset: then the messages before it are old ones.
+
+| the queue is | a new group begins, with LAST_OFFSET |
+|---|---|
+| new or empty, of a new topic or a topic that has got more queues | at its first message |
+| young: its first message is in the broker's memory | at its first message, as every client does |
+| old | at its end: no history is read |
+| of the group's retry topic | at its first message, whatever is set: it holds what the group sent back |
+"""
+
+from dataclasses import dataclass
+
+from turbopump.client.group.offsets import Offsets
+from turbopump.client.message import MessageQueue
+from turbopump.client.pull.puller import Puller
+from turbopump.client.settings import ConsumeFromWhere, ReadingSettings
+from turbopump.client.times import past_ms
+from turbopump.protocol.names import RETRY_PREFIX
+
+HALF_AN_HOUR_MS = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Finds the first offset of a queue (see above)."""
+
+    offsets: Offsets
+    puller: Puller
+    settings: ReadingSettings
+    started_ms: int
+
+    async def of(self, queue: MessageQueue) -> int:
+        """Raises Refused or OSError when it cannot be known now."""
+        stored = await self.offsets.query(queue)
+        if stored is not None:
+            return stored
+        if queue.topic.startswith(RETRY_PREFIX):
+            return 0
+        match self.settings.consume_from_where:
+            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+                return 0  # the broker's first answer corrects it
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+                return await self.puller.offset_at(queue, self._time_ms)
+            case _:
+                return await self._end_of(queue)
+
+    async def _end_of(self, queue: MessageQueue) -> int:
+        """The end, unless what came before it is the young beginning of the queue."""
+        end = await self.puller.max_offset(queue)
+        stored = await self.offsets.query(queue) if end else None
+        return end if stored is None else stored
+
+    @property
+    def _time_ms(self) -> int:
+        asked = self.settings.consume_timestamp
+        if asked is None:
+            return self.started_ms - HALF_AN_HOUR_MS
+        return past_ms(asked, self.started_ms, "consume_timestamp")

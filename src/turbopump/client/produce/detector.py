@@ -1,0 +1,72 @@
+"""Probes of brokers that could not be reached (`start_detector_enable`): a question that costs nothing.
+
+A broker that answers one counts as reachable again; without probes it does when a message was sent to it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from turbopump.client.instance import complain, end
+from turbopump.client.name_servers import Calls, successful
+from turbopump.client.produce.faults import Faults
+from turbopump.client.routes import Routes
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import request
+from turbopump.protocol.errors import Refused
+from turbopump.protocol.headers.offsets import GetMaxOffsetRequest
+from turbopump.runtime.clock import Clock
+
+ROUND_S = 3.0  # between looks at who is to be probed
+
+
+@dataclass
+class Detector:
+    faults: Faults
+    calls: Calls
+    routes: Routes
+    clock: Clock
+    topics: Callable[[], Iterable[str]]
+    """Those we send to, with namespace."""
+    timeout_s: float
+    interval_s: float
+    _next: dict[str, float] = field(default_factory=dict)
+    _task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(complain)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            await end(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            await self.clock.sleep(ROUND_S)
+            await self.look()
+
+    async def look(self) -> None:
+        """One round."""
+        now = self.clock.monotonic()
+        due = [broker for broker in self.faults.unreachable() if self._next.get(broker, 0.0) <= now]
+        self._next = {broker: at for broker, at in self._next.items() if at > now}
+        for broker in due:
+            self._next[broker] = now + self.interval_s
+        await asyncio.gather(*map(self._probe, due))
+
+    async def _probe(self, broker: str) -> None:
+        for topic in self.topics():
+            route = self.routes.known(topic)
+            address = route.master(broker) if route is not None else None
+            if address is not None:
+                break
+        else:  # no topic of ours is there any more
+            self.faults.forget(broker)
+            return
+        question = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, 0, bname=broker))
+        try:
+            successful(await self.calls.call(address, question, self.timeout_s))
+        except (OSError, Refused):
+            return
+        self.faults.reached(broker)

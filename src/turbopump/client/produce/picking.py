@@ -1,0 +1,34 @@
+"""Which queue a send must go to, by what the caller said: `by`, `queue` or `select`."""
+
+from collections.abc import Sequence
+
+from turbopump.client import rules
+from turbopump.client.errors import InvalidArgument
+from turbopump.client.message import Message, MessageQueue
+from turbopump.client.produce.selectors import Selector, by_hash
+from turbopump.client.produce.sender import Pick
+from turbopump.client.queue_names import QueueNames
+
+
+def pick_for(
+    names: QueueNames, message: Message, by: object, queue: MessageQueue | None, select: Selector | None
+) -> Pick | None:
+    """None: any queue will do. A pick sees queues as they are on the wire, a selector as the user does."""
+    if (by is not None) + (queue is not None) + (select is not None) > 1:
+        raise InvalidArgument("by=, queue= and select= each choose the queue: give one of them")
+    if queue is not None:
+        rules.check_queue(queue, message)
+        wire_queue = names.on_wire(queue)
+        return lambda queues: wire_queue
+    selector = by_hash(by) if by is not None else select
+    if selector is None:
+        return None
+
+    def pick(queues: Sequence[MessageQueue]) -> MessageQueue:
+        chosen = selector(names.all_shown(tuple(queues)), message)
+        if not isinstance(chosen, MessageQueue):
+            raise InvalidArgument(f"select= returned {chosen!r}: it must return one of the queues it gets")
+        rules.check_queue(chosen, message)
+        return names.on_wire(chosen)
+
+    return pick

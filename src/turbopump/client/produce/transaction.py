@@ -1,0 +1,287 @@
+"""Transactions of a producer: a message that counts when the local work has been done, and not before.
+
+In: a message and the user's work. Out: a half message, which no consumer sees, and then its end: commit or
+rollback. Who ends in between is asked by the broker later, or another producer of the group is, and `check`
+says how it ended. What a broker does about it is not known here.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+import msgspec
+
+from turbopump.client.errors import InvalidArgument, NotRunning
+from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult
+from turbopump.client.produce.sender import Sender
+from turbopump.protocol import properties
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import BrokenRecord, refusal
+from turbopump.protocol.headers.send import CheckTransactionStateRequest, EndTransactionRequest
+from turbopump.protocol.ids import parse_offset_id
+from turbopump.protocol.record import Record
+from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
+from turbopump.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
+
+ONE_WAY = 2
+
+
+class Decision(Enum):
+    """How a transaction ends. UNKNOWN leaves it open: the broker asks again."""
+
+    COMMIT = COMMIT
+    ROLLBACK = ROLLBACK
+    UNKNOWN = NOT_TRANSACTIONAL
+
+
+Check: TypeAlias = Callable[[MessageExt], Decision | Awaitable[Decision | None] | None]
+"""Says how a transaction of the group ended; in whichever process of the group it was begun."""
+
+Execute: TypeAlias = Callable[[Message], Decision | Awaitable[Decision | None] | None]
+"""Does the local work. None is UNKNOWN."""
+
+
+class TransactionResult(msgspec.Struct, frozen=True):
+    """What became of a message that was sent with `send_in_transaction`."""
+
+    receipt: SendResult
+    """Of the half message."""
+    decision: Decision
+    failure: Exception | None = None
+    """What `execute` raised: then the decision is UNKNOWN."""
+
+
+Prepare: TypeAlias = Callable[[Message, int | None], Awaitable[SendResult]]
+"""Stores a half message."""
+
+End: TypeAlias = Callable[[Message, SendResult, Decision], Awaitable[bool]]
+"""False: the broker cannot be reached, and will ask. Raises Refused."""
+
+
+class Transaction:
+    """A message under way, and its end. Made by `producer.transaction(message)`:
+
+        async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")) as transaction:
+            await pay("A-1")
+
+    The half message is stored at the beginning of the block. At its end the message is committed; when the
+    block raises an exception, it is rolled back. A process that dies in the block, or is told to stop, leaves
+    the transaction open: then `check` of a producer of the group is asked.
+    """
+
+    def __init__(self, prepare: Prepare, end: End, message: Message, check_after: int | None) -> None:
+        self.message = message
+        self._prepare = prepare
+        self._end = end
+        self._check_after = check_after
+        self._receipt: SendResult | None = None
+        self.decision: Decision | None = None
+        """What was said about it; None: nothing yet."""
+        self.is_confirmed = False
+        """Whether the broker has answered that it knows the decision. If not, it will ask."""
+
+    @property
+    def receipt(self) -> SendResult:
+        """Of the half message."""
+        if self._receipt is None:
+            raise NotRunning("the transaction has not begun: use `async with`")
+        return self._receipt
+
+    async def __aenter__(self) -> Self:
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.decision is not None:
+            return
+        if error is None:
+            await self.commit()
+        elif isinstance(error, Exception):
+            await self.rollback()
+
+    async def begin(self) -> SendResult:
+        """Stores the half message. Raises what `send` raises, and NotPrepared."""
+        if self._receipt is not None:
+            raise InvalidArgument("the transaction has begun before: make a new one for each message")
+        self._receipt = await self._prepare(self.message, self._check_after)
+        return self._receipt
+
+    async def commit(self) -> None:
+        """Consumers see the message from now on. Raises Refused when it was rolled back before."""
+        await self.end(Decision.COMMIT)
+
+    async def rollback(self) -> None:
+        """Nobody will ever see it. Raises Refused when it was committed before."""
+        await self.end(Decision.ROLLBACK)
+
+    async def unknown(self) -> None:
+        """Leaves it open: the broker will ask."""
+        await self.end(Decision.UNKNOWN)
+
+    async def end(self, decision: Decision) -> None:
+        """One of these."""
+        self.is_confirmed = await self._end(self.message, self.receipt, decision)
+        self.decision = decision
+
+
+async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decision, timeout_s: float) -> bool:
+    """The broker that has the half message, how it ends. False: it does not know, and will ask."""
+    broker = receipt.queue.broker
+    request = end_request(sender.group, topic, receipt, decision)
+    try:
+        address = (await sender.route(topic, timeout_s)).master(broker)
+        if address is None:
+            raise ConnectionError(f"broker {broker} has no master")
+        if decision is Decision.UNKNOWN:
+            await sender.calls.send_oneway(address, request, timeout_s)
+            return False
+        answer = await sender.calls.call(address, request, timeout_s)
+    except OSError as error:
+        words = "Broker %s does not know yet that transaction %s ends by %s, it will ask: %s"
+        log.warning(words, broker, receipt.message_id, decision.name, error)
+        return False
+    if answer.code:
+        raise refusal(answer.code, answer.remark)
+    return True
+
+
+def end_request(group: str, topic: str, receipt: SendResult, decision: Decision) -> Command:
+    """By a producer that knows how its transaction ends (37). UNKNOWN is not answered."""
+    header = EndTransactionRequest(
+        producerGroup=group,
+        tranStateTableOffset=receipt.offset,
+        commitLogOffset=parse_offset_id(receipt.offset_message_id)[2],
+        commitOrRollback=decision.value,
+        msgId=receipt.message_id,
+        fromTransactionCheck=False,
+        transactionId=receipt.message_id,
+        topic=topic,
+        bname=receipt.queue.broker,
+    )
+    return _request(header, decision is Decision.UNKNOWN)
+
+
+def answer_request(
+    group: str, asked: CheckTransactionStateRequest, half: Record, decision: Decision
+) -> Command:
+    """By a producer that was asked (39): with the places of the copy that it was asked about."""
+    unique_key = properties.find(half.properties, properties.UNIQUE_KEY) or asked.msgId or ""
+    header = EndTransactionRequest(
+        producerGroup=group,
+        tranStateTableOffset=asked.tranStateTableOffset,
+        commitLogOffset=asked.commitLogOffset,
+        commitOrRollback=decision.value,
+        msgId=unique_key,
+        fromTransactionCheck=True,
+        transactionId=asked.transactionId,
+        topic=half.topic,
+        bname=asked.bname,
+    )
+    return _request(header, one_way=True)
+
+
+def _request(header: EndTransactionRequest, one_way: bool) -> Command:
+    flag = ONE_WAY if one_way else 0
+    return Command(RequestCode.END_TRANSACTION, ext=header.to_ext(), flag=flag)
+
+
+async def decided(function: Callable[..., Any], argument: object) -> Decision:
+    """What the user's function says: an `async def` on the loop, a `def` in a thread."""
+    if inspect.iscoroutinefunction(function):
+        said = await function(argument)
+    else:
+        said = await asyncio.to_thread(function, argument)
+        if inspect.isawaitable(said):
+            said = await said
+    return as_decision(said)
+
+
+def as_decision(said: object) -> Decision:
+    if said is None:
+        return Decision.UNKNOWN
+    if not isinstance(said, Decision):
+        raise InvalidArgument(f"a Decision is wanted, not {said!r}: return Decision.COMMIT, or ROLLBACK")
+    return said
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A broker asks how a transaction ended, over this connection."""
+
+    asked: CheckTransactionStateRequest
+    half: Record
+    connection: Connection
+
+
+@dataclass
+class Answers:
+    """Answers brokers' questions about transactions of a group: so many at once, and so many may wait."""
+
+    group: str
+    check: Check | None
+    at_once: int
+    held: int
+    namespace: str = ""
+    decompresses: bool = True
+    told: Callable[[MessageExt, CheckTransactionStateRequest, str, Decision], None] | None = None
+    """Who wants to hear what was answered, and to which address."""
+    _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    _turns: asyncio.Semaphore | None = None
+
+    def asked(self, question: Question) -> None:
+        """A question too many is left to be asked again."""
+        if self.check is None:
+            log.warning(
+                "A broker asks how a transaction of group %s ended, and this producer has no check=: %s",
+                self.group,
+                question.asked.msgId,
+            )
+        elif len(self._tasks) >= self.held:
+            log.warning("Too many questions about transactions wait: one more will have to be asked again")
+        else:
+            task = asyncio.get_running_loop().create_task(self._answer(question, self.check))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, question: Question, check: Check) -> None:
+        self._turns = self._turns or asyncio.Semaphore(self.at_once)
+        half = question.half
+        queue = MessageQueue(half.topic, question.asked.bname or "", half.queue_id)
+        message = MessageExt(half, queue, namespace=self.namespace, decompresses=self.decompresses)
+        async with self._turns:
+            try:
+                decision = await decided(check, message)
+            except Exception:
+                log.exception("The check of a transaction failed, it stays open: %s", message.message_id)
+                decision = Decision.UNKNOWN
+        if not question.connection.is_closing:
+            request = answer_request(self.group, question.asked, half, decision)
+            question.connection.send_oneway(request)
+            if self.told is not None:
+                host, port = question.connection.peer[:2]
+                self.told(message, question.asked, f"{host}:{port}", decision)
+
+    async def close(self) -> None:
+        """Those that are being answered are left to other producers of the group."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def group_of(half: Record) -> str:
+    """Of the producers that may be asked about it. Raises BrokenRecord when it does not say."""
+    group = properties.find(half.properties, properties.PRODUCER_GROUP)
+    if group is None:
+        raise BrokenRecord("the half message names no producer group")
+    return group
