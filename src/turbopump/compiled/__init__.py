@@ -5,7 +5,7 @@ not plain is left to it, and without a compiler, or with TURBOPUMP_PURE=1 in the
 everything. Nothing here knows sockets, and nothing is remembered here.
 
     plain_sends.c   a read event's plain sends: twin of `broker/produce/plain_sends.py` and `store/append.py`
-    groups.c        a batch send, half messages of a ledger: twin of `produce/send.py`, `transactions/ledger/send.py`
+    groups.c        a batch send, half messages of a ledger: see `produce/send.py`, `ledger/send.py`
     commits.c       the commit of half messages: twin of `broker/transactions/ledger/settlement.py`
     appending.c     ... and of the loop in `append.py`, which all of these need
     send_header.c   the JSON header of a plain send
