@@ -31,8 +31,9 @@ from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
 from turbopump.runtime.network import ProtocolFactory
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 
 from .generator import CACHE
 from .report import sends as sends_by

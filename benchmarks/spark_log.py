@@ -25,7 +25,8 @@ from turbopump import read_log
 from turbopump.pipelines.jobs.session import session
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk
-from turbopump.store.store import Store, StoreConfig
+from turbopump.store.config import StoreConfig
+from turbopump.store.store import Store
 
 QUEUES = 4
 TICKS = os.sysconf("SC_CLK_TCK")

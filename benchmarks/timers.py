@@ -31,9 +31,10 @@ from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 from turbopump.testing.loop import VirtualClock, run_virtual
 
 from . import report

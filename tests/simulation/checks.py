@@ -7,8 +7,9 @@ from tests.simulation.model import Model, Sent
 from turbopump.protocol.light import places, takes_part
 from turbopump.protocol.record import Record, decode, decode_all, measure
 from turbopump.store.config import StoreConfig
+from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.queue_ext import is_address
-from turbopump.store.store import ConsumeQueue, Store
+from turbopump.store.store import Store
 from turbopump.store.tools import run, verify
 from turbopump.testing.disk import SimulatedDisk
 

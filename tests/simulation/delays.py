@@ -37,9 +37,9 @@ from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.properties import REAL_QUEUE_ID
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
+from turbopump.store.append import Appended, Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Appended, Draft
 from turbopump.testing.loop import run_virtual
 
 LEVELS = ("1s 3s 8s", "1s 3s 8s 30s", "8s 1s", "2s", "30s 1s 3s 1s", "3s 8s 1s 2s 5s")

@@ -26,7 +26,8 @@ from turbopump.client.produce.ledger import Ledger, Written
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import OP_HALF_TOPIC
 from turbopump.store import timer_wheel
-from turbopump.store.store import Appended, Draft, Store
+from turbopump.store.append import Appended, Draft
+from turbopump.store.store import Store
 from turbopump.testing.cluster import AsyncCluster
 from turbopump.testing.loop import VirtualLoop, run_virtual
 from turbopump.testing.servers import EmbeddedBroker

@@ -11,8 +11,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from turbopump.protocol.errors import Refused
+from turbopump.store.append import Appended, Draft
 from turbopump.store.config import StoreConfig
-from turbopump.store.store import Appended, Draft, Store
+from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.medium import Survival

@@ -10,8 +10,11 @@ from tests.simulation.world import run
 
 from turbopump.protocol import properties as props
 from turbopump.protocol.record import decode_all
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
-from turbopump.store.store import Draft, Durability, GetStatus, Store
+from turbopump.store.flush import Durability
+from turbopump.store.reading import GetStatus
+from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival

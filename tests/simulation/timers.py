@@ -27,9 +27,9 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request
 from turbopump.store import timer_wheel
+from turbopump.store.append import Appended, Draft
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.store import Appended, Draft
 from turbopump.testing.loop import run_virtual
 
 SLOTS = 4_000

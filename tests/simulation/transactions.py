@@ -42,9 +42,9 @@ from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_T
 from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request
+from turbopump.store.append import Appended, Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Appended, Draft
 from turbopump.testing.disk import PowerCut
 from turbopump.testing.loop import run_virtual
 

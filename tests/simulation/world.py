@@ -17,9 +17,11 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.sysflag import COMMIT, PREPARED, ROLLBACK
-from turbopump.store.append import LIGHT
+from turbopump.store.append import LIGHT, Draft
 from turbopump.store.config import StoreConfig
-from turbopump.store.store import ConsumeQueue, Draft, Durability, Store
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival

@@ -73,7 +73,8 @@ from turbopump.runtime.disk import Disk, Workers
 from turbopump.runtime.network import Network, descriptor_limit
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.flags import Reason
-from turbopump.store.store import Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -33,28 +33,13 @@ from turbopump.store.flush import Done, Durability, Flusher
 from turbopump.store.index import Index
 from turbopump.store.light_queues import LightQueues
 from turbopump.store.queues import ANY, ConsumeQueues, Puts
-from turbopump.store.reading import GetResult, GetStatus, Reader, fetch
+from turbopump.store.reading import Reader, fetch
 from turbopump.store.recovery import Recovered, Recovery
 from turbopump.store.retention import Retention
 from turbopump.store.scan import carrying, references
 from turbopump.store.times import Boundary, offset_by_time, read_times, store_time
 from turbopump.store.turns import finish
 from turbopump.store.upkeep import Parts, Upkeep
-
-__all__ = [
-    "Appended",
-    "Boundary",
-    "ConsumeQueue",
-    "Draft",
-    "Durability",
-    "GetResult",
-    "GetStatus",
-    "Puts",
-    "QueryResult",
-    "Store",
-    "StoreConfig",
-    "UnusableStore",
-]
 
 MOST_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps, about 300 MB
 

@@ -22,7 +22,9 @@ from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.record import BLANK, MAGIC_V1, MAGIC_V2, decode_all
 from turbopump.runtime.disk import Disk
 from turbopump.store import checkpoint, tools
-from turbopump.store.store import Boundary, Store, UnusableStore
+from turbopump.store.errors import UnusableStore
+from turbopump.store.store import Store
+from turbopump.store.times import Boundary
 from turbopump.testing.loop import run_virtual
 from turbopump.testing.memory import MemoryDisk
 

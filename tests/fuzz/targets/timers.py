@@ -18,9 +18,10 @@ from turbopump.protocol import properties
 from turbopump.protocol.record import decode_all
 from turbopump.runtime.chance import Chance
 from turbopump.store import timer_check, timer_wheel
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 from turbopump.store.timer_log import BLANK_MAGIC
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual

@@ -19,8 +19,9 @@ from tests.unit.store.lab import check, draft, records
 
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
+from turbopump.store.config import StoreConfig
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store, StoreConfig
+from turbopump.store.store import Store
 
 ROUNDS = int(os.environ.get("KILLS") or 42)
 ROUNDS_PER_STORE = 7

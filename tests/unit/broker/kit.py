@@ -38,8 +38,9 @@ from turbopump.protocol.ids import pack_host
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Router
 from turbopump.runtime.chance import Chance
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
 

@@ -19,7 +19,7 @@ from turbopump.compiled import Twins
 from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.ledger import LedgerSendRequest
 from turbopump.protocol.ledger import Book, Entry
-from turbopump.store.store import StoreConfig
+from turbopump.store.config import StoreConfig
 
 ID, RUN, HOME = "query", "run", "broker-a"
 T = TypeVar("T")

@@ -23,8 +23,9 @@ from turbopump.protocol.frame import JSON, Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.router import Router
 from turbopump.runtime.chance import Chance
+from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store, StoreConfig
+from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk
 
 WORDS = (

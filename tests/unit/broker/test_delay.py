@@ -20,8 +20,8 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
 from turbopump.runtime.chance import Chance
+from turbopump.store.append import Draft
 from turbopump.store.config import DELAY_LEVELS
-from turbopump.store.store import Draft
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival

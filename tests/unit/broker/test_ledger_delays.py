@@ -20,8 +20,9 @@ from turbopump.compiled import PURE
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.store import timer_wheel
+from turbopump.store.append import Appended, Draft
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.store import Appended, Draft, Store
+from turbopump.store.store import Store
 from turbopump.testing.medium import Survival
 
 OK, TOO_WRONG = ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL

@@ -16,7 +16,7 @@ from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 from turbopump.broker.config import ConfigError, Metrics, load
 from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Histogram, lines
 from turbopump.protocol.codes import RequestCode
-from turbopump.store.store import ConsumeQueue
+from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.testing.loop import run_virtual
 
 HERE = Path(__file__).parent

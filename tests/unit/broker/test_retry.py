@@ -18,7 +18,7 @@ from turbopump.protocol.command import Command, decode
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.ids import offset_id, pack_host, parse_offset_id
 from turbopump.protocol.record import Record
-from turbopump.store.store import Draft
+from turbopump.store.append import Draft
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 EXCHANGES = Path(__file__).parents[2] / "compat" / "wire" / "exchanges-5.5.0.jsonl.xz"

@@ -18,8 +18,8 @@ from turbopump.compiled import PURE, twins
 from turbopump.protocol import batch, properties
 from turbopump.protocol.frame import pack
 from turbopump.protocol.record import decode_all
+from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Reason
-from turbopump.store.store import StoreConfig
 
 WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")

@@ -18,8 +18,8 @@ from tests.unit.store.lab import small
 from turbopump.compiled import PURE, Twins, twins
 from turbopump.protocol.frame import JSON, Frame, cut, pack
 from turbopump.protocol.record import decode
+from turbopump.store.config import StoreConfig
 from turbopump.store.flags import Reason
-from turbopump.store.store import StoreConfig
 
 WANTED = bool(os.environ.get("CI")) and PURE not in os.environ  # to miss them there is a failure
 pytestmark = pytest.mark.skipif(twins() is None and not WANTED, reason="the twins are not built")

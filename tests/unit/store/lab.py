@@ -14,8 +14,10 @@ from turbopump.protocol.record import Record, decode, measure
 from turbopump.protocol.sysflag import PREPARED
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
+from turbopump.store.append import Draft
+from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import BLANK_SIZE, ConsumeQueue
-from turbopump.store.store import Draft, Store, StoreConfig
+from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from turbopump.protocol.record import decode_all
 from turbopump.store import tools
 from turbopump.store.batch_queue import BATCH
 from turbopump.store.consume_queue import ENTRY
-from turbopump.store.store import Boundary, Store
-from turbopump.store.times import STORE_TIMESTAMP_AT
+from turbopump.store.store import Store
+from turbopump.store.times import STORE_TIMESTAMP_AT, Boundary
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import run_virtual
 

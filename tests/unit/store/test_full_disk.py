@@ -14,7 +14,8 @@ from turbopump.store import queues
 from turbopump.store import store as stores
 from turbopump.store.consume_queue import UNIT
 from turbopump.store.dispatch import MAX_BACKLOG, MOST_AT_ONCE
-from turbopump.store.store import Store, UnusableStore
+from turbopump.store.errors import UnusableStore
+from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
 from turbopump.testing.medium import Survival

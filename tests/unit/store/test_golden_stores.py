@@ -13,8 +13,9 @@ from tests.unit.store.lab import EVER, Workers, check, config_of, expected_of, r
 from turbopump.protocol import record as codec
 from turbopump.protocol.hashing import java_hash
 from turbopump.runtime.disk import SystemDisk
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ENTRY
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 
 NAMES = ["4.9.7-clean", "4.9.7-kill9", "5.5.0-clean", "5.5.0-kill9"]
 pytestmark = pytest.mark.parametrize("name", NAMES)

@@ -11,11 +11,13 @@ from tests.unit.store.lab import Workers, draft, new_disk, open_store
 from turbopump.protocol import batch, inner
 from turbopump.protocol.record import decode_all
 from turbopump.runtime.disk import SystemDisk
+from turbopump.store.append import Draft
 from turbopump.store.batch_queue import BATCH, BatchQueue
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY
 from turbopump.store.errors import UnusableStore
-from turbopump.store.store import Boundary, Draft, Store
+from turbopump.store.store import Store
+from turbopump.store.times import Boundary
 from turbopump.store.tools import rebuild, run, verify
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.medium import Survival

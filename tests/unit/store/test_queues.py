@@ -6,8 +6,9 @@ from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers, check, draft, fill, new_disk, open_store, small
 
 from turbopump.runtime.disk import SystemDisk
+from turbopump.store.errors import UnusableStore
 from turbopump.store.queue_ext import is_address
-from turbopump.store.store import Store, UnusableStore
+from turbopump.store.store import Store
 
 
 def test_files_have_apaches_names_and_sizes():

@@ -6,7 +6,9 @@ from tests.unit.store.lab import draft, fill, new_disk, open_store
 
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import decode_all
-from turbopump.store.store import Boundary, GetStatus, Store
+from turbopump.store.reading import GetStatus
+from turbopump.store.store import Store
+from turbopump.store.times import Boundary
 
 BIG = {"commit_log_file_size": 1 << 20, "consume_queue_file_size": 20_000}
 

@@ -11,7 +11,8 @@ from tests.unit.store.lab import Workers, check, draft, fill, new_disk, numbers,
 from turbopump.protocol.record import encode
 from turbopump.runtime.disk import AlreadyLocked, PlainFile
 from turbopump.store import checkpoint as checkpoints
-from turbopump.store.store import Store, UnusableStore
+from turbopump.store.errors import UnusableStore
+from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk
 from turbopump.testing.medium import Survival
 

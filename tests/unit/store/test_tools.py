@@ -11,11 +11,12 @@ from tests.unit.store.kit import HandClock, apache_store
 
 from turbopump.protocol.record import BLANK_HEAD, Record, decode, measure
 from turbopump.runtime.disk import AlreadyLocked, SystemDisk
+from turbopump.store.append import Draft
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY
 from turbopump.store.index_check import shape_of
 from turbopump.store.index_file import HEADER
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 from turbopump.store.tools import Progress, Report, dump, rebuild, run, verify
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.medium import Survival

@@ -39,7 +39,8 @@ from turbopump.protocol.headers.topics import (
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue, Store
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Store
 
 AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
 GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...

@@ -2,7 +2,8 @@
 old ones come from the disk.
 """
 
-from turbopump.store.store import ConsumeQueue, Store
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Store
 
 NONE = -1
 

@@ -12,7 +12,8 @@ from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import decode
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
-from turbopump.store.store import GetResult, GetStatus, Store
+from turbopump.store.reading import GetResult, GetStatus
+from turbopump.store.store import Store
 
 MOST_SEEN = 800  # messages put to a module for one pull, as many as other pulls look at
 MOST_BYTES = 256 << 10  # of one answer, as for messages in memory

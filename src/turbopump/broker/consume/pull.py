@@ -39,8 +39,8 @@ from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
-from turbopump.store.reading import SCAN_UNITS
-from turbopump.store.store import GetResult, GetStatus, Store
+from turbopump.store.reading import SCAN_UNITS, GetResult, GetStatus
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,10 @@ from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import INNER_BATCH, UNIT_SUBSCRIBED
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 FIRST_LEVEL = 3  # of the first round: 10 s with the usual levels
 DEAD_LETTER_QUEUES = 1

@@ -20,10 +20,11 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 from turbopump.protocol.record import Record
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.dispatch import find
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 

@@ -33,9 +33,11 @@ from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Workers
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from turbopump.store.flush import Durability
 from turbopump.store.queue_ext import is_address
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

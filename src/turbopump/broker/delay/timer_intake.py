@@ -20,8 +20,10 @@ from turbopump.protocol.headers.send import RecallMessageRequest
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 ROOM = 128
 """Bytes that the properties of a message must leave free, for those of its way through the wheel."""

@@ -21,10 +21,10 @@ from turbopump.protocol.errors import MessageIllegal, Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.dispatch import find
-from turbopump.store.store import Draft
 from turbopump.store.timer_log import DEFAULT, RECALL, ROLL, Unit
 
 RECALL_TAG = "_RECALL_TAG_"

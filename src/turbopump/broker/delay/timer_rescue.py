@@ -12,8 +12,9 @@ from turbopump.broker.delay import timer_records
 from turbopump.protocol.errors import SystemBusy
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
+from turbopump.store.append import Appended
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Appended, Store
+from turbopump.store.store import Store
 from turbopump.store.timer_log import TimerLog, Unit
 
 BATCH = 128  # messages of one append

@@ -36,8 +36,10 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Disk, PlainFile, Workers
 from turbopump.store import timer_check
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 from turbopump.store.timer_check import Note, TimerCheck
 from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot, TimerWheel

@@ -30,8 +30,9 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Observed
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
-from turbopump.store.consume_queue import BLANK_SIZE, ENTRY
-from turbopump.store.store import ConsumeQueue, Puts, Store
+from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
+from turbopump.store.queues import Puts
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,8 @@ from turbopump.broker.topics import Topics
 from turbopump.protocol.names import is_retry_or_dlq, is_system_group
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue, Store
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.store import Store
 
 GROUPS_PER_SLICE = 16
 FIRST_TIME = {"is_retry": "false"}  # retries have topics of their own only with POP

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 
 from turbopump.broker.metrics.traffic import Gets, Traffic
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue, Puts, Store
+from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.queues import Puts
+from turbopump.store.store import Store
 from turbopump.store.times import record_time
 
 TICK_S = 10.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import ConsumeQueue
+from turbopump.store.consume_queue import ConsumeQueue
 
 WINDOWS_S = (10, 60, 600)
 SAMPLE_S = 1.0

@@ -32,8 +32,10 @@ from turbopump.protocol.headers.send import SEND_DECODER, SEND_V2_DECODER, LongS
 from turbopump.protocol.names import NOT_FOR_SENDERS, RETRY_PREFIX
 from turbopump.protocol.sysflag import INNER_BATCH, TRANSACTION_MASK
 from turbopump.remoting.connection import Connection, Shortcut
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 PREFIX = struct.Struct(">II")  # frame length; header length, whose top byte 0 says JSON
 Decoder = msgspec.json.Decoder[SendFrame] | msgspec.json.Decoder[LongSendFrame]

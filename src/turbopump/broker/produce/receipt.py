@@ -15,7 +15,8 @@ import msgspec
 
 from turbopump.protocol.codes import VERSION, ResponseCode
 from turbopump.protocol.ids import offset_id
-from turbopump.store.store import Appended, Durability
+from turbopump.store.append import Appended
+from turbopump.store.flush import Durability
 
 CODES = {
     Durability.BUFFER: ResponseCode.SUCCESS,

@@ -28,7 +28,7 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import Durability
+from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 

@@ -32,9 +32,11 @@ from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

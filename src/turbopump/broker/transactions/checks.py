@@ -30,7 +30,8 @@ from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import COMMIT, TRANSACTION_MASK, with_transaction_type
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.dispatch import find
-from turbopump.store.store import Draft
 
 DECISION: Final = "TURBOPUMP_DECISION"
 """A property of op records, ours alone."""

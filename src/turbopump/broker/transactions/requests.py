@@ -27,7 +27,8 @@ from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
 from turbopump.remoting.router import Answer, Request, Result, Route, Routes
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 DECISIONS = {COMMIT: Decision.COMMIT, ROLLBACK: Decision.ROLLBACK}
 LOOKED_UP = 32  # records of one key

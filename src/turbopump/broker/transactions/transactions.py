@@ -28,8 +28,10 @@ from turbopump.protocol.errors import Refused, SystemFailure
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TIMER_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
+from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

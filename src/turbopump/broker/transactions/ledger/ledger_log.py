@@ -19,7 +19,9 @@ from turbopump.protocol import properties
 from turbopump.protocol.errors import BrokenBody, FlushDiskTimeout, Refused
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.runtime.clock import Clock
-from turbopump.store.store import Appended, Draft, Durability, Store
+from turbopump.store.append import Appended, Draft
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

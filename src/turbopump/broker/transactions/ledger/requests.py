@@ -27,7 +27,8 @@ from turbopump.protocol.headers.ledger import (
     LedgerReadRequest,
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Durability, Store
+from turbopump.store.flush import Durability
+from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 

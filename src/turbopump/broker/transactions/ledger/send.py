@@ -32,8 +32,9 @@ from turbopump.protocol.headers.ledger import LedgerSendRequest, LedgerSendRespo
 from turbopump.protocol.names import HALF_TOPIC
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Draft, Store
+from turbopump.store.store import Store
 
 MOST_IN_FRAME = 4096  # messages: about 40 ms
 MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
