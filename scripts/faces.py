@@ -10,8 +10,8 @@ files are not current. A method becomes what its kind says:
     def f(), properties                     on the loop, which owns the state: self._call(…)
 
 What cannot be made so is written by hand in `face.py`, `running.py`, `reading.py` and `transacting.py`.
-Methods that a client has for its instance alone (`instance.Producing`, `instance.Consuming`,
-`division.Holder`) get no face.
+Methods that a client has for its instance alone (`instance.ProducerMember`, `instance.ConsumerMember`,
+`rebalancer.QueueHolder`) get no face.
 """
 
 import ast
@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from turbopump.client import instance
-from turbopump.client.group import division
+from turbopump.client.group import rebalancer
 
 FOLDER = Path(__file__).parents[1] / "src/turbopump/client/blocking"
 
@@ -306,7 +306,7 @@ def _is_public(method: ast.FunctionDef | ast.AsyncFunctionDef, source: Source) -
 
 @functools.cache
 def _for_instances() -> frozenset[str]:
-    kinds = (instance.Producing, instance.Consuming, division.Holder)
+    kinds = (instance.ProducerMember, instance.ConsumerMember, rebalancer.QueueHolder)
     return frozenset(name for kind in kinds for name in vars(kind) if not name.startswith("_"))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from turbopump.client.blocking.pull_consumer import PullConsumer
     from turbopump.client.discovery import configure
     from turbopump.client.group import strategies
-    from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+    from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
     from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
     from turbopump.client.produce import selectors
     from turbopump.client.produce.transaction import Decision, TransactionResult
@@ -57,7 +57,7 @@ __all__ = [
 _HOMES = {
     "Admin": "turbopump.client.blocking.admin",
     "ConsumeFromWhere": "turbopump.client.settings",
-    "ConsumeStatus": "turbopump.client.group.consuming",
+    "ConsumeStatus": "turbopump.client.group.consume_status",
     "Consumer": "turbopump.client.blocking.consumer",
     "Decision": "turbopump.client.produce.transaction",
     "Message": "turbopump.client.message",
@@ -67,7 +67,7 @@ _HOMES = {
     "MessageQueue": "turbopump.client.message",
     "Producer": "turbopump.client.blocking.producer",
     "PullConsumer": "turbopump.client.blocking.pull_consumer",
-    "RetryLater": "turbopump.client.group.consuming",
+    "RetryLater": "turbopump.client.group.consume_status",
     "SendResult": "turbopump.client.message",
     "SendStatus": "turbopump.client.message",
     "TransactionResult": "turbopump.client.produce.transaction",

@@ -11,7 +11,7 @@ A client belongs to the event loop in which it was started.
 from turbopump.client.admin import Admin
 from turbopump.client.discovery import configure
 from turbopump.client.group import strategies
-from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from turbopump.client.produce import selectors
 from turbopump.client.produce.producer import Producer

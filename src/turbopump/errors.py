@@ -25,7 +25,7 @@ from turbopump.client.errors import (
     Unreachable,
     UnreadableMessage,
 )
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.protocol.errors import (
     ConsumerNotOnline,
     FlowControl,

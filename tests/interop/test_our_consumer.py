@@ -11,7 +11,7 @@ import pytest
 
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.admin.dead_letters import DeadLetters, Target, Window
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import Message, MessageExt
 from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from turbopump.client.observe.trace import Kind, Trace, encode
+from turbopump.client.observe.trace import Trace, TraceMessageKind, encode
 from turbopump.pipelines.jobs.movers import limited
 from turbopump.pipelines.schema import schema_of
 from turbopump.pipelines.transforms.bodies import ERROR, BadAvroSchema, avro_body, json_body
@@ -193,7 +193,15 @@ def test_dead_letters_say_where_they_came_from_and_go_back_without_their_way(fra
 
 def test_traces_tell_how_long_a_message_took(frame: Any) -> None:
     sent = Trace(
-        "Pub", "m1", "makers", "Orders", 1000, 5, kind=Kind.NORMAL, store_host="h", offset_message_id="o"
+        "Pub",
+        "m1",
+        "makers",
+        "Orders",
+        1000,
+        5,
+        kind=TraceMessageKind.NORMAL,
+        store_host="h",
+        offset_message_id="o",
     )
     before = Trace("SubBefore", "m1", "readers", None, 1105, request_id="r1")
     after = Trace("SubAfter", "m1", "readers", None, 1125, 20, request_id="r1")

@@ -11,7 +11,7 @@ from turbopump.cli.failures import ASKED_WRONGLY, Failure, refusal_of
 from turbopump.client.admin import Admin
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol.addresses import split_list
 from turbopump.remoting.client import Client, split_address
 from turbopump.runtime.chance import Chance
@@ -25,7 +25,7 @@ SILENCE = (ConnectionError, TimeoutError, socket.gaierror)  # Unreachable and No
 @dataclass
 class Connected:
     client: Client
-    routes: Routes
+    routes: RouteCache
     clock: SystemClock
     chance: Chance
 
@@ -62,7 +62,7 @@ async def connected(flag: str | None) -> AsyncIterator[Connected]:
     client = Client(SystemNetwork(), clock)
     with advised(addresses):
         try:
-            yield Connected(client, Routes(NameServers(client, addresses, chance)), clock, chance)
+            yield Connected(client, RouteCache(NameServers(client, addresses, chance)), clock, chance)
         finally:
             await client.close()
 

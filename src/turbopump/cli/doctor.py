@@ -20,7 +20,7 @@ from turbopump.admin.render import json_text
 from turbopump.cli import connect
 from turbopump.cli.ending import FAILED
 from turbopump.client.name_servers import NameServers
-from turbopump.client.routes import Route, Routes
+from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.protocol import bodies
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -186,7 +186,7 @@ async def _fast_port(subject: str, address: str) -> list[Finding]:
 
 async def _topic(client: Client, name_servers: list[str], topic: str) -> Finding:
     try:
-        routes = Routes(NameServers(client, name_servers, Chance()))
+        routes = RouteCache(NameServers(client, name_servers, Chance()))
         return judge_route(topic, await routes.refresh(topic))
     except TopicNotFound:
         return judge_route(topic, None)
@@ -288,7 +288,7 @@ def clock_of(figures: Mapping[str, str]) -> int | None:
     return int(booted) + 1000 * (((days * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
-def judge_route(topic: str, route: Route | None) -> Finding:
+def judge_route(topic: str, route: TopicRoute | None) -> Finding:
     subject = f"topic {topic}"
     if route is None:
         advice = (
@@ -302,7 +302,7 @@ def judge_route(topic: str, route: Route | None) -> Finding:
     return Finding(OK, subject, text)
 
 
-def _brokers(route: Route) -> str:
+def _brokers(route: TopicRoute) -> str:
     return ", ".join(sorted({queue.broker for queue in (*route.publish, *route.subscribe)})) or "no broker"
 
 

@@ -17,8 +17,8 @@ from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.produce.selectors import by_hash
 from turbopump.client.produce.sender import DEFAULTS, Pick, Sender
-from turbopump.client.routes import QueueChoice
-from turbopump.client.rules import Rules, check_topic
+from turbopump.client.routes import RoundRobin
+from turbopump.client.rules import SendRules, check_topic
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ids import UniqueIds
 from turbopump.runtime.clock import SystemClock
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     check_topic(options.topic)
     messages = messages_of(options, SystemClock().now_ms())
     # The topic counts as checked: whether one of the brokers' own may be written is for the broker to say.
-    rules = Rules(DEFAULTS.max_message_size, {options.topic})
+    rules = SendRules(DEFAULTS.max_message_size, {options.topic})
     for message in messages:
         rules.check(message)
     return asyncio.run(_send_all(options, messages))
@@ -116,7 +116,7 @@ async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) ->
     async with connect.connected(options.namesrv) as here:
         # Every run is a process of its own, so address and pid are told apart by the random salt.
         ids = UniqueIds("127.0.0.1", os.getpid(), here.clock.now_ms, here.chance.getrandbits(32))
-        sender = Sender(here.client, here.routes, here.clock, ids, QueueChoice(here.chance))
+        sender = Sender(here.client, here.routes, here.clock, ids, RoundRobin(here.chance))
         for message in messages:
             try:
                 result = await sender.deliver(sender.letter(message), pick=pick_of(options, message))

@@ -20,8 +20,8 @@ from turbopump.cli.times import WHEN, point_in_time
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import choice
 from turbopump.client.message import MessageQueue
-from turbopump.client.pull.follow import Following, NoSuchQueue, StartOf, Take
 from turbopump.client.pull.puller import Puller
+from turbopump.client.pull.topic_reader import NoSuchQueue, StartOf, Take, TopicReader
 from turbopump.client.rules import check_topic
 from turbopump.protocol.names import SQL92
 from turbopump.protocol.record import Record
@@ -146,7 +146,7 @@ async def _tail(options: argparse.Namespace, take: Take) -> None:
     async with connect.connected(options.namesrv) as here:
         when_nobody_reads(task.cancel)
         puller = Puller(here.client, here.routes)
-        following = Following(puller, here.routes, here.clock, options.topic, tags, notice, sql, queues)
+        following = TopicReader(puller, here.routes, here.clock, options.topic, tags, notice, sql, queues)
         try:
             await following.run(start.of(puller), take)
         except NoSuchQueue as error:

@@ -15,7 +15,7 @@ from turbopump.cli import connect
 from turbopump.cli.failures import Failure
 from turbopump.cli.records import moment
 from turbopump.client.admin import Admin, NotFound
-from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Outcome, Trace, decode
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Trace, TraceOutcome, decode
 from turbopump.protocol import names
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.errors import BrokenBody, TopicNotFound
@@ -193,7 +193,7 @@ def _delivery(begin: Told | None, result: Told | None, sent_ms: int | None) -> D
 
 
 def _word(outcome: int) -> str:
-    return Outcome(outcome).name if outcome in Outcome._value2member_map_ else str(outcome)
+    return TraceOutcome(outcome).name if outcome in TraceOutcome._value2member_map_ else str(outcome)
 
 
 def _sent(one: Told) -> str:

@@ -84,7 +84,7 @@ class _Call(Generic[T]):
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, T],
-        background: "_Background",
+        background: "_BackgroundLoop",
         unwanted: Callable[[T], object] | None = None,
     ) -> None:
         self._coroutine = coroutine
@@ -158,7 +158,7 @@ class _Call(Generic[T]):
 class _Promise(concurrent.futures.Future[T]):
     """What a task on the loop will bring. Cancelling it cancels the task."""
 
-    def __init__(self, start: Callable[[], asyncio.Future[T]], background: "_Background") -> None:
+    def __init__(self, start: Callable[[], asyncio.Future[T]], background: "_BackgroundLoop") -> None:
         super().__init__()
         self._start = start
         self._background = background
@@ -250,21 +250,21 @@ def is_here() -> bool:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Open:
+class OpenClient:
     """A client that is closed when the interpreter ends."""
 
     close: Close
     patience_s: float
 
 
-def keep(close: Close, patience_s: float) -> Open:
+def keep(close: Close, patience_s: float) -> OpenClient:
     """To be closed at exit, unless `let_go` comes first."""
-    one = Open(close, patience_s)
+    one = OpenClient(close, patience_s)
     _current().open[one] = None
     return one
 
 
-def let_go(one: Open) -> None:
+def let_go(one: OpenClient) -> None:
     """It is closed already."""
     _current().open.pop(one, None)
 
@@ -272,10 +272,10 @@ def let_go(one: Open) -> None:
 # --- the loop of this process ----------------------------------------------------------------------------
 
 
-class _Background:
+class _BackgroundLoop:
     def __init__(self) -> None:
         self.loop = _new_loop()
-        self.open: dict[Open, None] = {}
+        self.open: dict[OpenClient, None] = {}
         self._posted: deque[Callable[[], None]] = deque()
         self._is_called = False
         self._is_ending = False
@@ -353,7 +353,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-_here: _Background | None = None
+_here: _BackgroundLoop | None = None
 _lock = threading.Lock()
 _of_parents: list[object] = []
 """Never touched and never freed: their sockets and loops are shared with the parent."""
@@ -362,14 +362,14 @@ _pid = os.getpid()
 _is_registered = False
 
 
-def _current() -> _Background:
+def _current() -> _BackgroundLoop:
     global _here
     _look_for_fork()
     if _here is None:
         with _lock:
             if _here is None:
                 _register()
-                _here = _Background()
+                _here = _BackgroundLoop()
     return _here
 
 

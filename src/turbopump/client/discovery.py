@@ -82,7 +82,7 @@ def _address(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class DiscoveryEndpoint:
     """Where name servers are asked for over HTTP."""
 
     host: str
@@ -90,13 +90,13 @@ class Endpoint:
     path: str
 
 
-def endpoint(settings: ClientSettings) -> Endpoint:
+def endpoint(settings: ClientSettings) -> DiscoveryEndpoint:
     """`http://<domain>:8080/rocketmq/<subgroup>`, the port as given when the domain has one."""
     host, colon, port = settings.name_server_domain.partition(":")
     path = f"/rocketmq/{settings.name_server_subgroup}"
     if settings.unit_name:
         path += f"-{settings.unit_name}?nofix=1"
-    return Endpoint(host, int(port) if colon else HTTP_PORT, path)
+    return DiscoveryEndpoint(host, int(port) if colon else HTTP_PORT, path)
 
 
 def _from_file(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 
-class Files(Protocol):
+class FileAccess(Protocol):
     """`runtime.disk.Disk` is one too, and so are the simulated disks."""
 
     def exists(self, path: str) -> bool: ...

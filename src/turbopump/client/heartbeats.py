@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from turbopump.client.name_servers import successful
-from turbopump.client.routes import Route, Routes
+from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
@@ -38,7 +38,7 @@ class Heartbeats:
     def __init__(
         self,
         client: Client,
-        routes: Routes,
+        routes: RouteCache,
         clock: Clock,
         topics: Callable[[], Iterable[str]],
         describe: Callable[[], bodies.HeartbeatData],
@@ -157,7 +157,7 @@ class Heartbeats:
             connection.on_closed.append(lambda _: self.renew())
 
 
-def _masters_first(route: Route) -> list[str]:
+def _masters_first(route: TopicRoute) -> list[str]:
     """All servers of the topic: slaves know the members too."""
     numbered = [(number, address) for ids in route.brokers.values() for number, address in ids.items()]
     return [address for _, address in sorted(numbered, key=lambda one: one[0])]

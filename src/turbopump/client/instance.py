@@ -20,10 +20,10 @@ from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import IN_HTTP, NameServers
 from turbopump.client.namespace import marks
-from turbopump.client.produce.request_reply import Replies, reply_of
-from turbopump.client.produce.transaction import Question, group_of
-from turbopump.client.produce.unique import ProcessIds
-from turbopump.client.routes import Routes
+from turbopump.client.produce.request_reply import PendingReplies, reply_of
+from turbopump.client.produce.transaction import CheckRequest, group_of
+from turbopump.client.produce.unique_ids import ProcessIds
+from turbopump.client.routes import RouteCache
 from turbopump.client.settings import ClientSettings
 from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.client.world import World
@@ -56,7 +56,7 @@ DISCOVERY_TIMEOUT_S = 3.0
 KIND_TIMEOUT_S = 1.0  # for the first answer of a name server, which shows that it is one
 
 
-class Producing(Protocol):
+class ProducerMember(Protocol):
     """A producer as its instance sees it."""
 
     @property
@@ -65,11 +65,11 @@ class Producing(Protocol):
     def topics(self) -> Iterable[str]:
         """Whose brokers must know of us."""
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: CheckRequest) -> None:
         """A broker wants to know how a transaction of the group ended."""
 
 
-class Consuming(Protocol):
+class ConsumerMember(Protocol):
     """A consumer as its instance sees it, and as brokers and tools ask for it."""
 
     @property
@@ -93,7 +93,7 @@ class Consuming(Protocol):
     async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult: ...
 
 
-class Instance:
+class ClientInstance:
     def __init__(
         self,
         settings: ClientSettings,
@@ -107,7 +107,7 @@ class Instance:
         self.name = name
         self.client_id = ""
         self._is_stream = is_stream
-        self.router = Router(_Door(self).routes())
+        self.router = Router(_BrokerRequests(self).routes())
         """What brokers may ask. Those who join add to it."""
         self.client = Client(
             network_for(settings, world.network),
@@ -118,7 +118,7 @@ class Instance:
             extra=marks(settings.namespace_v2) | (STREAM_MARKS if is_stream else {}),
         )
         self.name_servers = NameServers(self.client, name_servers, world.chance)
-        self.routes = Routes(self.name_servers, settings.mq_client_api_timeout)
+        self.routes = RouteCache(self.name_servers, settings.mq_client_api_timeout)
         self.heartbeats = Heartbeats(
             self.client,
             self.routes,
@@ -130,9 +130,9 @@ class Instance:
             ShortHeartbeats() if settings.use_heartbeat_v2 else None,
         )
         self.unique_ids: ProcessIds
-        self.replies = Replies()
-        self.producers: dict[str, Producing] = {}
-        self.consumers: dict[str, Consuming] = {}
+        self.replies = PendingReplies()
+        self.producers: dict[str, ProducerMember] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
         self._discovers = not name_servers
         self._started: asyncio.Task[None] | None = None
         self._stack = contextlib.AsyncExitStack()
@@ -176,7 +176,7 @@ class Instance:
 
     # Who is here
 
-    async def join_producer(self, producer: Producing) -> None:
+    async def join_producer(self, producer: ProducerMember) -> None:
         if producer.group in self.producers:
             raise InvalidArgument(
                 f"instance {self.name} already has a producer of group {producer.group}; "
@@ -185,7 +185,7 @@ class Instance:
         self.producers[producer.group] = producer
         self.heartbeats.renew()
 
-    async def join_consumer(self, consumer: Consuming) -> None:
+    async def join_consumer(self, consumer: ConsumerMember) -> None:
         """Returns when the brokers that are known have heard of it."""
         if consumer.group in self.consumers:
             raise InvalidArgument(
@@ -205,7 +205,7 @@ class Instance:
             await self.heartbeats.leave(consumer_group=group)
 
     def _topics(self) -> set[str]:
-        everyone: list[Producing | Consuming] = [*self.producers.values(), *self.consumers.values()]
+        everyone: list[ProducerMember | ConsumerMember] = [*self.producers.values(), *self.consumers.values()]
         return {topic for one in everyone for topic in one.topics()}
 
     def _describe(self) -> bodies.HeartbeatData:
@@ -291,10 +291,10 @@ def client_id(ip: str, name: str, unit: str = "", is_stream: bool = False) -> st
 
 
 @dataclass
-class _Door:
+class _BrokerRequests:
     """Requests of brokers, each to the group it is for."""
 
-    instance: Instance
+    instance: ClientInstance
 
     def routes(self) -> dict[int, Route[Any]]:
         return {
@@ -344,9 +344,9 @@ class _Door:
         half = record.decode(request.body)
         producer = self.instance.producers.get(group_of(half))
         if producer is not None:
-            producer.asked(Question(request.header, half, request.connection))
+            producer.asked(CheckRequest(request.header, half, request.connection))
 
-    def _consumer(self, group: str) -> Consuming:
+    def _consumer(self, group: str) -> ConsumerMember:
         consumer = self.instance.consumers.get(group)
         if consumer is None:
             raise SystemFailure(f"The Consumer Group <{group}> not exist in this consumer")
@@ -357,10 +357,10 @@ class _Door:
 
 
 @dataclass
-class Instances:
+class ClientInstances:
     """Those of one event loop, by name. A name that is no one's makes a new one."""
 
-    named: dict[str, Instance] = field(default_factory=dict)
+    named: dict[str, ClientInstance] = field(default_factory=dict)
 
     async def take(
         self,
@@ -369,7 +369,7 @@ class Instances:
         world: World,
         fixed_name: bool = False,
         is_stream: bool = False,
-    ) -> Instance:
+    ) -> ClientInstance:
         """A started instance; give it back with `give_back`. `fixed_name`: DEFAULT stays the name, as for
         broadcasting consumers, whose offsets are kept under it.
         """
@@ -378,7 +378,7 @@ class Instances:
             name = self._new_name(world.chance, end)
         instance = self.named.get(name + end)
         if instance is None:
-            instance = Instance(settings, name_servers, world, name, is_stream)
+            instance = ClientInstance(settings, name_servers, world, name, is_stream)
             self.named[instance.key] = instance
         try:
             await instance.start()
@@ -392,7 +392,7 @@ class Instances:
             continue
         return name
 
-    async def give_back(self, instance: Instance) -> None:
+    async def give_back(self, instance: ClientInstance) -> None:
         """Closes it when nobody uses it any more."""
         if instance.is_unused:
             if self.named.get(instance.key) is instance:
@@ -400,14 +400,14 @@ class Instances:
             await instance.close()
 
 
-_by_loop: dict[asyncio.AbstractEventLoop, Instances] = {}
+_by_loop: dict[asyncio.AbstractEventLoop, ClientInstances] = {}
 
 
-def instances() -> Instances:
+def instances() -> ClientInstances:
     """Those of the running loop. Loops that are closed are forgotten."""
     for loop in [loop for loop in _by_loop if loop.is_closed()]:
         del _by_loop[loop]
-    return _by_loop.setdefault(asyncio.get_running_loop(), Instances())
+    return _by_loop.setdefault(asyncio.get_running_loop(), ClientInstances())
 
 
 # --- tasks -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ AS_BROKER = (
 IN_HTTP = "it answers in HTTP; give the address of the name server, whose port is 9876 by default"
 
 
-class Calls(Protocol):
+class Caller(Protocol):
     """What the client needs of `remoting.Client`."""
 
     async def call(self, address: str, request: Command, timeout_s: float) -> Command: ...
@@ -39,7 +39,7 @@ class NameServers:
     addresses: tuple[str, ...] = ()
     _current = 0
 
-    def __init__(self, calls: Calls, addresses: Sequence[str], chance: Chance) -> None:
+    def __init__(self, calls: Caller, addresses: Sequence[str], chance: Chance) -> None:
         self._calls = calls
         self._chance = chance
         self.replace(addresses)

@@ -45,7 +45,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class TopicRoute:
     """One topic's queues and the brokers that have them: name → id → address, 0 being the master."""
 
     publish: tuple[MessageQueue, ...]
@@ -78,7 +78,7 @@ class Route:
         return Replica(order[0], known[order[0]]) if order else None
 
 
-def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
+def route_of(topic: str, data: bodies.TopicRouteData) -> TopicRoute:
     """An order topic's text `broker:n;broker:n` says by itself to which queues one can send."""
     brokers = {broker.brokerName: dict(broker.brokerAddrs) for broker in data.brokerDatas}
     publish: list[MessageQueue] = []
@@ -92,7 +92,7 @@ def route_of(topic: str, data: bodies.TopicRouteData) -> Route:
     if ordered := _of_order(topic, data.orderTopicConf or ""):
         publish = ordered
     unplaced = {one.brokerName for one in data.queueDatas if one.perm & READ} - brokers.keys()
-    return Route(tuple(publish), tuple(subscribe), brokers, tuple(sorted(unplaced)))
+    return TopicRoute(tuple(publish), tuple(subscribe), brokers, tuple(sorted(unplaced)))
 
 
 def _of_order(topic: str, text: str) -> list[MessageQueue]:
@@ -105,24 +105,24 @@ def _of_order(topic: str, text: str) -> list[MessageQueue]:
     ]
 
 
-def route_of_new(topic: str, template: Route, most: int = NEW_TOPIC_QUEUES) -> Route:
+def route_of_new(topic: str, template: TopicRoute, most: int = NEW_TOPIC_QUEUES) -> TopicRoute:
     """What the topic will be when a send creates it after the pattern of TBW102, with so many queues."""
     queues = tuple(
         MessageQueue(topic, queue.broker, queue.id) for queue in template.publish if queue.id < most
     )
-    return Route(queues, queues, template.brokers)
+    return TopicRoute(queues, queues, template.brokers)
 
 
-class Routes:
+class RouteCache:
     def __init__(self, name_servers: NameServers, timeout_s: float = CALL_TIMEOUT_S) -> None:
         self._name_servers = name_servers
         self._timeout_s = timeout_s
-        self._known: dict[str, Route] = {}
+        self._known: dict[str, TopicRoute] = {}
         self._failures = CountedLog(log, logging.INFO)
         self._doubted: set[str] = set()
         self._away: dict[str, float] = {}  # address → when it may be the first choice again
 
-    async def find(self, topic: str) -> Route:
+    async def find(self, topic: str) -> TopicRoute:
         """Raises TopicNotFound when no broker has the topic, OSError when no name server answers."""
         known = self._known.get(topic)
         if known is not None and topic not in self._doubted:
@@ -134,18 +134,18 @@ class Routes:
                 raise
             return known
 
-    def known(self, topic: str) -> Route | None:
+    def known(self, topic: str) -> TopicRoute | None:
         """Without asking anyone, also when it is in doubt."""
         return self._known.get(topic)
 
-    async def find_or_template(self, topic: str, queues: int = NEW_TOPIC_QUEUES) -> Route:
+    async def find_or_template(self, topic: str, queues: int = NEW_TOPIC_QUEUES) -> TopicRoute:
         """For a send: a topic that no one has gets the queues that the send will create."""
         try:
             return await self.find(topic)
         except TopicNotFound:
             return route_of_new(topic, await self.find(AUTO_CREATE_TOPIC), queues)
 
-    async def refresh(self, topic: str) -> Route:
+    async def refresh(self, topic: str) -> TopicRoute:
         header = GetRouteInfoRequest(topic=topic, acceptStandardJsonOnly=True)
         question = request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         answer = await self._name_servers.ask(question, self._timeout_s)
@@ -224,7 +224,7 @@ class Routes:
         self._doubted.add(topic)
 
 
-class QueueChoice:
+class RoundRobin:
     """Round robin over the queues of each topic, away from the broker that has just failed when there is
     another.
     """

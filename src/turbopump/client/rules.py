@@ -43,7 +43,7 @@ def check_timeout(timeout: float) -> float:
 
 
 @dataclass
-class Rules:
+class SendRules:
     """Those for the messages of one producer. Topics that were found right are remembered."""
 
     max_message_size: int

@@ -41,7 +41,7 @@ def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=Default(default_text(field.default)),
+            default=ShownDefault(default_text(field.default)),
             annotation=types[field.name],
         )
         for field in dataclasses.fields(settings)
@@ -49,7 +49,7 @@ def _shown(given: inspect.Signature, settings: type[ClientSettings]) -> inspect.
     return inspect.Signature([*plain, *keywords])
 
 
-class Default:
+class ShownDefault:
     """A default as a reader would write it."""
 
     def __init__(self, text: str) -> None:

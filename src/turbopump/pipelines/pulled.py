@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, Puller, PullStatus
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.log.read import RecordsLost, has_tag, is_in_time
@@ -40,7 +40,7 @@ class Wanted:
     """Whether messages that are deleted while they are read, or cannot be had, are an error."""
 
 
-async def pulled(puller: Puller, routes: Routes, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+async def pulled(puller: Puller, routes: RouteCache, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
     """Raises RecordsLost where fewer rows would come than there are, unless that is allowed."""
     for queue in (await routes.refresh(wanted.topic)).subscribe:
         if wanted.queues is None or queue.id in wanted.queues:

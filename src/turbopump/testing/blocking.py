@@ -351,8 +351,8 @@ class _OnThread(Face[C]):
     def _submit(self, call: Callable[[C], Awaitable[T]]) -> concurrent.futures.Future[T]:
         return self._thread.submit(self._awaited(self._core, call))
 
-    def _keep(self, core: C) -> background.Open:
-        return background.Open(core.close, self._patience_s)  # the cluster closes it
+    def _keep(self, core: C) -> background.OpenClient:
+        return background.OpenClient(core.close, self._patience_s)  # the cluster closes it
 
     def _iterate(self, items: Callable[[C], AsyncIterator[T]]) -> Iterator[T]:
         walk = self._called_items(items)

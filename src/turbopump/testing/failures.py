@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.observe.hooks import ConsumeContext
 
 MAX_KEPT = 1000  # of a handler that fails again and again the last ones are enough

@@ -25,7 +25,7 @@ from datetime import timedelta
 from typing import Any, overload
 
 from turbopump.client.errors import ClientError, InvalidArgument
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
 from turbopump.transactions.connections import OpenedAsync, opened

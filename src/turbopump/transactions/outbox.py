@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from turbopump.client import discovery
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message, SendResult
-from turbopump.client.produce.unique import ProcessIds
-from turbopump.client.rules import Rules
+from turbopump.client.produce.unique_ids import ProcessIds
+from turbopump.client.rules import SendRules
 from turbopump.client.settings import ProducerSettings, made
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused
@@ -277,7 +277,7 @@ class _Row:
 
 def _checked(message: Message) -> None:
     """Now, and not when a relay tries it again and again."""
-    Rules(made(ProducerSettings, {}, discovery.defaults()).max_message_size).check(message)
+    SendRules(made(ProducerSettings, {}, discovery.defaults()).max_message_size).check(message)
 
 
 @cache

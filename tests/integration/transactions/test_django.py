@@ -9,7 +9,7 @@ import pytest
 from tests.integration.transactions.databases import Database, message, sqlite
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.consuming import ConsumeStatus
+from turbopump.client.group.consume_status import ConsumeStatus
 from turbopump.client.message import Message, MessageExt
 from turbopump.transactions import outbox
 from turbopump.transactions.idempotent import idempotent, once

@@ -23,7 +23,7 @@ from tests.integration.transactions.idempotence import *  # noqa: F403
 from tests.integration.transactions.idempotence import Order, bill, work
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.handlers import Handler
 from turbopump.protocol import properties

@@ -25,7 +25,7 @@ from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message, SendResult
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import QueueChoice
+from turbopump.client.routes import RoundRobin
 from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.server import NameServer
 from turbopump.protocol.codes import RequestCode
@@ -113,7 +113,7 @@ async def cluster(brokers: int = 1, config: BrokerConfig = CONFIG) -> AsyncItera
     await name_server.start()
     admin = Admin(NAMESRV, world=client.World(network, clock, chance))
     ids = UniqueIds("127.0.0.1", 1, clock.now_ms)
-    producer = Sender(admin.client, admin.routes, clock, ids, QueueChoice(chance), "senders")
+    producer = Sender(admin.client, admin.routes, clock, ids, RoundRobin(chance), "senders")
     town = Town(network, clock, SimulatedDisk(chance, clock), admin, producer, name_server)
     try:
         for number in range(brokers):

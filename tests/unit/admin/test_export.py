@@ -76,7 +76,7 @@ def test_configuration() -> None:
     virtual(scene())
 
 
-def test_figures() -> None:
+def test_consume_stats() -> None:
     async def scene() -> None:
         async with cluster(brokers=2) as town:
             await filled(town)

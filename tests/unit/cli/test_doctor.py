@@ -5,7 +5,7 @@ import pytest
 from turbopump.cli import doctor
 from turbopump.cli.doctor import FAIL, OK, WARN, BrokerAt, Finding
 from turbopump.client.message import MessageQueue
-from turbopump.client.routes import Route
+from turbopump.client.routes import TopicRoute
 
 NOW_MS = 1_700_000_000_000
 WELL = {
@@ -80,8 +80,8 @@ def test_name_servers_must_know_the_same_brokers() -> None:
 
 
 def test_the_route_of_a_topic() -> None:
-    assert doctor.judge_route("t", Route((QUEUE,), (QUEUE,), {})).level == OK
-    assert doctor.judge_route("t", Route((), (QUEUE,), {})).level == WARN
+    assert doctor.judge_route("t", TopicRoute((QUEUE,), (QUEUE,), {})).level == OK
+    assert doctor.judge_route("t", TopicRoute((), (QUEUE,), {})).level == WARN
     assert doctor.judge_route("t", None).level == WARN
 
 

@@ -17,7 +17,7 @@ from turbopump.cli import trace
 from turbopump.cli.failures import Failure
 from turbopump.cli.trace import Told, way_of
 from turbopump.client.message import Message
-from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Outcome, Trace
+from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Trace, TraceOutcome
 
 NOW_MS = 1_700_000_000_000
 SENT = Trace(
@@ -30,9 +30,9 @@ SENT = Trace(
 )
 
 
-def delivery(number: int, after_ms: int, outcome: Outcome, group: str = "billing") -> list[Told]:
+def delivery(number: int, after_ms: int, outcome: TraceOutcome, group: str = "billing") -> list[Told]:
     request_id = f"R{number}"
-    is_success = outcome is Outcome.SUCCESS
+    is_success = outcome is TraceOutcome.SUCCESS
     before = Trace(
         *(BEFORE, "ID", group),
         time_ms=NOW_MS + after_ms,
@@ -52,7 +52,7 @@ INDENT = len(trace.INDENT)
 
 
 def test_a_way_has_the_send_the_place_and_every_delivery() -> None:
-    failed, done = delivery(0, 7, Outcome.EXCEPTION), delivery(1, 10_007, Outcome.SUCCESS)
+    failed, done = delivery(0, 7, TraceOutcome.EXCEPTION), delivery(1, 10_007, TraceOutcome.SUCCESS)
     assert shown(*done, *failed, Told(SENT, "c1")) == [
         "ID topic=OrderTopic tag=paid keys=A-1 bytes=4",
         "sent by orders on c1 in 3 ms",
@@ -63,7 +63,7 @@ def test_a_way_has_the_send_the_place_and_every_delivery() -> None:
 
 
 def test_what_nobody_told_is_said_and_not_guessed() -> None:
-    (_, before) = delivery(0, 7, Outcome.SUCCESS)
+    (_, before) = delivery(0, 7, TraceOutcome.SUCCESS)
     assert shown(before) == [
         "ID",
         "(its producer told nothing)",
@@ -73,7 +73,7 @@ def test_what_nobody_told_is_said_and_not_guessed() -> None:
 
 
 def test_a_record_without_time_or_group_takes_those_of_its_beginning() -> None:
-    after, before = delivery(0, 7, Outcome.SUCCESS)
+    after, before = delivery(0, 7, TraceOutcome.SUCCESS)
     cloud = Told(structs.replace(after.trace, time_ms=0, group=None), "c2")
     (only,) = way_of("ID", [cloud, before]).deliveries
     assert (only.group, only.began_ms, only.cost_ms) == ("billing", NOW_MS + 7, 2)

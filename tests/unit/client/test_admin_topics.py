@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_to
 
-from turbopump.client.admin.asking import Asking, NotFound
 from turbopump.client.admin.brokers import Brokers
+from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.client.admin.clusters import BrokerNotFound, ClusterNotFound, Clusters
 from turbopump.client.admin.connections import Connections, NobodyOnline
 from turbopump.client.admin.groups import Groups
@@ -64,8 +64,8 @@ def cluster() -> Cluster:
     return cluster
 
 
-def asking(cluster: Cluster) -> Asking:
-    return Asking(cluster, [NAMESRV], Chance(1))
+def asking(cluster: Cluster) -> AdminCalls:
+    return AdminCalls(cluster, [NAMESRV], Chance(1))
 
 
 def test_a_broker_of_4_9_is_asked_for_all_topics_where_one_is_wanted(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from turbopump.broker.transactions.ledger import requests
-from turbopump.client.admin.asking import Unreachable
+from turbopump.client.admin.calls import Unreachable
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
 from turbopump.client.produce import ledger as ledgers

@@ -6,10 +6,10 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
-from turbopump.client.rules import Rules
+from turbopump.client.rules import SendRules
 from turbopump.testing import Cluster
 
-RULES = Rules(max_message_size=1000)
+RULES = SendRules(max_message_size=1000)
 
 
 def test_a_message_goes_to_the_queue_of_its_priority_or_to_the_last() -> None:

@@ -271,7 +271,7 @@ def test_a_forked_child_is_told_to_make_its_own(monkeypatch: pytest.MonkeyPatch)
     async def scene() -> None:
         async with cluster() as town, producing(town) as one:
             with monkeypatch.context() as patched:
-                patched.setattr("turbopump.client.produce.unique._this", -1)
+                patched.setattr("turbopump.client.produce.unique_ids._this", -1)
                 with pytest.raises(NotRunning, match="forked"):
                     await one.send(ORDER)
 
@@ -475,7 +475,7 @@ def test_a_line_that_does_not_move_ends_in_a_timeout_that_says_why() -> None:
 
 
 def test_ids_are_those_of_the_process_that_makes_them() -> None:
-    from turbopump.client.produce.unique import ProcessIds
+    from turbopump.client.produce.unique_ids import ProcessIds
 
     pids = [7, 7, 8]
     ids = ProcessIds("10.0.0.1", lambda: 1_700_000_000_000, Chance(1), lambda: pids.pop(0))
@@ -486,7 +486,7 @@ def test_ids_are_those_of_the_process_that_makes_them() -> None:
 
 
 def test_a_real_fork_makes_ids_of_its_own() -> None:
-    from turbopump.client.produce.unique import ProcessIds, process_id
+    from turbopump.client.produce.unique_ids import ProcessIds, process_id
 
     ids = ProcessIds("10.0.0.1", lambda: 1_700_000_000_000, Chance(1))
     reading, writing = os.pipe()
@@ -506,7 +506,7 @@ def test_a_real_fork_makes_ids_of_its_own() -> None:
 def test_ids_made_in_many_threads_are_all_different() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from turbopump.client.produce.unique import ProcessIds
+    from turbopump.client.produce.unique_ids import ProcessIds
 
     ids = ProcessIds("10.0.0.1", lambda: 1_700_000_000_000, Chance(1))
     with ThreadPoolExecutor(8) as pool:

@@ -8,9 +8,9 @@ from tests.unit.client.producing import producing, stored
 from turbopump.client.errors import InvalidArgument, SendFailed
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
-from turbopump.client.produce.batches import deal, letters
+from turbopump.client.produce.batches import prepared_chunks, split_result
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.protocol import batch
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.ids import UniqueIds
@@ -63,16 +63,16 @@ def test_chunks_are_as_large_as_allowed_and_no_larger() -> None:
         silent = Cluster()
         sender = Sender(
             silent,
-            Routes(NameServers(silent, [NAMESRV], Chance(1))),
+            RouteCache(NameServers(silent, [NAMESRV], Chance(1))),
             clock,
             UniqueIds("10.0.0.1", 1, clock.now_ms),
-            QueueChoice(Chance(1)),
+            RoundRobin(Chance(1)),
         )
-        whole = list(letters(sender, some(50), 1 << 20))
+        whole = list(prepared_chunks(sender, some(50), 1 << 20))
         assert len(whole) == 1
         size = len(whole[0][0].body)
-        assert len(list(letters(sender, some(50), size))) == 1
-        parts = list(letters(sender, some(50), size - 1))
+        assert len(list(prepared_chunks(sender, some(50), size))) == 1
+        parts = list(prepared_chunks(sender, some(50), size - 1))
         assert [len(keys) for _, keys in parts] == [49, 1]
         assert [len(batch.split(parts[0][0].body)), parts[1][0].body] == [49, some(50)[-1].body]
         assert [letter.envelope.code for letter, _ in parts] == [
@@ -80,7 +80,7 @@ def test_chunks_are_as_large_as_allowed_and_no_larger() -> None:
             RequestCode.SEND_MESSAGE_V2,
         ]
         for largest in (100, 333, 1000, 4096):
-            cut = list(letters(sender, some(50), largest))
+            cut = list(prepared_chunks(sender, some(50), largest))
             assert all(len(letter.body) <= largest for letter, _ in cut)
             assert sum(len(keys) for _, keys in cut) == 50
 
@@ -89,7 +89,7 @@ def test_chunks_are_as_large_as_allowed_and_no_larger() -> None:
 
 def test_a_broker_that_keeps_batches_whole_has_one_id_for_all() -> None:
     result = SendResult(SendStatus.SEND_OK, "batch", "PLACE", MessageQueue("t", "a", 0), 7)
-    dealt = deal(result, ["k0", "k1"])
+    dealt = split_result(result, ["k0", "k1"])
     assert [(one.message_id, one.offset_message_id, one.offset) for one in dealt] == [
         ("k0", "PLACE", 7),
         ("k1", "PLACE", 8),
@@ -150,11 +150,11 @@ def test_when_a_later_part_fails_the_error_says_how_much_is_stored() -> None:
 def test_a_batch_as_a_whole_has_no_id_that_a_broker_could_give_to_its_messages() -> None:
     async def scene() -> None:
         clock, calls, chance = VirtualClock(), Cluster(), Chance(1)
-        routes = Routes(NameServers(calls, [NAMESRV], chance))
+        routes = RouteCache(NameServers(calls, [NAMESRV], chance))
         sender = Sender(
-            calls, routes, clock, UniqueIds("10.0.0.1", 1, clock.now_ms), QueueChoice(chance), "makers"
+            calls, routes, clock, UniqueIds("10.0.0.1", 1, clock.now_ms), RoundRobin(chance), "makers"
         )
-        ((letter, keys),) = letters(sender, some(2), 4000)
+        ((letter, keys),) = prepared_chunks(sender, some(2), 4000)
         assert "UNIQ_KEY" not in letter.properties
         assert "WAIT" in letter.properties
         assert letter.message_ids == keys

@@ -12,10 +12,10 @@ from tests.unit.client.producing import producing
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
-from turbopump.client.produce.faults import AvoidingChoice, Faults
+from turbopump.client.produce.broker_health import BrokerHealth, HealthyQueueSelector
 from turbopump.client.produce.producer import Producer
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.client.settings import ProducerSettings
 from turbopump.client.world import World
 from turbopump.protocol.codes import RequestCode
@@ -62,9 +62,9 @@ class Scene:
         self.cluster = SlowCluster()
         self.cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A, "b": BROKER_B}))
         self.settings = ProducerSettings(**settings)
-        self.faults: Faults | None = None
+        self.faults: BrokerHealth | None = None
         if self.settings.send_latency_fault_enable:
-            self.faults = Faults(self.settings.latency_max, self.settings.not_available_duration)
+            self.faults = BrokerHealth(self.settings.latency_max, self.settings.not_available_duration)
         self.took = 0.0
 
     def answers(self, address: str, code: int, remark: str = "") -> None:
@@ -76,10 +76,10 @@ class Scene:
 
         async def run() -> SendResult:
             clock, chance = VirtualClock(), Chance(1)
-            plain = QueueChoice(chance)
+            plain = RoundRobin(chance)
             plain._first = 1
-            choice = AvoidingChoice(self.faults, plain, clock.monotonic) if self.faults else plain
-            routes = Routes(NameServers(self.cluster, [NAMESRV], chance))
+            choice = HealthyQueueSelector(self.faults, plain, clock.monotonic) if self.faults else plain
+            routes = RouteCache(NameServers(self.cluster, [NAMESRV], chance))
             sender = Sender(
                 self.cluster,
                 routes,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turbopump.client.group.rebalance import averagely, share, shift
+from turbopump.client.group.rebalance import assignment_change, averagely, own_queues
 from turbopump.client.message import MessageQueue
 
 QUEUES = st.lists(
@@ -40,7 +40,7 @@ def test_who_is_not_on_the_list_gets_nothing() -> None:
 
 @given(QUEUES, MEMBERS)
 def test_every_queue_has_one_owner(queues: list[MessageQueue], members: list[str]) -> None:
-    shares = [share(queues, members, me) for me in members]
+    shares = [own_queues(queues, members, me) for me in members]
     assert sorted(queue for part in shares for queue in part) == sorted(queues)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -49,7 +49,7 @@ def test_every_queue_has_one_owner(queues: list[MessageQueue], members: list[str
 def test_the_order_of_the_lists_does_not_matter(queues, members, chance) -> None:  # type: ignore[no-untyped-def]
     mixed_queues = chance.sample(queues, len(queues))
     mixed_members = chance.sample(members, len(members))
-    assert share(queues, members, members[0]) == share(mixed_queues, mixed_members, members[0])
+    assert own_queues(queues, members, members[0]) == own_queues(mixed_queues, mixed_members, members[0])
 
 
 @given(QUEUES, MEMBERS, st.integers(min_value=0))
@@ -67,5 +67,5 @@ def test_the_division_is_apaches(queues: list[MessageQueue], members: list[str],
 
 def test_only_what_changed_is_dropped_and_taken() -> None:
     first, second, third = queues(3)
-    change = shift([first, second], [second, third])
+    change = assignment_change([first, second], [second, third])
     assert (change.dropped, change.taken) == ((first,), (third,))

@@ -4,7 +4,7 @@ from tests.unit.client.kit import BROKER_A, BROKER_B, NAMESRV, Cluster, routes_t
 from turbopump.client.errors import Unreachable
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.routes import QueueChoice, Routes, route_of
+from turbopump.client.routes import RoundRobin, RouteCache, route_of
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import reply
@@ -18,7 +18,7 @@ ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
 def test_a_route_is_asked_once_and_kept() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, ROUTE, routes_to({"t": 2}, {"a": BROKER_A}))
-    routes = Routes(NameServers(cluster, [NAMESRV], Chance(1)))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
 
     async def twice() -> None:
         route = await routes.find("t")
@@ -34,19 +34,19 @@ def test_when_one_name_server_is_down_the_next_is_asked() -> None:
     cluster = Cluster()
     cluster.on("second:9876", ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
     for seed in range(4):
-        routes = Routes(NameServers(cluster, ["first:9876", "second:9876", "third:9876"], Chance(seed)))
+        routes = RouteCache(NameServers(cluster, ["first:9876", "second:9876", "third:9876"], Chance(seed)))
         assert run_virtual(routes.find("t")).publish
 
 
 def test_when_no_name_server_answers_the_failure_is_told() -> None:
     with pytest.raises(Unreachable, match=f"{NAMESRV}.*check name_servers="):
-        run_virtual(Routes(NameServers(Cluster(), [NAMESRV], Chance(1))).find("t"))
+        run_virtual(RouteCache(NameServers(Cluster(), [NAMESRV], Chance(1))).find("t"))
 
 
 def test_a_route_in_doubt_still_serves_while_no_name_server_answers() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
-    routes = Routes(NameServers(cluster, [NAMESRV], Chance(1)))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
     known = run_virtual(routes.find("t"))
     cluster.answers.clear()
     routes.doubt("t")
@@ -56,7 +56,7 @@ def test_a_route_in_doubt_still_serves_while_no_name_server_answers() -> None:
 def test_a_topic_that_is_gone_is_not_found_any_more() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A}))
-    routes = Routes(NameServers(cluster, [NAMESRV], Chance(1)))
+    routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
     run_virtual(routes.find("t"))
     cluster.on(NAMESRV, ROUTE, lambda request: reply(request, 17, "no such topic"))
     routes.doubt("t")
@@ -67,20 +67,20 @@ def test_a_topic_that_is_gone_is_not_found_any_more() -> None:
 def test_a_new_topic_gets_at_most_four_queues_per_broker_of_the_pattern() -> None:
     cluster = Cluster()
     cluster.on(NAMESRV, ROUTE, routes_to({"TBW102": 8}, {"a": BROKER_A, "b": BROKER_B}))
-    route = run_virtual(Routes(NameServers(cluster, [NAMESRV], Chance(1))).find_or_template("new"))
+    route = run_virtual(RouteCache(NameServers(cluster, [NAMESRV], Chance(1))).find_or_template("new"))
     assert len(route.publish) == 8
     assert {queue.topic for queue in route.publish} == {"new"}
 
 
 def test_queues_are_taken_in_turn() -> None:
     queues = [MessageQueue("t", "a", number) for number in range(3)]
-    choice = QueueChoice(Chance(1))
+    choice = RoundRobin(Chance(1))
     assert {choice.choose(queues) for _ in range(3)} == set(queues)
 
 
 def test_a_broker_that_failed_is_avoided_when_there_is_another() -> None:
     queues = [MessageQueue("t", "a", 0), MessageQueue("t", "a", 1), MessageQueue("t", "b", 0)]
-    choice = QueueChoice(Chance(1))
+    choice = RoundRobin(Chance(1))
     assert {choice.choose(queues, avoid="a").broker for _ in range(5)} == {"b"}
     assert choice.choose(queues[:2], avoid="a").broker == "a"
 

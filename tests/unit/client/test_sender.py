@@ -7,7 +7,7 @@ from turbopump.client.errors import SendFailed
 from turbopump.client.message import Message, SendResult, SendStatus
 from turbopump.client.name_servers import NameServers
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
@@ -31,7 +31,7 @@ def send(cluster: Cluster, message: Message, **options: Any) -> SendResult:
         clock, chance = VirtualClock(), Chance(1)
         ids = UniqueIds("10.0.0.1", 1, clock.now_ms)
         producer = Sender(
-            cluster, Routes(NameServers(cluster, [NAMESRV], chance)), clock, ids, QueueChoice(chance)
+            cluster, RouteCache(NameServers(cluster, [NAMESRV], chance)), clock, ids, RoundRobin(chance)
         )
         return await producer.send(message, **options)
 

@@ -10,7 +10,7 @@ from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.client.pull.puller import Puller
-from turbopump.client.routes import AWAY_S, Replica, Route, Routes
+from turbopump.client.routes import AWAY_S, Replica, RouteCache, TopicRoute
 from turbopump.protocol import sysflag
 from turbopump.protocol.bodies import ConsumerListBody, HeartbeatData
 from turbopump.protocol.codes import RequestCode
@@ -50,7 +50,7 @@ def cluster(master: Answer | None, slave: Answer | None) -> Cluster:
 
 
 def puller(played: Cluster) -> Puller:
-    return Puller(played, Routes(NameServers(played, [NAMESRV], Chance(1))), "readers")
+    return Puller(played, RouteCache(NameServers(played, [NAMESRV], Chance(1))), "readers")
 
 
 def pulled_from(played: Cluster) -> list[str]:
@@ -170,7 +170,7 @@ def test_a_commit_goes_to_the_slave_while_the_master_is_away() -> None:
     played.on(SLAVE, RequestCode.UPDATE_CONSUMER_OFFSET, reply)
 
     async def scene() -> None:
-        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        routes = RouteCache(NameServers(played, [NAMESRV], Chance(1)))
         await GroupOffsets(played, routes, "readers").commit(QUEUE, 5)  # type: ignore[arg-type]
 
     run_virtual(scene())
@@ -183,7 +183,7 @@ def test_a_slave_tells_the_members_of_a_group_while_the_master_is_away() -> None
     played.on(SLAVE, RequestCode.GET_CONSUMER_LIST_BY_GROUP, lambda request: reply(request, body=told))
 
     async def scene() -> list[str]:
-        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        routes = RouteCache(NameServers(played, [NAMESRV], Chance(1)))
         beats = Heartbeats(played, routes, VirtualClock(), lambda: ["t"], HeartbeatData)  # type: ignore[arg-type]
         return await beats.members("readers", "t")
 
@@ -194,7 +194,7 @@ def test_lite_pulls_are_for_brokers_that_know_them() -> None:
     played = cluster(nothing_new(1), nothing_new(0))
 
     async def scene() -> None:
-        routes = Routes(NameServers(played, [NAMESRV], Chance(1)))
+        routes = RouteCache(NameServers(played, [NAMESRV], Chance(1)))
         reading = Puller(played, routes, "readers", lite=True, versions={MASTER: 513, SLAVE: 407})
         for _ in range(2):
             await reading.pull(QUEUE, 7)
@@ -219,4 +219,4 @@ def test_lite_pulls_are_for_brokers_that_know_them() -> None:
 def test_the_wanted_server_or_the_next_slave_or_any(
     known: dict[int, str], wanted: int, away: tuple[str, ...], chosen: int
 ) -> None:
-    assert Route((), (), {"a": known}).replica("a", wanted, away) == Replica(chosen, known[chosen])
+    assert TopicRoute((), (), {"a": known}).replica("a", wanted, away) == Replica(chosen, known[chosen])

@@ -7,10 +7,10 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import Message
-from turbopump.client.rules import Rules
+from turbopump.client.rules import SendRules
 from turbopump.testing import Cluster
 
-RULES = Rules(max_message_size=1000)
+RULES = SendRules(max_message_size=1000)
 
 
 @pytest.mark.parametrize(

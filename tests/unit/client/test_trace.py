@@ -9,9 +9,9 @@ from turbopump.client.observe.trace import (
     END,
     PUB,
     RECALL,
-    Kind,
-    Outcome,
     Trace,
+    TraceMessageKind,
+    TraceOutcome,
     decode,
     encode,
 )
@@ -29,7 +29,7 @@ SENT = Trace(
     tags="paid",
     store_host="10.0.0.2:10911",
     body_size=5,
-    kind=Kind.DELAY,
+    kind=TraceMessageKind.DELAY,
     offset_message_id="OFF1",
 )
 
@@ -51,7 +51,9 @@ def test_a_send_is_written_as_apaches_clients_do() -> None:
 def test_a_delivery_is_written_before_and_after() -> None:
     before = Trace(BEFORE, "ID1", "billing", time_ms=7, request_id="R1", region="r", retry_times=2)
     assert encode(before) == lines("SubBefore", "7", "r", "billing", "R1", "ID1", "2", "null")
-    after = Trace(AFTER, "ID1", "billing", None, 9, 2, False, "k", request_id="R1", outcome=Outcome.EXCEPTION)
+    after = Trace(
+        AFTER, "ID1", "billing", None, 9, 2, False, "k", request_id="R1", outcome=TraceOutcome.EXCEPTION
+    )
     assert encode(after) == lines("SubAfter", "R1", "ID1", "2", "false", "k", "2", "9", "billing")
 
 
@@ -83,7 +85,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
     assert decode(lines("SubBefore", "noon", "r", "g", "R", "ID", "0", "k")) == []
 
 
-@given(texts, texts, texts, st.none() | texts, numbers, numbers, st.booleans(), st.sampled_from(Outcome))
+@given(texts, texts, texts, st.none() | texts, numbers, numbers, st.booleans(), st.sampled_from(TraceOutcome))
 def test_what_is_written_is_read_again(
     message_id: str,
     group: str,
@@ -92,7 +94,7 @@ def test_what_is_written_is_read_again(
     time_ms: int,
     cost_ms: int,
     is_success: bool,
-    outcome: Outcome,
+    outcome: TraceOutcome,
 ) -> None:
     records = [
         Trace(
@@ -101,7 +103,14 @@ def test_what_is_written_is_read_again(
         Trace(BEFORE, message_id, group, None, time_ms, keys=keys, request_id=topic, retry_times=3),
         Trace(AFTER, message_id, group, None, time_ms, cost_ms, is_success, keys, topic, outcome=outcome),
         Trace(
-            END, message_id, group, topic, time_ms, kind=Kind.COMMIT, state="UNKNOW", from_check=is_success
+            END,
+            message_id,
+            group,
+            topic,
+            time_ms,
+            kind=TraceMessageKind.COMMIT,
+            state="UNKNOW",
+            from_check=is_success,
         ),
         Trace(RECALL, message_id, group, topic, time_ms, is_success=is_success, region=keys),
     ]

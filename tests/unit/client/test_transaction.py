@@ -11,7 +11,7 @@ import pytest
 from turbopump import Decision, Message
 from turbopump.client.errors import InvalidArgument, NotPrepared, NotRunning
 from turbopump.client.message import MessageExt, SendStatus
-from turbopump.client.produce.transaction import Answers
+from turbopump.client.produce.transaction import CheckResponder
 from turbopump.protocol.errors import IllegalOperation
 from turbopump.testing import AsyncCluster, Cluster
 from turbopump.testing.loop import run_virtual
@@ -303,7 +303,7 @@ def test_questions_are_answered_a_few_at_a_time_and_a_bounded_number_waits() -> 
         def send_oneway(self, request: object) -> None: ...
 
     async def main() -> None:
-        answers = Answers("shop", check, at_once=2, held=5)
+        answers = CheckResponder("shop", check, at_once=2, held=5)
         record: Any = _half()
         for _ in range(9):
             answers.asked(record)
@@ -312,14 +312,14 @@ def test_questions_are_answered_a_few_at_a_time_and_a_bounded_number_waits() -> 
         await answers.close()
 
     def _half() -> Any:
-        from turbopump.client.produce.transaction import Question
+        from turbopump.client.produce.transaction import CheckRequest
         from turbopump.protocol.headers.send import CheckTransactionStateRequest
         from turbopump.protocol.record import Record
 
         half = Record("orders", 0, 0, 0, 0, 0, 0, bytes(8), 0, bytes(8), properties=b"PGROUP\x01shop\x02")
         asked = CheckTransactionStateRequest(tranStateTableOffset=0, commitLogOffset=0)
         line: Any = Line()
-        return Question(asked, half, line)
+        return CheckRequest(asked, half, line)
 
     run_virtual(main())
 

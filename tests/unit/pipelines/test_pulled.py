@@ -8,7 +8,7 @@ from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, PullStatus
-from turbopump.client.routes import Route
+from turbopump.client.routes import TopicRoute
 from turbopump.pipelines.log.read import RecordsLost
 from turbopump.pipelines.pulled import Wanted, pulled, rows_of
 from turbopump.pipelines.schema import schema_of
@@ -40,8 +40,8 @@ class Retention:
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
-    async def refresh(self, topic: str) -> Route:
-        return Route((), (QUEUE,), {})
+    async def refresh(self, topic: str) -> TopicRoute:
+        return TopicRoute((), (QUEUE,), {})
 
     async def min_offset(self, queue: MessageQueue) -> int:
         return 0

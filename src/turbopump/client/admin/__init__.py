@@ -9,7 +9,7 @@ Every method raises `Refused` (or its class for the code) when a server says no,
 """
 
 from turbopump.client.admin.admin import Admin
-from turbopump.client.admin.asking import NotFound, Unreachable
+from turbopump.client.admin.calls import NotFound, Unreachable
 from turbopump.client.admin.dead_letters import Target, Window
 from turbopump.client.admin.offsets import END
 from turbopump.protocol.bodies import SubscriptionGroupConfig, TopicConfig

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Self, Unpack
 
 from turbopump.client import discovery
-from turbopump.client.admin.asking import TIMEOUT_S, Asking
 from turbopump.client.admin.brokers import Brokers
+from turbopump.client.admin.calls import TIMEOUT_S, AdminCalls
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections
 from turbopump.client.admin.dead_letters import DeadLetters
@@ -24,7 +24,7 @@ from turbopump.client.namespace import marks
 from turbopump.client.options import ClientOptions
 from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.puller import Puller
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.client.rules import check_seconds
 from turbopump.client.settings import ClientSettings, made
 from turbopump.client.world import World
@@ -78,8 +78,8 @@ class Admin:
             connect_timeout_s=self.settings.connect_timeout,
             extra=marks(self.settings.namespace_v2),
         )
-        self.routes = Routes(NameServers(self.client, addresses, self.chance))
-        self.asking = asking = Asking(self.client, addresses, self.chance, timeout)
+        self.routes = RouteCache(NameServers(self.client, addresses, self.chance))
+        self.asking = asking = AdminCalls(self.client, addresses, self.chance, timeout)
         self.clusters = Clusters(asking)
         self.topics = Topics(asking)
         self.brokers = Brokers(asking)
@@ -109,7 +109,7 @@ class Admin:
         """
         clock, chance = self.clock, self.chance
         ids = UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32))
-        return Sender(self.client, self.routes, clock, ids, QueueChoice(chance), group, chance=chance)
+        return Sender(self.client, self.routes, clock, ids, RoundRobin(chance), group, chance=chance)
 
     async def close(self) -> None:
         """Closes its connections. Again: nothing."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.calls import AdminCalls
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import ConfigError, pack_properties, parse_properties
@@ -29,7 +29,7 @@ class Brokers:
             print(broker.name, figures["brokerVersionDesc"], figures["msgPutTotalTodayNow"])
     """
 
-    asking: Asking
+    asking: AdminCalls
 
     async def figures(self, address: str) -> dict[str, str]:
         """What `brokerStatus` shows: each version of a broker has its own set of keys.

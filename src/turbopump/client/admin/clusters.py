@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.shown import InTables
@@ -69,7 +69,7 @@ class Layout(InTables):
 class Clusters:
     """Which clusters there are, which brokers belong to them, and at which addresses."""
 
-    asking: Asking
+    asking: AdminCalls
 
     async def layout(self) -> Layout:
         """All brokers of all clusters, as one of the name servers knows them.

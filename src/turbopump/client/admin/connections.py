@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.client.admin.topics import Topics
 from turbopump.protocol import bodies, names
 from turbopump.protocol.codes import RequestCode
@@ -27,7 +27,7 @@ class Connections:
             print(member.clientId, member.clientAddr, member.language)
     """
 
-    asking: Asking
+    asking: AdminCalls
     topics: Topics
 
     async def producers(self, group: str, topic: str) -> bodies.ProducerConnection:

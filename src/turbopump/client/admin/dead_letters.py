@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum
 
-from turbopump.client.admin.asking import NotFound
+from turbopump.client.admin.calls import NotFound
 from turbopump.client.admin.messages import FOREVER_MS, Messages, NoMessages
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import CopiedMessage, MessageExt, MessageQueue, SendResult
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol import properties
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.names import dlq_topic, retry_topic
@@ -70,7 +70,7 @@ class DeadLetters:
     """
 
     messages: Messages
-    routes: Routes
+    routes: RouteCache
     group: str
     sender: Sender | None = None
 

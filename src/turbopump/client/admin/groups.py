@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.calls import AdminCalls, NotFound, together
 from turbopump.client.admin.connections import Connections, NobodyOnline
 from turbopump.client.admin.pages import PAGE, Page, all_pages
 from turbopump.client.admin.topics import Topics
@@ -58,7 +58,7 @@ class Groups:
             print(queue, at.brokerOffset - at.consumerOffset)
     """
 
-    asking: Asking
+    asking: AdminCalls
     topics: Topics
     connections: Connections
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.calls import AdminCalls, NotFound, together
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.connections import Connections, NobodyOnline
 from turbopump.client.admin.groups import Groups, NoProgress
@@ -63,7 +63,7 @@ class Messages:
                 print(track.group, track.type)
     """
 
-    asking: Asking
+    asking: AdminCalls
     topics: Topics
     clusters: Clusters
     connections: Connections

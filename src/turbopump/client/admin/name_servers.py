@@ -7,8 +7,8 @@ address.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking
 from turbopump.client.admin.brokers import properties_of
+from turbopump.client.admin.calls import AdminCalls
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.conf import pack_properties
@@ -38,7 +38,7 @@ class NameServerSettings:
             await admin.name_servers.wipe_write_permission(address, "broker-b")
     """
 
-    asking: Asking
+    asking: AdminCalls
 
     @property
     def addresses(self) -> tuple[str, ...]:

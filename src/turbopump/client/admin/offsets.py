@@ -6,7 +6,7 @@ say that nobody is online when the group is stopped: then the offsets are moved 
 
 from dataclasses import dataclass, field
 
-from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.calls import AdminCalls
 from turbopump.client.admin.clusters import BrokerNotFound
 from turbopump.client.admin.groups import Groups, NoProgress
 from turbopump.client.admin.topics import Topics
@@ -55,7 +55,7 @@ class Offsets:
         await admin.offsets.clone("billing", "audit", "OrderTopic")
     """
 
-    asking: Asking
+    asking: AdminCalls
     topics: Topics
     groups: Groups
     clock: Clock = field(default_factory=SystemClock)

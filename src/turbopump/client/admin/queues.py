@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from turbopump.client.admin.asking import Asking
+from turbopump.client.admin.calls import AdminCalls
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import Puller
 from turbopump.client.times import Time, past_ms
@@ -26,7 +26,7 @@ class Queues:
             print(queue, await admin.queues.min_offset(queue), await admin.queues.max_offset(queue))
     """
 
-    asking: Asking
+    asking: AdminCalls
     puller: Puller
     clock: Clock = field(default_factory=SystemClock)
 

@@ -7,14 +7,14 @@ several times, since it is put there again every other day, and so may its recal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import NotFound
+from turbopump.client.admin.calls import NotFound
 from turbopump.client.admin.messages import Messages
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.produce import recalls
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol import properties
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.handles import Handle, read_handle
@@ -56,7 +56,7 @@ class Timers:
     """
 
     messages: Messages
-    routes: Routes
+    routes: RouteCache
     clock: Clock
     sender: Sender
 

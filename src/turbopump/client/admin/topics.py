@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking, NotFound, together
+from turbopump.client.admin.calls import AdminCalls, NotFound, together
 from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.pages import PAGE, Page, all_pages
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message_fields import check_topic
-from turbopump.client.routes import Route, route_of
+from turbopump.client.routes import TopicRoute, route_of
 from turbopump.protocol import bodies, names
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.codes import RequestCode
@@ -45,7 +45,7 @@ class Topics:
         await admin.topics.delete("OrderTopic")
     """
 
-    asking: Asking
+    asking: AdminCalls
 
     async def names(self) -> list[str]:
         """Every topic that a name server knows, system topics too, in order."""
@@ -78,7 +78,7 @@ class Topics:
         route = route_of(topic, await self.route(topic))
         return {name: address for name in sorted(route.brokers) if (address := route.reader(name))}
 
-    async def queues(self, topic: str) -> Route:
+    async def queues(self, topic: str) -> TopicRoute:
         """To which queues one can send, and from which one can read. Raises TopicNotFound.
 
         Example:

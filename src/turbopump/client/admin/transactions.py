@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from turbopump.client.admin.asking import Asking, NotFound
+from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.client.admin.clusters import MASTER, Clusters
 from turbopump.client.admin.messages import Messages
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import QueryNotFound, RequestNotSupported, TopicNotFound
@@ -40,9 +40,9 @@ class Transactions:
             await admin.transactions.resume(half)
     """
 
-    asking: Asking
+    asking: AdminCalls
     messages: Messages
-    routes: Routes
+    routes: RouteCache
 
     async def open(self) -> AsyncIterator[MessageExt]:
         """Those that wait for their end, broker by broker, oldest first."""

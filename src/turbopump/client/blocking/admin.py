@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Unpack
 
 from turbopump.client.admin.admin import Admin as AsyncAdmin
-from turbopump.client.admin.asking import TIMEOUT_S
 from turbopump.client.admin.brokers import CONSUME_STATS_TIMEOUT_S, StatsName
 from turbopump.client.admin.brokers import Brokers as AsyncBrokers
+from turbopump.client.admin.calls import TIMEOUT_S
+from turbopump.client.admin.calls import AdminCalls as AsyncAdminCalls
 from turbopump.client.admin.clusters import Clusters as AsyncClusters
 from turbopump.client.admin.clusters import Layout
 from turbopump.client.admin.connections import Connections as AsyncConnections
@@ -32,17 +33,21 @@ from turbopump.client.message import MessageExt, MessageQueue, SendResult
 from turbopump.client.options import ClientOptions
 from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.puller import BATCH, PullResult
-from turbopump.client.routes import Route
+from turbopump.client.routes import TopicRoute
 from turbopump.client.settings import ClientSettings
 from turbopump.client.signature import spelled_out
 from turbopump.client.times import Time
 from turbopump.client.world import World
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import TopicConfig
+from turbopump.protocol.codes import RequestCode
+from turbopump.protocol.command import Command
+from turbopump.protocol.headers.base import Header
 from turbopump.protocol.ledger import BookSummary
 
 __all__ = [
     "Admin",
+    "AdminCalls",
     "Brokers",
     "Clusters",
     "Connections",
@@ -85,6 +90,7 @@ class Admin(Face[AsyncAdmin]):
         **settings: Unpack[ClientOptions],
     ) -> None:
         super().__init__(lambda: AsyncAdmin(name_servers, world=world, timeout=timeout, **settings))
+        self.asking = AdminCalls(self, lambda core: core.asking)
         self.clusters = Clusters(self, lambda core: core.clusters)
         self.topics = Topics(self, lambda core: core.topics)
         self.brokers = Brokers(self, lambda core: core.brokers)
@@ -115,6 +121,39 @@ class Admin(Face[AsyncAdmin]):
     def close(self) -> None:
         """Closes its connections. Again: nothing."""
         self._close()
+
+
+class AdminCalls(Part[AsyncAdmin, AsyncAdminCalls]):
+    """How all parts of `Admin` put their questions: to one server, to any name server, to all name servers."""
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return self._call(lambda core: core.name_servers)
+
+    def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        timeout_s: float | None = None,
+    ) -> Command:
+        """One server's answer. Raises Refused for any code but success, Unreachable for none."""
+        return self._run(lambda core: core.ask(address, code, header, body, timeout_s))
+
+    def ask_name_server(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> Command:
+        """The answer of whichever name server answers first."""
+        return self._run(lambda core: core.ask_name_server(code, header, body))
+
+    def ask_name_servers(
+        self,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        addresses: Iterable[str] = (),
+    ) -> dict[str, Command]:
+        """The answers of these name servers, or of all of them: each keeps its own state."""
+        return self._run(lambda core: core.ask_name_servers(code, header, body, addresses))
 
 
 class Clusters(Part[AsyncAdmin, AsyncClusters]):
@@ -166,7 +205,7 @@ class Topics(Part[AsyncAdmin, AsyncTopics]):
         """The brokers that have the topic, each with the address to ask: its master, else a slave."""
         return self._run(lambda core: core.readers(topic))
 
-    def queues(self, topic: str) -> Route:
+    def queues(self, topic: str) -> TopicRoute:
         """To which queues one can send, and from which one can read. Raises TopicNotFound.
 
         Example:

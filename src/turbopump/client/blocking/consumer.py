@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from turbopump.client.blocking.running import Running
-from turbopump.client.files import Files
+from turbopump.client.files import FileAccess
 from turbopump.client.group.listeners import QueuesListener
 from turbopump.client.group.subscription import ALL
 from turbopump.client.message import MessageQueue
@@ -61,7 +61,7 @@ class Consumer(Running[AsyncConsumer]):
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
         world: World | None = None,
-        disk: Files | None = None,
+        disk: FileAccess | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         super().__init__(

@@ -45,7 +45,7 @@ class Face(Generic[C]):
         self._make = make
         self._core = make()
         self._forks = background.forks()
-        self._open: background.Open | None = None
+        self._open: background.OpenClient | None = None
         self._room = self._new_room()
         self._noted: dict[tuple[object, ...], Callable[[C], object]] = {}
         self._is_anew = False
@@ -95,7 +95,7 @@ class Face(Generic[C]):
         self._open = self._keep(core)
         self._is_to_go_on = False
 
-    def _keep(self, core: C) -> background.Open:
+    def _keep(self, core: C) -> background.OpenClient:
         return background.keep(core.close, self._patience_s)
 
     @property

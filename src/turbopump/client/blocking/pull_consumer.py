@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Self, Unpack
 
 from turbopump.client.blocking.reading import Reading
-from turbopump.client.files import Files
+from turbopump.client.files import FileAccess
 from turbopump.client.group.listeners import QueuesListener
 from turbopump.client.group.subscription import ALL
 from turbopump.client.message import MessageExt, MessageQueue
@@ -72,7 +72,7 @@ class PullConsumer(Reading[AsyncPullConsumer]):
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
         world: World | None = None,
-        disk: Files | None = None,
+        disk: FileAccess | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         super().__init__(

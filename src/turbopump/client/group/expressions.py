@@ -2,9 +2,9 @@
 only the log.
 """
 
-from turbopump.client.group.division import readable_queues
+from turbopump.client.group.rebalancer import readable_queues
 from turbopump.client.group.subscription import Subscription
-from turbopump.client.instance import Instance
+from turbopump.client.instance import ClientInstance
 from turbopump.client.name_servers import successful
 from turbopump.client.settings import ClientSettings
 from turbopump.protocol import bodies
@@ -14,7 +14,7 @@ from turbopump.protocol.names import TAG
 
 
 async def check_expression(
-    instance: Instance, settings: ClientSettings, group: str, wanted: Subscription
+    instance: ClientInstance, settings: ClientSettings, group: str, wanted: Subscription
 ) -> None:
     """Raises Refused when a broker of the topic cannot, TopicNotFound when there is none yet. Tags can be
     served by all.

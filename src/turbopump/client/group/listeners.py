@@ -49,12 +49,12 @@ class QueueListeners:
 
 async def _tell(listener: QueuesListener, *change: object) -> None:
     try:
-        await called(listener, *change)
+        await call_user(listener, *change)
     except Exception:
         log.exception("A callback for changed queues failed")
 
 
-async def called(callback: Callable[..., object | Awaitable[object]], *arguments: object) -> object:
+async def call_user(callback: Callable[..., object | Awaitable[object]], *arguments: object) -> object:
     """What a user's callback says: `async def` on the loop, `def` in a thread, where it may block."""
     if asyncio.iscoroutinefunction(callback):
         return await callback(*arguments)

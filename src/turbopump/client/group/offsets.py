@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.files import Files
+from turbopump.client.files import FileAccess
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol import bodies, dialect
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_S = 5.0
 
 
-class Offsets(Protocol):
+class OffsetStore(Protocol):
     async def query(self, queue: MessageQueue) -> int | None:
         """None: there is none yet. Raises Refused or OSError when it cannot be known."""
 
@@ -50,7 +50,7 @@ class GroupOffsets:
     """At the brokers: the master of a queue's broker, or while it is away a slave."""
 
     client: Client
-    routes: Routes
+    routes: RouteCache
     group: str
     introduce: Callable[[str], Awaitable[bool]] | None = None
     """Makes the group known to the broker at an address; None: the caller has seen to it."""
@@ -129,7 +129,7 @@ class GroupOffsets:
 class LocalOffsets:
     """In a file of some hundred bytes, written on the loop every few seconds."""
 
-    disk: Files
+    disk: FileAccess
     path: Path
     _known: dict[MessageQueue, int] = field(default_factory=dict, init=False)
 
@@ -176,7 +176,7 @@ class LocalOffsets:
         return self.path.with_suffix(".json.bak")
 
 
-def local_offsets(disk: Files, directory: str, client_id: str, group: str) -> LocalOffsets:
+def local_offsets(disk: FileAccess, directory: str, client_id: str, group: str) -> LocalOffsets:
     """Those of a member that reads everything, as far as it has come."""
     offsets = LocalOffsets(disk, local_path(directory, client_id, group))
     offsets.load()

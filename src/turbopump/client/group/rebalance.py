@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from turbopump.client.group.strategies import Strategy, averagely
 from turbopump.client.message import MessageQueue
 
-__all__ = ["Shift", "Strategy", "averagely", "share", "shift"]
+__all__ = ["AssignmentChange", "Strategy", "assignment_change", "averagely", "own_queues"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
+class AssignmentChange:
     """What has to change so that a member holds what is its own."""
 
     dropped: tuple[MessageQueue, ...]
     taken: tuple[MessageQueue, ...]
 
 
-def shift(held: Collection[MessageQueue], mine: Collection[MessageQueue]) -> Shift:
-    return Shift(tuple(sorted(set(held) - set(mine))), tuple(sorted(set(mine) - set(held))))
+def assignment_change(held: Collection[MessageQueue], mine: Collection[MessageQueue]) -> AssignmentChange:
+    return AssignmentChange(tuple(sorted(set(held) - set(mine))), tuple(sorted(set(mine) - set(held))))
 
 
-def share(
+def own_queues(
     queues: Collection[MessageQueue], members: Collection[str], me: str, strategy: Strategy = averagely
 ) -> tuple[MessageQueue, ...]:
     """The queues of one member, out of lists in any order."""

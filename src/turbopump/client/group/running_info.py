@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
-from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.consume_stats import TopicConsumeStats
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageQueue
 from turbopump.client.push.process_queue import ProcessQueue
@@ -24,7 +24,7 @@ def running_info(
     properties: Mapping[str, str],
     subscriptions: Iterable[Subscription],
     held: Mapping[MessageQueue, ProcessQueue],
-    figures: Mapping[str, TopicFigures],
+    figures: Mapping[str, TopicConsumeStats],
     now_s: float,
 ) -> bodies.ConsumerRunningInfo:
     return bodies.ConsumerRunningInfo(
@@ -51,7 +51,7 @@ def queue_info(held: ProcessQueue) -> bodies.ProcessQueueInfo:
     )
 
 
-def consume_status(figures: TopicFigures, now_s: float) -> bodies.ConsumeStatus:
+def consume_status(figures: TopicConsumeStats, now_s: float) -> bodies.ConsumeStatus:
     return bodies.ConsumeStatus(
         pullRT=figures.pulls.mean(now_s),
         pullTPS=figures.pulled.rate(now_s),

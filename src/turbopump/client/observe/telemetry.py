@@ -56,7 +56,7 @@ class SendTelemetry:
     def __init__(
         self, tracer_provider: "TracerProvider | None" = None, meter_provider: "MeterProvider | None" = None
     ) -> None:
-        self._open = _Open(tracer_provider, meter_provider)
+        self._open = _Instruments(tracer_provider, meter_provider)
         meter = self._open.meter
         self._sent = meter.create_counter(
             "messaging.client.sent.messages", "{message}", "Messages that the producer tried to send."
@@ -131,7 +131,7 @@ class ConsumeTelemetry:
         *,
         same_trace: bool = True,
     ) -> None:
-        self._open = _Open(tracer_provider, meter_provider)
+        self._open = _Instruments(tracer_provider, meter_provider)
         self._same_trace = same_trace
         meter = self._open.meter
         self._consumed = meter.create_counter(
@@ -183,7 +183,7 @@ class ReceiveTelemetry:
     def __init__(
         self, tracer_provider: "TracerProvider | None" = None, meter_provider: "MeterProvider | None" = None
     ) -> None:
-        self._open = _Open(tracer_provider, meter_provider)
+        self._open = _Instruments(tracer_provider, meter_provider)
         self._received = self._open.meter.create_counter(
             "messaging.client.consumed.messages", "{message}", "Messages that were given to the program."
         )
@@ -208,7 +208,7 @@ class ReceiveTelemetry:
         span.end()
 
 
-class _Open:
+class _Instruments:
     """The tracer and the meter under our name."""
 
     def __init__(

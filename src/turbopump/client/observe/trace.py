@@ -17,7 +17,7 @@ NOTHING = "null"  # how Apache's clients write a text that is not there
 PUB, BEFORE, AFTER, END, RECALL = "Pub", "SubBefore", "SubAfter", "EndTransaction", "Recall"
 
 
-class Kind(IntEnum):
+class TraceMessageKind(IntEnum):
     """Of a message, by Apache's numbers."""
 
     NORMAL = 0
@@ -27,7 +27,7 @@ class Kind(IntEnum):
     ORDER = 4
 
 
-class Outcome(IntEnum):
+class TraceOutcome(IntEnum):
     """Of a delivery, by Apache's numbers."""
 
     SUCCESS = 0
@@ -53,10 +53,10 @@ class Trace(msgspec.Struct, frozen=True, gc=False):
     tags: str | None = None
     store_host: str | None = None
     body_size: int = 0
-    kind: int = Kind.NORMAL
+    kind: int = TraceMessageKind.NORMAL
     offset_message_id: str | None = None
     retry_times: int = 0
-    outcome: int = Outcome.SUCCESS
+    outcome: int = TraceOutcome.SUCCESS
     transaction_id: str | None = None
     state: str | None = None
     """Of a transaction: COMMIT_MESSAGE, ROLLBACK_MESSAGE or UNKNOW."""
@@ -110,7 +110,7 @@ WRITERS: dict[str, Callable[[Trace], list[object]]] = {
         one.time_ms,
         one.group,
     ],
-    END: lambda one: [*_message(one), Kind.COMMIT, one.transaction_id, one.state, one.from_check],
+    END: lambda one: [*_message(one), TraceMessageKind.COMMIT, one.transaction_id, one.state, one.from_check],
     RECALL: lambda one: [*_heading(one), one.topic, one.message_id, one.is_success],
 }
 """The fields of a record after its type, in their order."""
@@ -183,7 +183,7 @@ def _after(fields: Sequence[str]) -> Trace:
         is_success=fields[4] == "true",
         keys=_read(fields[5]),
         request_id=fields[1],
-        outcome=int(fields[6]) if len(fields) >= 7 else Outcome.SUCCESS,
+        outcome=int(fields[6]) if len(fields) >= 7 else TraceOutcome.SUCCESS,
     )
 
 

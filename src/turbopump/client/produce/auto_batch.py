@@ -15,12 +15,12 @@ from turbopump.client.instance import complain
 from turbopump.client.message import Message, MessageQueue, SendResult
 from turbopump.client.message_fields import TIMERS
 from turbopump.client.produce import batches
-from turbopump.client.produce.prepared_send import Letter
+from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import names, properties
 
-Deliver: TypeAlias = Callable[[Letter, Pick | None], Awaitable[SendResult]]
+Deliver: TypeAlias = Callable[[PreparedSend, Pick | None], Awaitable[SendResult]]
 Kind: TypeAlias = tuple[str, MessageQueue | None, bool, str]
 """Topic, queue, whether to wait for the disk, tag: what a batch has in common."""
 
@@ -30,7 +30,7 @@ LARGEST_PROPERTIES = 4096  # characters; with more, a message may be one that fa
 
 
 @dataclass
-class _Heap:
+class _OpenBatch:
     """A batch that is still open."""
 
     queue: MessageQueue | None
@@ -40,14 +40,14 @@ class _Heap:
     timer: asyncio.TimerHandle | None = None
 
 
-class Gathering:
+class AutoBatcher:
     def __init__(self, sender: Sender, settings: ProducerSettings, deliver: Deliver) -> None:
         self.held = 0
         """Bytes of all that waits or is under way."""
         self._sender = sender
         self._settings = settings
         self._deliver = deliver
-        self._heaps: dict[Kind, _Heap] = {}
+        self._heaps: dict[Kind, _OpenBatch] = {}
         self._flushes: set[asyncio.Task[None]] = set()
 
     def takes(self, message: Message) -> bool:
@@ -68,7 +68,7 @@ class Gathering:
         kind = message.topic, queue, message.wait_store_ok, message.tags
         heap = self._heaps.get(kind)
         if heap is None:
-            heap = self._heaps[kind] = _Heap(queue)
+            heap = self._heaps[kind] = _OpenBatch(queue)
             heap.timer = loop.call_later(self._settings.batch_max_delay, self._flush, kind)
         receipt: asyncio.Future[SendResult] = loop.create_future()
         heap.messages.append(message)
@@ -95,14 +95,16 @@ class Gathering:
         flush.add_done_callback(self._flushes.discard)
         flush.add_done_callback(complain)
 
-    async def _send(self, heap: _Heap) -> None:
+    async def _send(self, heap: _OpenBatch) -> None:
         """In as many requests as it takes, each on its own: what one of them cannot do is not the others'."""
         wanted = [pair for pair in zip(heap.messages, heap.receipts, strict=True) if not pair[1].done()]
         messages, receipts = [one for one, _ in wanted], iter([receipt for _, receipt in wanted])
         queue = heap.queue
         pick: Pick | None = None if queue is None else lambda queues: queue
         try:
-            for letter, ids in batches.letters(self._sender, messages, self._settings.max_message_size):
+            for letter, ids in batches.prepared_chunks(
+                self._sender, messages, self._settings.max_message_size
+            ):
                 await self._settle(letter, ids, pick, [next(receipts) for _ in ids])
         except BaseException:  # whatever it is, nobody waits for ever
             _fail(receipts, NotRunning("the producer ended before this was sent"))
@@ -111,10 +113,14 @@ class Gathering:
             self.held -= heap.size
 
     async def _settle(
-        self, letter: Letter, ids: list[str], pick: Pick | None, receipts: list[asyncio.Future[SendResult]]
+        self,
+        letter: PreparedSend,
+        ids: list[str],
+        pick: Pick | None,
+        receipts: list[asyncio.Future[SendResult]],
     ) -> None:
         try:
-            results = batches.deal(await self._deliver(letter, pick), ids)
+            results = batches.split_result(await self._deliver(letter, pick), ids)
         except Exception as error:
             _fail(receipts, error)
             return

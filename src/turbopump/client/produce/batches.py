@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from turbopump.client.message import Message, SendResult
-from turbopump.client.produce.prepared_send import Letter
+from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Sender
 from turbopump.client.rules import check_packed
 from turbopump.protocol import batch, properties
@@ -18,7 +18,9 @@ from turbopump.protocol.codes import RequestCode
 HEAD_SIZE = 22  # of a message within a batch, without body and properties
 
 
-def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterator[tuple[Letter, list[str]]]:
+def prepared_chunks(
+    sender: Sender, messages: Sequence[Message], largest: int
+) -> Iterator[tuple[PreparedSend, list[str]]]:
     """The batch in chunks of at most `largest` bytes, in order, each with the ids of its messages.
     A message that is alone in its chunk goes as any other: so the largest one fits too.
     """
@@ -44,25 +46,27 @@ def letters(sender: Sender, messages: Sequence[Message], largest: int) -> Iterat
 
 def _letter(
     sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], keys: list[str]
-) -> Letter:
+) -> PreparedSend:
     first = members[0]
     if len(members) == 1:
         return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
-    letter = packed_letter(sender, first.topic, batch.join(chunk), keys[0], first.wait_store_ok)
+    letter = prepared_batch(sender, first.topic, batch.join(chunk), keys[0], first.wait_store_ok)
     letter.message, letter.messages, letter.message_ids = first, members, keys
     return letter
 
 
-def packed_letter(sender: Sender, topic: str, body: bytes, key: str = "", waits: bool = True) -> Letter:
+def prepared_batch(
+    sender: Sender, topic: str, body: bytes, key: str = "", waits: bool = True
+) -> PreparedSend:
     """Of messages that are packed already; `key` is the unique key of the first."""
     whole = Message(topic, b"", wait_store_ok=waits)
     own = sender.own_properties(whole, {properties.UNIQUE_KEY: key})
     del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole to each of them
     envelope = sender.envelope(topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true")
-    return Letter(whole, envelope, body, properties.pack(own), key)
+    return PreparedSend(whole, envelope, body, properties.pack(own), key)
 
 
-def deal(result: SendResult, keys: Sequence[str]) -> list[SendResult]:
+def split_result(result: SendResult, keys: Sequence[str]) -> list[SendResult]:
     """The result of a chunk as one for each of its messages."""
     places = result.offset_message_id.split(",")
     if len(places) != len(keys):  # a topic that keeps batches whole has one id for all

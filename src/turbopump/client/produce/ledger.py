@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Self, TypeVar, Unpack
 
 from turbopump.client.admin.admin import Admin
-from turbopump.client.admin.asking import TIMEOUT_S, Unreachable
+from turbopump.client.admin.calls import TIMEOUT_S, Unreachable
 from turbopump.client.admin.clusters import MASTER, Layout
 from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.message import Message, MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.options import ClientOptions
 from turbopump.client.produce.selectors import by_hash
-from turbopump.client.rules import Rules, check_packed
+from turbopump.client.rules import SendRules, check_packed
 from turbopump.client.world import World
 from turbopump.protocol import batch as batches
 from turbopump.protocol import ledger as wire
@@ -48,7 +48,7 @@ TRIES, PAUSE_S = 5, 1.0  # for questions that can be asked again
 
 T = TypeVar("T")
 Packed = tuple[int, bytes, bytes]
-Parcel = tuple[str, str, Iterable[tuple[bytes, int]]]
+BrokerFrames = tuple[str, str, Iterable[tuple[bytes, int]]]
 """A broker, its address, and for it frames with the number of their messages."""
 KeyOf = Callable[[Message], object]
 
@@ -310,7 +310,7 @@ class Writer:
             id=ledger.id, batch=batch, run=ledger.run, token=token, home=ledger.home
         )
         self._sender = ledger.admin.producer(ledger.id)
-        self._rules = Rules(MAX_MESSAGE_SIZE)
+        self._rules = SendRules(MAX_MESSAGE_SIZE)
         self._turn = ledger.admin.chance.getrandbits(16)
         self._count = 0
         self._brokers: set[str] = set()
@@ -333,7 +333,7 @@ class Writer:
             for broker, address, packed in await self._frames(messages, by)
         )
 
-    async def send_packed(self, parcels: Iterable[Parcel]) -> None:
+    async def send_packed(self, parcels: Iterable[BrokerFrames]) -> None:
         """The same for who packs by himself: bodies of batch sends, in which each message names its topic and
         queue (REAL_TOPIC, REAL_QID) and has a unique key.
         """

@@ -12,7 +12,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.draft import head_of
 
 
-class Envelope:
+class HeaderTemplate:
     """What all letters of one kind have in common."""
 
     __slots__ = ("code", "fields", "heads", "topic")
@@ -33,12 +33,12 @@ class Envelope:
             head = self.heads[place] = head_of(self.code, named)
         return head
 
-    def but(self, code: int | None = None, **fields: str) -> "Envelope":
+    def but(self, code: int | None = None, **fields: str) -> "HeaderTemplate":
         """One that differs so."""
-        return Envelope(self.topic, {**self.fields, **fields}, self.code if code is None else code)
+        return HeaderTemplate(self.topic, {**self.fields, **fields}, self.code if code is None else code)
 
 
-class Letter:
+class PreparedSend:
     """A message, or a batch of them, ready for the wire."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Letter:
     def __init__(
         self,
         message: Message,
-        envelope: Envelope,
+        envelope: HeaderTemplate,
         body: bytes,
         properties: str,
         unique_key: str,
@@ -74,7 +74,7 @@ class Letter:
         """Its body is still to be compressed."""
 
 
-def with_counters(envelope: Envelope, own: dict[str, str]) -> Envelope:
+def with_counters(envelope: HeaderTemplate, own: dict[str, str]) -> HeaderTemplate:
     """Of a copy that is sent back: the counters travel in the header."""
     envelope = envelope.but(j=own.pop(properties.RECONSUME_TIME, "0"))
     most = own.pop(properties.MAX_RECONSUME_TIMES, "0")

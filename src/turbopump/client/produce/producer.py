@@ -19,35 +19,43 @@ from turbopump.client.errors import (
     RequestTimedOut,
     SendTimedOut,
 )
-from turbopump.client.instance import Instance, instances
+from turbopump.client.instance import ClientInstance, instances
 from turbopump.client.message import Message, MessageExt, MessageQueue, SendResult, SendStatus
 from turbopump.client.observe.hooks import CreateHook, SendHook
 from turbopump.client.observe.telemetry import send_hooks
-from turbopump.client.observe.tracing import SendTrace, Tracing
+from turbopump.client.observe.trace_sender import SendTraceHook, TraceSender
 from turbopump.client.options import ProducerOptions
 from turbopump.client.produce import batches, recalls
-from turbopump.client.produce.auto_batch import Gathering
-from turbopump.client.produce.detector import Detector
-from turbopump.client.produce.faults import AvoidingChoice, Faults, faults_of
-from turbopump.client.produce.picking import pick_for
+from turbopump.client.produce.auto_batch import AutoBatcher
+from turbopump.client.produce.broker_health import BrokerHealth, HealthyQueueSelector, broker_health
+from turbopump.client.produce.broker_probe import BrokerProbe
+from turbopump.client.produce.queue_pick import pick_for
 from turbopump.client.produce.request_reply import marks_of_request, reply_to
 from turbopump.client.produce.selectors import Selector
-from turbopump.client.produce.send_limits import Gate
-from turbopump.client.produce.sender import COMPRESSIONS, NO_ANSWER, Choice, Letter, Pick, Sender, result_of
+from turbopump.client.produce.send_limits import SendLimits
+from turbopump.client.produce.sender import (
+    COMPRESSIONS,
+    NO_ANSWER,
+    Pick,
+    PreparedSend,
+    QueueSelector,
+    Sender,
+    result_of,
+)
 from turbopump.client.produce.transaction import (
-    Answers,
     Check,
+    CheckRequest,
+    CheckResponder,
     Decision,
     Execute,
-    Question,
     Transaction,
     TransactionResult,
     decided,
     tell,
 )
-from turbopump.client.produce.unique import process_id
+from turbopump.client.produce.unique_ids import process_id
 from turbopump.client.queue_names import QueueNames
-from turbopump.client.routes import QueueChoice
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import ProducerSettings, made
 from turbopump.client.world import World
 from turbopump.protocol import properties
@@ -95,7 +103,7 @@ class Producer:
         rules.check_group(group)
         self.group = group
         self._settings = made(ProducerSettings, settings, discovery.defaults())
-        faults_of(self._settings)  # a choice of two tables is refused now, not at the start
+        broker_health(self._settings)  # a choice of two tables is refused now, not at the start
         if self._settings.compress_type not in COMPRESSIONS:
             raise InvalidArgument(
                 f"compress_type={self._settings.compress_type!r}: it is one of {', '.join(COMPRESSIONS)}"
@@ -107,7 +115,7 @@ class Producer:
         self._names = QueueNames(self._settings.namespace)
         own = self._settings
         wire_group = self._names.topic(group)
-        self._answers = Answers(
+        self._answers = CheckResponder(
             wire_group,
             check,
             own.check_thread_pool_max_size,
@@ -115,14 +123,14 @@ class Producer:
             own.namespace,
             own.decode_decompress_body,
         )
-        self._presence = _Presence(wire_group, self._answers)
-        self._rules = rules.Rules(self._settings.max_message_size)
-        self._gate = Gate(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
-        self._instance: Instance | None = None
+        self._presence = _Membership(wire_group, self._answers)
+        self._rules = rules.SendRules(self._settings.max_message_size)
+        self._gate = SendLimits(self._settings.max_in_flight, self._settings.max_in_flight_bytes)
+        self._instance: ClientInstance | None = None
         self._sender: Sender | None = None
-        self._tracing: Tracing | None = None
-        self._gathering: Gathering | None = None
-        self._detector: Detector | None = None
+        self._tracing: TraceSender | None = None
+        self._gathering: AutoBatcher | None = None
+        self._detector: BrokerProbe | None = None
         self._pid = 0
         self._tasks: set[asyncio.Task[SendResult]] = set()
         self._replies: set[asyncio.Future[MessageExt]] = set()
@@ -172,18 +180,18 @@ class Producer:
         except BaseException:
             await instances().give_back(instance)
             raise
-        choice: Choice = QueueChoice(world.chance)
-        faults: Faults | None = None
+        choice: QueueSelector = RoundRobin(world.chance)
+        faults: BrokerHealth | None = None
         if settings.send_latency_fault_enable:
-            faults = faults_of(settings)
-            choice = AvoidingChoice(faults, QueueChoice(world.chance), world.clock.monotonic)
+            faults = broker_health(settings)
+            choice = HealthyQueueSelector(faults, RoundRobin(world.chance), world.clock.monotonic)
         self._pid = process_id()
         self._instance = instance
         hooks = self._hooks
         if settings.enable_trace:
-            self._tracing = Tracing(instance, settings, self.group, "PRODUCE")
+            self._tracing = TraceSender(instance, settings, self.group, "PRODUCE")
             await self._tracing.start()
-            hooks = (*hooks, SendTrace(self._tracing))
+            hooks = (*hooks, SendTraceHook(self._tracing))
             self._answers.told = self._tracing.transaction_checked
         self._sender = Sender(
             calls=instance.client,
@@ -198,7 +206,7 @@ class Producer:
             chance=world.chance,
         )
         if faults is not None and faults.is_probed:
-            self._detector = Detector(
+            self._detector = BrokerProbe(
                 faults,
                 instance.client,
                 instance.routes,
@@ -209,7 +217,7 @@ class Producer:
             )
             self._detector.start()
         if settings.auto_batch:
-            self._gathering = Gathering(self._sender, settings, self._deliver_gathered)
+            self._gathering = AutoBatcher(self._sender, settings, self._deliver_gathered)
 
     async def _close(self) -> None:
         if self._starting is not None:
@@ -348,10 +356,10 @@ class Producer:
         self._meet(batch[0].topic)
         deadline = self._world.clock.monotonic() + self._seconds(timeout)
         results: list[SendResult] = []
-        for letter, keys in list(batches.letters(sender, batch, self._settings.max_message_size)):
+        for letter, keys in list(batches.prepared_chunks(sender, batch, self._settings.max_message_size)):
             left_s = deadline - self._world.clock.monotonic()
             try:
-                results += batches.deal(await self._deliver(sender, letter, left_s, pick), keys)
+                results += batches.split_result(await self._deliver(sender, letter, left_s, pick), keys)
             except Exception as error:
                 error.add_note(f"of the batch, the first {len(results)} messages are stored")
                 raise
@@ -494,7 +502,7 @@ class Producer:
         queue: MessageQueue | None,
         select: Selector | None,
         marks: dict[str, str] | None = None,
-    ) -> tuple[Letter, Pick | None]:
+    ) -> tuple[PreparedSend, Pick | None]:
         """Checked and packed. Nothing wrong gets further than this."""
         self._rules.check(message)
         pick = None
@@ -506,7 +514,7 @@ class Producer:
         return letter, pick
 
     async def _deliver(
-        self, sender: Sender, letter: Letter, timeout_s: float, pick: Pick | None
+        self, sender: Sender, letter: PreparedSend, timeout_s: float, pick: Pick | None
     ) -> SendResult:
         gate, size = self._gate, len(letter.body)
         if not gate.enter_now(size):
@@ -547,13 +555,13 @@ class Producer:
         carried = {name: value for create in self._creators for name, value in create(message).items()}
         return replace(message, properties={**message.properties, **carried}) if carried else message
 
-    async def _deliver_gathered(self, letter: Letter, pick: Pick | None) -> SendResult:
+    async def _deliver_gathered(self, letter: PreparedSend, pick: Pick | None) -> SendResult:
         assert self._sender is not None
         return await self._deliver(self._sender, letter, self._settings.send_msg_timeout, pick)
 
     # Waiting
 
-    async def _wait_in_line(self, letter: Letter, size: int, timeout_s: float) -> float:
+    async def _wait_in_line(self, letter: PreparedSend, size: int, timeout_s: float) -> float:
         """What is left of the time when there is room."""
         clock, gate = self._world.clock, self._gate
         deadline = clock.monotonic() + timeout_s
@@ -595,16 +603,16 @@ class Producer:
 
 
 @dataclass
-class _Presence:
+class _Membership:
     """The producer as its instance sees it."""
 
     group: str
-    answers: Answers
+    answers: CheckResponder
     used: set[str] = field(default_factory=set)
     announced: set[str] = field(default_factory=set)
 
     def topics(self) -> Iterable[str]:
         return self.used
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: CheckRequest) -> None:
         self.answers.asked(question)

@@ -21,7 +21,7 @@ REPLY = "reply"
 
 
 @dataclass
-class Replies:
+class PendingReplies:
     """Requests of one client that wait for their replies."""
 
     waiting: dict[str, asyncio.Future[MessageExt]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 
-class Gate:
+class SendLimits:
     """A message that is larger than all that is allowed passes when nothing else is under way."""
 
     def __init__(self, most: int, most_bytes: int) -> None:

@@ -1,8 +1,8 @@
-"""Sending: choose a queue, send, and when a broker fails try another one within the same time limit.
+"""Sends a message: chooses a queue, sends, and tries another broker within the same time limit when one fails.
 
-A `Letter` is what is the same in every try: it is made once, so a message keeps its unique key and a consumer
-can tell a repetition from a second message. Who may send what is checked before, by `rules.py`; how a batch
-becomes one letter is in `batches.py`.
+A `PreparedSend` holds what stays the same in every try. It is made once, so a message keeps its unique key and
+a consumer can tell a repetition from a second message. `rules.py` checks before this what may be sent;
+`batches.py` turns a batch into one `PreparedSend`.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from typing import Any, Protocol, TypeAlias
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.errors import SendFailed, SendTimedOut, TopicUnknown, Try
 from turbopump.client.message import Message, MessageQueue, SendResult, SendStatus
-from turbopump.client.name_servers import Calls
+from turbopump.client.name_servers import Caller
 from turbopump.client.namespace import wrap
 from turbopump.client.observe.hooks import SendContext, SendHook, SendMode, run_after, run_before
 from turbopump.client.produce.backoff import pause_s
-from turbopump.client.produce.faults import Faults
-from turbopump.client.produce.prepared_send import Envelope, with_counters
-from turbopump.client.produce.prepared_send import Letter as Letter
+from turbopump.client.produce.broker_health import BrokerHealth
+from turbopump.client.produce.prepared_send import HeaderTemplate, with_counters
+from turbopump.client.produce.prepared_send import PreparedSend as PreparedSend
 from turbopump.client.produce.request_reply import REPLY
-from turbopump.client.routes import Route, Routes
+from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.client.rules import check_packed
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import compression, properties, sysflag
@@ -54,12 +54,12 @@ Pick = Callable[[Sequence[MessageQueue]], MessageQueue]
 """Says which of a topic's queues it must be; such a send has one try."""
 
 
-class Choice(Protocol):
+class QueueSelector(Protocol):
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
         """Any of them, best of another broker than `avoid`."""
 
 
-class Talking(Calls, Protocol):
+class DraftCaller(Caller, Protocol):
     """What a sender needs of `remoting.Client`."""
 
     @property
@@ -74,7 +74,7 @@ class Talking(Calls, Protocol):
     async def send_oneway(self, address: str, request: Command | Draft, timeout_s: float) -> None: ...
 
 
-class Ids(Protocol):
+class IdSource(Protocol):
     def next(self) -> str: ...
 
 
@@ -86,25 +86,25 @@ class BrokerUnknown(ConnectionError):
 class Sender:
     """Sends messages on behalf of a producer group: what producers, tools and consumers that send back share.
 
-    Example, given a `remoting.Client` and its `Routes`:
+    Example, given a `remoting.Client` and its `RouteCache`:
 
         sender = Sender(client, routes, clock, UniqueIds(ip, pid, clock.now_ms), QueueChoice(chance))
         result = await sender.send(Message("orders", b"...", tags="paid"))
     """
 
-    calls: Talking
-    routes: Routes
+    calls: DraftCaller
+    routes: RouteCache
     clock: Clock
-    unique_ids: Ids
-    choice: Choice
+    unique_ids: IdSource
+    choice: QueueSelector
     group: str = "CLIENT_INNER_PRODUCER"
     settings: ProducerSettings = DEFAULTS
     hooks: Sequence[SendHook] = ()
-    faults: Faults | None = None
+    faults: BrokerHealth | None = None
     chance: Chance = field(default_factory=Chance)
     """For the pauses between tries."""
     _oneways: int = 0
-    _envelopes: dict[str, Envelope] = field(default_factory=dict)
+    _envelopes: dict[str, HeaderTemplate] = field(default_factory=dict)
     _renewals: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class Sender:
         """To this queue and no other, in one try. Raises Refused or SendFailed."""
         return await self.deliver(self.letter(message), timeout_s, lambda queues: queue)
 
-    async def route(self, topic: str, timeout_s: float) -> Route:
+    async def route(self, topic: str, timeout_s: float) -> TopicRoute:
         """Of a topic with its namespace. Raises SendFailed."""
         return self._known(topic) or await self._route(topic, [], timeout_s)
 
@@ -144,7 +144,7 @@ class Sender:
 
     # Letters
 
-    def letter(self, message: Message, marks: Mapping[str, str] | None = None) -> Letter:
+    def letter(self, message: Message, marks: Mapping[str, str] | None = None) -> PreparedSend:
         """`marks` are properties that say what kind of message it is. Raises InvalidArgument when all
         properties together are too long.
         """
@@ -167,7 +167,7 @@ class Sender:
         else:
             key, packed = self.packed(message)
         check_packed(packed)
-        letter = Letter(message, envelope, body, packed, key)
+        letter = PreparedSend(message, envelope, body, packed, key)
         letter.is_raw = is_raw
         return letter
 
@@ -175,7 +175,7 @@ class Sender:
         kind = COMPRESSIONS[self.settings.compress_type]
         return compression.compress(body, kind, self.settings.compress_level)
 
-    async def _finish(self, letter: Letter) -> None:
+    async def _finish(self, letter: PreparedSend) -> None:
         """What takes too long for the event loop is done in a thread."""
         letter.body = await asyncio.to_thread(self._compressed, letter.body)
         letter.is_raw = False
@@ -219,14 +219,14 @@ class Sender:
             packed = properties.pack(self.own_properties(message))  # says which of them is wrong
         return key, packed
 
-    def envelope(self, topic: str) -> Envelope:
+    def envelope(self, topic: str) -> HeaderTemplate:
         """Of plain messages for a topic."""
         known = self._envelopes.get(topic)
         if known is None:
             known = self._envelopes[topic] = self._new_envelope(wrap(self.settings.namespace, topic))
         return known
 
-    def _new_envelope(self, wire_topic: str) -> Envelope:
+    def _new_envelope(self, wire_topic: str) -> HeaderTemplate:
         settings = self.settings
         fields = {
             "a": self.group,
@@ -240,11 +240,11 @@ class Sender:
             "m": "false",
             **self.calls.extra,
         }
-        return Envelope(wire_topic, fields)
+        return HeaderTemplate(wire_topic, fields)
 
     # Tries
 
-    def begin(self, letter: Letter, timeout_s: float) -> "Begun | None":
+    def begin(self, letter: PreparedSend, timeout_s: float) -> "Begun | None":
         """The first try of a send without wishes, when all that it needs is at hand: most of them end here.
         Whoever awaits it gives it to `deliver` when it ends otherwise than with success. None: `deliver` has
         to begin.
@@ -265,7 +265,7 @@ class Sender:
 
     async def deliver(
         self,
-        letter: Letter,
+        letter: PreparedSend,
         timeout_s: float | None = None,
         pick: Pick | None = None,
         begun: "Begun | None" = None,
@@ -338,7 +338,9 @@ class Sender:
             return weak
         raise failed(topic, tries, timed_out=now >= deadline)
 
-    async def oneway(self, letter: Letter, timeout_s: float | None = None, pick: Pick | None = None) -> None:
+    async def oneway(
+        self, letter: PreparedSend, timeout_s: float | None = None, pick: Pick | None = None
+    ) -> None:
         """Written to a connection, once, and not answered. Raises SendFailed when there is no connection."""
         if timeout_s is None:
             timeout_s = self.settings.send_msg_timeout
@@ -371,7 +373,7 @@ class Sender:
                 run_after(self.hooks, context)
 
     async def _once(
-        self, letter: Letter, route: Route, queue: MessageQueue, timeout_s: float, attempt: int
+        self, letter: PreparedSend, route: TopicRoute, queue: MessageQueue, timeout_s: float, attempt: int
     ) -> SendResult:
         address = self._address(route, queue.broker)
         if self.hooks:
@@ -380,7 +382,7 @@ class Sender:
         return result_of(answer, queue, letter)
 
     async def _watched(
-        self, letter: Letter, queue: MessageQueue, address: str, timeout_s: float, attempt: int
+        self, letter: PreparedSend, queue: MessageQueue, address: str, timeout_s: float, attempt: int
     ) -> SendResult:
         """A try with hooks around it."""
         context = self._context(letter, queue, address, attempt, SendMode.AWAITED)
@@ -399,7 +401,7 @@ class Sender:
             run_after(self.hooks, context)
 
     def _context(
-        self, letter: Letter, queue: MessageQueue, address: str, attempt: int, mode: SendMode
+        self, letter: PreparedSend, queue: MessageQueue, address: str, attempt: int, mode: SendMode
     ) -> SendContext:
         return SendContext(
             group=self.group,
@@ -415,14 +417,16 @@ class Sender:
             message_ids=letter.message_ids,
         )
 
-    def _request(self, letter: Letter, queue: MessageQueue) -> Draft:
+    def _request(self, letter: PreparedSend, queue: MessageQueue) -> Draft:
         envelope = letter.envelope
         head = envelope.head(queue)
         return Draft(envelope.code, head, self.clock.now_ms(), letter.properties, letter.body)
 
     # Where to
 
-    async def _route(self, topic: str, tries: list[Try], left_s: float, must_exist: bool = False) -> Route:
+    async def _route(
+        self, topic: str, tries: list[Try], left_s: float, must_exist: bool = False
+    ) -> TopicRoute:
         """Of a topic that is new to us. Raises SendFailed."""
         routes, most = self.routes, self.settings.default_topic_queue_nums
         routes.doubt(topic)
@@ -442,18 +446,18 @@ class Sender:
             raise TopicUnknown(topic, tries)
         return route
 
-    def _known(self, topic: str) -> Route | None:
+    def _known(self, topic: str) -> TopicRoute | None:
         """When it has queues to send to."""
         route = self.routes.known(topic)
         return route if route is not None and route.publish else None
 
-    def _address(self, route: Route, broker: str) -> str:
+    def _address(self, route: TopicRoute, broker: str) -> str:
         address = route.master(broker)
         if address is None:
             raise BrokerUnknown(f"broker {broker} has no master")
         return vip(address) if self.settings.vip_channel_enabled else address
 
-    async def _doubt(self, topic: str, route: Route, broker: str, left_s: float) -> None:
+    async def _doubt(self, topic: str, route: TopicRoute, broker: str, left_s: float) -> None:
         """The route is asked for again. A retry waits for it only when the old one has no other broker."""
         renewal = self._renew(topic)
         if left_s > 0 and all(queue.broker == broker for queue in route.publish):
@@ -503,7 +507,7 @@ def _task(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return asyncio.get_running_loop().create_task(work)
 
 
-def _prepare(hooks: Sequence[SendHook], context: SendContext, letter: Letter) -> None:
+def _prepare(hooks: Sequence[SendHook], context: SendContext, letter: PreparedSend) -> None:
     """Hooks may add to the properties; what cannot be sent is left out."""
     before = dict(context.properties)
     run_before(hooks, context)
@@ -523,7 +527,7 @@ def vip(address: str) -> str:
     return f"{host}:{int(port) - VIP_PORTS_BELOW}"
 
 
-def result_of(answer: Command, queue: MessageQueue, letter: Letter) -> SendResult:
+def result_of(answer: Command, queue: MessageQueue, letter: PreparedSend) -> SendResult:
     """What the broker says. Raises Refused when it is no."""
     status = STORED.get(answer.code)
     if status is None:

@@ -215,7 +215,7 @@ def as_decision(said: object) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CheckRequest:
     """A broker asks how a transaction ended, over this connection."""
 
     asked: CheckTransactionStateRequest
@@ -224,7 +224,7 @@ class Question:
 
 
 @dataclass
-class Answers:
+class CheckResponder:
     """Answers brokers' questions about transactions of a group: so many at once, and so many may wait."""
 
     group: str
@@ -238,7 +238,7 @@ class Answers:
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _turns: asyncio.Semaphore | None = None
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: CheckRequest) -> None:
         """A question too many is left to be asked again."""
         if self.check is None:
             log.warning(
@@ -253,7 +253,7 @@ class Answers:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, question: Question, check: Check) -> None:
+    async def _answer(self, question: CheckRequest, check: Check) -> None:
         self._turns = self._turns or asyncio.Semaphore(self.at_once)
         half = question.half
         queue = MessageQueue(half.topic, question.asked.bname or "", half.queue_id)

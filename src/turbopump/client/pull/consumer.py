@@ -14,22 +14,22 @@ from msgspec.structs import replace
 
 from turbopump.client import discovery, rules
 from turbopump.client.errors import InvalidArgument, NotRunning
-from turbopump.client.files import Files, SystemFiles
-from turbopump.client.group.division import readable_queues
+from turbopump.client.files import FileAccess, SystemFiles
 from turbopump.client.group.listeners import QueuesListener
+from turbopump.client.group.rebalancer import readable_queues
 from turbopump.client.group.send_back import SendBack
 from turbopump.client.group.subscription import ALL, Subscription, choice
-from turbopump.client.instance import Instance, instances
+from turbopump.client.instance import ClientInstance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
 from turbopump.client.observe.telemetry import receive_hooks
-from turbopump.client.observe.tracing import ConsumeTrace, Tracing
+from turbopump.client.observe.trace_sender import ConsumeTraceHook, TraceSender
 from turbopump.client.options import PullOptions
 from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.member import PullMember, Scheduled
 from turbopump.client.pull.puller import PullStatus
 from turbopump.client.queue_names import QueueNames
-from turbopump.client.routes import QueueChoice
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import PullSettings, made
 from turbopump.client.times import Time, past_ms
 from turbopump.client.world import World
@@ -96,7 +96,7 @@ class PullConsumer:
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
         world: World | None = None,
-        disk: Files | None = None,
+        disk: FileAccess | None = None,
         **settings: Unpack[PullOptions],
     ) -> None:
         self.settings = made(PullSettings, settings, discovery.defaults())
@@ -105,12 +105,12 @@ class PullConsumer:
         self.group = group
         self._name_servers = discovery.name_servers(name_servers, domain=self.settings.name_server_domain)
         self._hooks = (*hooks, *receive_hooks(self.settings.telemetry))
-        self._tracing: Tracing | None = None
+        self._tracing: TraceSender | None = None
         self._world = world or World()
         self._member = PullMember(
             group, self.settings, self._world.clock, disk or SystemFiles(), tuple(filters)
         )
-        self._instance: Instance | None = None
+        self._instance: ClientInstance | None = None
         self._is_closed = False
         wanted = topics if isinstance(topics, Mapping) else dict.fromkeys(_list(topics), ALL)
         for topic, expression in wanted.items():
@@ -137,9 +137,9 @@ class PullConsumer:
         )
         try:
             if self.settings.enable_trace:
-                self._tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+                self._tracing = TraceSender(instance, self.settings, self.group, "CONSUME")
                 await self._tracing.start()
-                self._hooks = (*self._hooks, ConsumeTrace(self._tracing))
+                self._hooks = (*self._hooks, ConsumeTraceHook(self._tracing))
             await self._member.start(instance)
         except BaseException:
             await self.close()
@@ -459,7 +459,7 @@ class PullConsumer:
         """
         instance = self._running()
         world = self._world
-        choice = QueueChoice(world.chance)
+        choice = RoundRobin(world.chance)
         sender = Sender(
             instance.client,
             instance.routes,
@@ -501,7 +501,7 @@ class PullConsumer:
         """
         await self._member.subscribe(self._subscription(topic, ALL, None), callback)
 
-    def _running(self) -> Instance:
+    def _running(self) -> ClientInstance:
         if self._is_closed:
             raise NotRunning("this consumer is closed; make a new one")
         if self._instance is None:

@@ -14,19 +14,25 @@ from enum import Enum
 
 from turbopump.client.counted_log import CountedLog
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.files import Files
-from turbopump.client.group.division import FAILURES, Division, GroupShare, Share, readable_queues
+from turbopump.client.files import FileAccess
 from turbopump.client.group.expressions import check_expression
-from turbopump.client.group.listeners import QueueListeners, called
-from turbopump.client.group.offsets import GroupOffsets, Offsets, local_offsets
+from turbopump.client.group.listeners import QueueListeners, call_user
+from turbopump.client.group.offsets import GroupOffsets, OffsetStore, local_offsets
+from turbopump.client.group.rebalancer import (
+    FAILURES,
+    Assignment,
+    GroupAssignment,
+    Rebalancer,
+    readable_queues,
+)
 from turbopump.client.group.running_info import running_info
-from turbopump.client.group.starting import Beginning
+from turbopump.client.group.start_offset import StartOffset
 from turbopump.client.group.subscription import Subscription
-from turbopump.client.instance import Instance, complain, keep_running
+from turbopump.client.instance import ClientInstance, complain, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import Filter
-from turbopump.client.pull.prefetch import Prefetch
-from turbopump.client.pull.prefetch_buffer import Shelf, Shelves
+from turbopump.client.pull.prefetch import Prefetcher
+from turbopump.client.pull.prefetch_buffer import PrefetchBuffer, PrefetchBuffers
 from turbopump.client.pull.puller import Puller
 from turbopump.client.push.process_queue import CacheLimits
 from turbopump.client.queue_names import QueueNames
@@ -45,7 +51,7 @@ Scheduled = Callable[[MessageQueue], float | Awaitable[float | None] | None]
 """Called for one queue; says after how many seconds to call again, or nothing: 0.2."""
 
 
-class Mode(Enum):
+class ReadMode(Enum):
     UNDECIDED = "neither"
     SUBSCRIBED = "subscribe"
     ASSIGNED = "assign"
@@ -53,7 +59,12 @@ class Mode(Enum):
 
 class PullMember:
     def __init__(
-        self, group: str, settings: PullSettings, clock: Clock, disk: Files, filters: Sequence[Filter] = ()
+        self,
+        group: str,
+        settings: PullSettings,
+        clock: Clock,
+        disk: FileAccess,
+        filters: Sequence[Filter] = (),
     ) -> None:
         self.names = QueueNames(settings.namespace)
         self._failures = CountedLog(log)
@@ -62,7 +73,7 @@ class PullMember:
         self.clock = clock
         self._disk = disk
         self._filters = filters
-        self.mode = Mode.UNDECIDED
+        self.mode = ReadMode.UNDECIDED
         self.subscriptions: dict[str, Subscription] = {}
         self.listeners = QueueListeners(self.names)
         self.arrived = asyncio.Event()
@@ -72,7 +83,7 @@ class PullMember:
             settings.pull_threshold_size_for_queue,
             settings.consume_max_span,
         )
-        self.shelves = Shelves(
+        self.shelves = PrefetchBuffers(
             limits, settings.pull_threshold_for_all, settings.pull_batch_size, clock.now_ms
         )
         self._assigned: tuple[MessageQueue, ...] = ()
@@ -84,7 +95,7 @@ class PullMember:
 
     # Life
 
-    async def start(self, instance: Instance) -> None:
+    async def start(self, instance: ClientInstance) -> None:
         """Returns when the brokers know us and our queues are being read."""
         self._instance = instance
         self._started_ms = self.clock.now_ms()
@@ -92,8 +103,8 @@ class PullMember:
         versions = instance.heartbeats.versions
         self.puller = Puller(client, routes, self.group, lite=True, versions=versions)
         self.offsets = self._make_offsets(instance)
-        self._beginning = Beginning(self.offsets, self.puller, self.settings, self._started_ms)
-        self._prefetch = Prefetch(
+        self._beginning = StartOffset(self.offsets, self.puller, self.settings, self._started_ms)
+        self._prefetch = Prefetcher(
             self.puller,
             self.names,
             self.shelves,
@@ -104,9 +115,9 @@ class PullMember:
             self.room,
             self._filters,
         )
-        self._division = Division(self, self._share_of)
+        self._division = Rebalancer(self, self._share_of)
         strategy = self.settings.allocate_message_queue_strategy
-        self._group_share = GroupShare(instance, self.group, strategy, self.is_broadcast)
+        self._group_share = GroupAssignment(instance, self.group, strategy, self.is_broadcast)
         for subscription in self.subscriptions.values():
             await check_expression(instance, self.settings, self.group, subscription)
         await instance.join_consumer(self)
@@ -129,7 +140,7 @@ class PullMember:
     def is_broadcast(self) -> bool:
         return self.settings.message_model is MessageModel.BROADCASTING
 
-    def _make_offsets(self, instance: Instance) -> Offsets:
+    def _make_offsets(self, instance: ClientInstance) -> OffsetStore:
         if not self.is_broadcast:
             return GroupOffsets(instance.client, instance.routes, self.group, instance.heartbeats.tell)
         directory = self.settings.local_offset_store_dir
@@ -145,7 +156,7 @@ class PullMember:
 
     def note(self, wanted: Subscription, callback: Scheduled | None = None) -> None:
         """As `subscribe`, before the start."""
-        self._enter(Mode.SUBSCRIBED)
+        self._enter(ReadMode.SUBSCRIBED)
         self._schedules.pop(wanted.topic, None)
         if callback is not None:
             self._schedules[wanted.topic] = callback
@@ -159,7 +170,7 @@ class PullMember:
         self._schedules.pop(topic, None)
 
     async def assign(self, queues: tuple[MessageQueue, ...], wanted: Mapping[str, Subscription]) -> None:
-        self._enter(Mode.ASSIGNED)
+        self._enter(ReadMode.ASSIGNED)
         before = self.subscriptions
         self._assigned = queues
         self.subscriptions = dict(wanted)
@@ -168,8 +179,8 @@ class PullMember:
                 self._begin_anew(topic)
         await self._follow()
 
-    def _enter(self, mode: Mode) -> None:
-        if self.mode not in (Mode.UNDECIDED, mode):
+    def _enter(self, mode: ReadMode) -> None:
+        if self.mode not in (ReadMode.UNDECIDED, mode):
             raise InvalidArgument(
                 f"this consumer uses {self.mode.value} already, one consumer cannot use {mode.value} too: "
                 "make another one, of another group"
@@ -204,7 +215,7 @@ class PullMember:
             self._failures.say(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         if queue.topic in self.subscriptions:
-            self._put_up(Shelf(queue, start))
+            self._put_up(PrefetchBuffer(queue, start))
         return True
 
     async def drop(self, queue: MessageQueue) -> None:
@@ -212,25 +223,25 @@ class PullMember:
         if shelf is not None:
             await self._commit_one(shelf)
 
-    def divided(self, topic: str, share: Share) -> None:
+    def divided(self, topic: str, share: Assignment) -> None:
         self._queues_seen[topic] = share.queues
         self._tell(topic, share.queues)
 
-    async def _share_of(self, topic: str) -> Share:
-        if self.mode is Mode.ASSIGNED:
+    async def _share_of(self, topic: str) -> Assignment:
+        if self.mode is ReadMode.ASSIGNED:
             mine = tuple(queue for queue in self._assigned if queue.topic == topic)
-            return Share(mine, mine)
+            return Assignment(mine, mine)
         return await self._group_share(topic)
 
     def move(self, queue: MessageQueue, offset: int) -> None:
         """Goes on there, if the queue is ours; what is held of it is forgotten."""
         before = self.shelves.find(queue)
         if before is not None:
-            shelf = Shelf(queue, offset)
+            shelf = PrefetchBuffer(queue, offset)
             shelf.paused = before.paused
             self._put_up(shelf)
 
-    def _put_up(self, shelf: Shelf) -> None:
+    def _put_up(self, shelf: PrefetchBuffer) -> None:
         """Instead of what the queue had."""
         queue = shelf.queue
         self._take_down(queue)
@@ -244,14 +255,14 @@ class PullMember:
         worker = self._workers[queue] = asyncio.get_running_loop().create_task(work)
         worker.add_done_callback(lambda task: self._worker_ended(shelf, task))
 
-    def _take_down(self, queue: MessageQueue) -> Shelf | None:
+    def _take_down(self, queue: MessageQueue) -> PrefetchBuffer | None:
         worker = self._workers.pop(queue, None)
         if worker is not None:
             worker.cancel()
         self.room.set()
         return self.shelves.remove(queue)
 
-    def _worker_ended(self, shelf: Shelf, task: asyncio.Task[None]) -> None:
+    def _worker_ended(self, shelf: PrefetchBuffer, task: asyncio.Task[None]) -> None:
         """A loop that died by a fault of ours is begun anew, from what was committed."""
         complain(task)
         if not task.cancelled() and self.shelves.find(shelf.queue) is shelf:
@@ -276,7 +287,7 @@ class PullMember:
     async def _commit_finally(self) -> None:
         await asyncio.gather(*(self._commit_one(shelf) for shelf in self.shelves))
 
-    async def _commit_one(self, shelf: Shelf) -> None:
+    async def _commit_one(self, shelf: PrefetchBuffer) -> None:
         """What is done of a queue that is given up."""
         if self._is_users(shelf):
             return
@@ -285,7 +296,7 @@ class PullMember:
         except FAILURES as error:
             log.warning("Offset %d of %s is not committed: %s", shelf.done, shelf.queue, error)
 
-    def _is_users(self, shelf: Shelf) -> bool:
+    def _is_users(self, shelf: PrefetchBuffer) -> bool:
         """The user commits it, not we."""
         return not self.settings.auto_commit or shelf.queue.topic in self._schedules
 
@@ -294,7 +305,7 @@ class PullMember:
     async def _call_regularly(self, queue: MessageQueue, callback: Scheduled) -> None:
         while True:
             try:
-                next_s = await called(callback, self.names.shown(queue))
+                next_s = await call_user(callback, self.names.shown(queue))
             except Exception:
                 log.exception("The scheduled callback failed with %s", queue)
                 next_s = NEXT_AFTER_FAILURE_S
@@ -364,12 +375,12 @@ class PullMember:
 
     # Small things
 
-    def shelf(self, queue: MessageQueue) -> Shelf:
+    def shelf(self, queue: MessageQueue) -> PrefetchBuffer:
         found = self.shelves.find(self.names.on_wire(queue))
         if found is None:
             raise InvalidArgument(f"{queue} is not read by this consumer; `assignment()` tells what is")
         return found
 
-    def those(self, queues: Iterable[MessageQueue] | None) -> list[Shelf]:
+    def those(self, queues: Iterable[MessageQueue] | None) -> list[PrefetchBuffer]:
         """Of these queues, or all."""
         return list(self.shelves) if queues is None else [self.shelf(queue) for queue in queues]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.group.division import FAILURES
+from turbopump.client.group.rebalancer import FAILURES
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageQueue
 from turbopump.client.observe.hooks import Filter, let_through
-from turbopump.client.pull.prefetch_buffer import Shelf, Shelves
+from turbopump.client.pull.prefetch_buffer import PrefetchBuffer, PrefetchBuffers
 from turbopump.client.pull.puller import Puller, PullResult, PullStatus
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import PullSettings
@@ -26,10 +26,10 @@ EMPTY_S = 0.1  # after an empty answer that came at once: a broker that holds no
 
 
 @dataclass
-class Prefetch:
+class Prefetcher:
     puller: Puller
     names: QueueNames
-    shelves: Shelves
+    shelves: PrefetchBuffers
     settings: PullSettings
     clock: Clock
     move: Callable[[MessageQueue, int], None]
@@ -41,7 +41,7 @@ class Prefetch:
     filters: Sequence[Filter] = ()
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
-    async def fill(self, shelf: Shelf, subscription: Subscription) -> None:
+    async def fill(self, shelf: PrefetchBuffer, subscription: Subscription) -> None:
         """Until cancelled, or the shelf is dropped."""
         while not shelf.dropped:
             if shelf.paused or self.shelves.is_full(shelf):
@@ -63,7 +63,7 @@ class Prefetch:
                 if not self._take_in(shelf, subscription, result) and took_s < EMPTY_S:
                     await self.clock.sleep(EMPTY_S)
 
-    async def _pull(self, shelf: Shelf, subscription: Subscription) -> tuple[PullResult, float]:
+    async def _pull(self, shelf: PrefetchBuffer, subscription: Subscription) -> tuple[PullResult, float]:
         settings = self.settings
         began_s = self.clock.monotonic()
         shelf.last_pull_ms = self.clock.now_ms()
@@ -79,7 +79,7 @@ class Prefetch:
         )
         return result, self.clock.monotonic() - began_s
 
-    def _take_in(self, shelf: Shelf, subscription: Subscription, result: PullResult) -> bool:
+    def _take_in(self, shelf: PrefetchBuffer, subscription: Subscription, result: PullResult) -> bool:
         """False: the answer brought nothing and led nowhere."""
         before = shelf.next_offset
         messages = result.messages(self.names.shown(shelf.queue), subscription, self.names.namespace)
@@ -90,7 +90,7 @@ class Prefetch:
             self.arrived.set()
         return bool(messages) or result.next_offset != before
 
-    def _go_on_elsewhere(self, shelf: Shelf, offset: int) -> None:
+    def _go_on_elsewhere(self, shelf: PrefetchBuffer, offset: int) -> None:
         """The offset is not there (any more), or a tool has moved the group: what is held counts no more."""
         log.warning("%s has no offset %d: going on at %d", shelf.queue, shelf.next_offset, offset)
         self.move(shelf.queue, offset)

@@ -15,7 +15,7 @@ from turbopump.protocol import bodies
 MIB = 1 << 20
 
 
-class Shelf:
+class PrefetchBuffer:
     """Of one queue."""
 
     def __init__(self, queue: MessageQueue, start: int) -> None:
@@ -47,9 +47,9 @@ class Shelf:
         """What was given out is done."""
         self._in_hand = None
 
-    def emptied(self) -> "Shelf":
+    def emptied(self) -> "PrefetchBuffer":
         """The same without the messages that were not given out yet: they are to be pulled again."""
-        anew = Shelf(self.queue, self.position)
+        anew = PrefetchBuffer(self.queue, self.position)
         anew.paused = self.paused
         anew._in_hand = self._in_hand
         return anew
@@ -91,7 +91,7 @@ class Shelf:
         return len(self._messages)
 
 
-class Shelves:
+class PrefetchBuffers:
     """Of all queues that are ours. Each gives some of its messages, then it is the next one's turn."""
 
     def __init__(self, limits: CacheLimits, most_of_all: int, turn: int, now_ms: Callable[[], int]) -> None:
@@ -100,19 +100,19 @@ class Shelves:
         self._most_of_all = most_of_all
         self._turn = turn
         self._left_of_turn = turn
-        self._shelves: dict[MessageQueue, Shelf] = {}
-        self._ready: deque[Shelf] = deque()
-        self._in_hand: set[Shelf] = set()
+        self._shelves: dict[MessageQueue, PrefetchBuffer] = {}
+        self._ready: deque[PrefetchBuffer] = deque()
+        self._in_hand: set[PrefetchBuffer] = set()
         self._count = 0
 
-    def add(self, shelf: Shelf) -> None:
+    def add(self, shelf: PrefetchBuffer) -> None:
         """Instead of the one that the queue had, if any."""
         self.remove(shelf.queue)
         self._shelves[shelf.queue] = shelf
         if shelf.done != shelf.position:
             self._in_hand.add(shelf)
 
-    def remove(self, queue: MessageQueue) -> Shelf | None:
+    def remove(self, queue: MessageQueue) -> PrefetchBuffer | None:
         shelf = self._shelves.pop(queue, None)
         if shelf is not None:
             shelf.dropped = True
@@ -121,7 +121,7 @@ class Shelves:
             self._look(shelf)
         return shelf
 
-    def put(self, shelf: Shelf, messages: Sequence[MessageExt], next_offset: int) -> None:
+    def put(self, shelf: PrefetchBuffer, messages: Sequence[MessageExt], next_offset: int) -> None:
         shelf.put(messages, next_offset)
         self._count += len(messages)
         self._look(shelf)
@@ -148,17 +148,17 @@ class Shelves:
             shelf.settle()
         self._in_hand.clear()
 
-    def pause(self, shelf: Shelf, paused: bool) -> None:
+    def pause(self, shelf: PrefetchBuffer, paused: bool) -> None:
         shelf.paused = paused
         self._look(shelf)
 
-    def is_full(self, shelf: Shelf) -> bool:
+    def is_full(self, shelf: PrefetchBuffer) -> bool:
         return self._count >= self._most_of_all or shelf.is_full(self._limits)
 
-    def find(self, queue: MessageQueue) -> Shelf | None:
+    def find(self, queue: MessageQueue) -> PrefetchBuffer | None:
         return self._shelves.get(queue)
 
-    def __iter__(self) -> Iterator[Shelf]:
+    def __iter__(self) -> Iterator[PrefetchBuffer]:
         return iter(tuple(self._shelves.values()))
 
     def __len__(self) -> int:
@@ -173,7 +173,7 @@ class Shelves:
         """Messages that are held."""
         return self._count
 
-    def _look(self, shelf: Shelf) -> None:
+    def _look(self, shelf: PrefetchBuffer) -> None:
         """Is it among those whose turn comes?"""
         is_waiting = shelf in self._ready
         belongs = shelf.is_ready and self._shelves.get(shelf.queue) is shelf

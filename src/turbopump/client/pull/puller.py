@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.name_servers import Calls, successful
-from turbopump.client.routes import MASTER, Replica, Routes
+from turbopump.client.name_servers import Caller, successful
+from turbopump.client.routes import MASTER, Replica, RouteCache
 from turbopump.client.world import HOLD_S
 from turbopump.protocol import sysflag
 from turbopump.protocol.codes import V5_0_0, RequestCode, ResponseCode
@@ -94,8 +94,8 @@ class Puller:
         offset = result.next_offset
     """
 
-    calls: Calls
-    routes: Routes
+    calls: Caller
+    routes: RouteCache
     group: str = "TOOLS_CONSUMER"
     lite: bool = False
     """Ask brokers that know them for lite pulls, which have limits of their own there."""

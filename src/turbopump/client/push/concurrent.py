@@ -13,15 +13,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from turbopump.client.group.consuming import Failure, RetryLater
-from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.consume_stats import TopicConsumeStats
+from turbopump.client.group.consume_status import DeliveryFailure, RetryLater
 from turbopump.client.group.send_back import SendBack
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.push.calling import Calling
+from turbopump.client.push.handler_invoker import HandlerInvoker
 from turbopump.client.push.handlers import Handler, Messages
 from turbopump.client.push.process_queue import ProcessQueue
-from turbopump.client.push.workers import Coroutines, Crew, Threads
+from turbopump.client.push.workers import CoroutinePool, ThreadPool, WorkerPoolSize
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ EXPIRED_AT_ONCE = 16  # of one queue in one look
 _OF_ONE_QUEUE = attrgetter("held", "figures")
 
 
-class Delivery:
+class HandlerCall:
     """One call of a handler."""
 
     __slots__ = (
@@ -52,11 +52,11 @@ class Delivery:
 
     def __init__(
         self,
-        calling: Calling,
+        calling: HandlerInvoker,
         held: ProcessQueue,
         handler: Handler,
         messages: Messages,
-        figures: TopicFigures,
+        figures: TopicConsumeStats,
         monotonic: Callable[[], float],
     ) -> None:
         self._calling = calling
@@ -68,9 +68,9 @@ class Delivery:
         self.lacks = handler.size - len(messages)
         self.began_s = -1.0
         self.ended_s = -1.0
-        self.failure: Failure | None = None
+        self.failure: DeliveryFailure | None = None
 
-    def absorb(self, other: "Delivery") -> bool:
+    def absorb(self, other: "HandlerCall") -> bool:
         """Of the same queue and handler, when there is room for all of it; it is not delivered twice."""
         if other.held is not self.held or other.handler is not self.handler:
             return False
@@ -95,23 +95,23 @@ class Delivery:
         return self.failure is None
 
 
-class Concurrent:
+class ConcurrentDelivery:
     """`send_back` is None when broadcasting: there is no second delivery then."""
 
     def __init__(
         self,
-        calling: Calling,
+        calling: HandlerInvoker,
         send_back: SendBack | None,
         clock: Clock,
-        figures: Callable[[str], TopicFigures],
-        crew: Crew,
+        figures: Callable[[str], TopicConsumeStats],
+        crew: WorkerPoolSize,
     ) -> None:
         self.calling = calling
         self.clock = clock
         self._send_back = send_back
         self._figures = figures
-        self._coroutines = Coroutines[Delivery](crew, self._ended, clock)
-        self._threads = Threads[Delivery](crew, self._ended, calling.group)
+        self._coroutines = CoroutinePool[HandlerCall](crew, self._ended, clock)
+        self._threads = ThreadPool[HandlerCall](crew, self._ended, calling.group)
         self._mending: set[asyncio.Task[None]] = set()
         self._stopped = False
 
@@ -133,18 +133,18 @@ class Concurrent:
             self._submit(held, handler, own, figures)
 
     def _submit(
-        self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicFigures
+        self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicConsumeStats
     ) -> None:
         calling, monotonic, size = self.calling, self.clock.monotonic, handler.size
         deliveries = [
-            Delivery(calling, held, handler, messages[start : start + size], figures, monotonic)
+            HandlerCall(calling, held, handler, messages[start : start + size], figures, monotonic)
             for start in range(0, len(messages), size)
         ]
         (self._coroutines if handler.is_async else self._threads).submit(deliveries)
 
     # What becomes of it
 
-    def _ended(self, deliveries: list[Delivery]) -> None:
+    def _ended(self, deliveries: list[HandlerCall]) -> None:
         """Those of one queue mostly come together, and are then counted and finished together."""
         now_ms = self.clock.now_ms()
         for (held, figures), own in groupby(deliveries, _OF_ONE_QUEUE):
@@ -167,7 +167,7 @@ class Concurrent:
                 if not held.dropped:  # else whoever has the queue now will see these messages
                     held.finish(done)
 
-    async def _send_away(self, delivery: Delivery, failure: Failure) -> None:
+    async def _send_away(self, delivery: HandlerCall, failure: DeliveryFailure) -> None:
         held, messages = delivery.held, delivery.messages
         complain_of(failure, messages)
         held.finish(messages[: failure.consumed])
@@ -186,7 +186,7 @@ class Concurrent:
         if left:
             asyncio.get_running_loop().call_later(AGAIN_S, self._try_again, delivery, left)
 
-    def _try_again(self, delivery: Delivery, messages: Messages) -> None:
+    def _try_again(self, delivery: HandlerCall, messages: Messages) -> None:
         if not (self._stopped or delivery.held.dropped):
             self._submit(delivery.held, delivery.handler, messages, delivery.figures)
 
@@ -214,7 +214,7 @@ class Concurrent:
                 if not found or not await self._give_up(found[0], first[0]):
                     break
 
-    async def _give_up(self, delivery: Delivery, message: MessageExt) -> bool:
+    async def _give_up(self, delivery: HandlerCall, message: MessageExt) -> bool:
         held = delivery.held
         if self._send_back is not None:
             log.warning("Message %s is in work for too long and is sent back", message.message_id)
@@ -252,7 +252,7 @@ class Concurrent:
         await self._coroutines.end()
 
 
-def complain_of(failure: Failure, messages: Messages) -> None:
+def complain_of(failure: DeliveryFailure, messages: Messages) -> None:
     """In the log, with the traceback when it was not meant."""
     what = (messages[0].message_id, messages[0].topic)
     if failure.error is None or isinstance(failure.error, RetryLater):

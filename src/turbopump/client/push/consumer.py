@@ -13,7 +13,7 @@ from turbopump.client import rules
 from turbopump.client.discovery import defaults
 from turbopump.client.discovery import name_servers as discovered
 from turbopump.client.errors import InvalidArgument, NotRunning
-from turbopump.client.files import Files, SystemFiles
+from turbopump.client.files import FileAccess, SystemFiles
 from turbopump.client.group.listeners import QueueListeners, QueuesListener
 from turbopump.client.group.subscription import ALL, TAGS_OR, Subscription, choice
 from turbopump.client.instance import instances
@@ -21,10 +21,10 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.observe.telemetry import consume_hooks
-from turbopump.client.observe.tracing import ConsumeTrace, Tracing
+from turbopump.client.observe.trace_sender import ConsumeTraceHook, TraceSender
 from turbopump.client.options import ConsumerOptions
-from turbopump.client.push.engine import Engine, Plan
 from turbopump.client.push.handlers import Handler, TagHandlers
+from turbopump.client.push.member import PushMember, PushPlan
 from turbopump.client.queue_names import QueueNames
 from turbopump.client.settings import ConsumerSettings, MessageModel, made
 from turbopump.client.world import World
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
+class _Registration:
     """One call of `on`."""
 
     subscription: Subscription
@@ -82,7 +82,7 @@ class Consumer:
         hooks: Sequence[ConsumeHook] = (),
         filters: Sequence[Filter] = (),
         world: World | None = None,
-        disk: Files | None = None,
+        disk: FileAccess | None = None,
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         self.settings = made(ConsumerSettings, settings, defaults())
@@ -93,11 +93,11 @@ class Consumer:
         self._hooks = (*hooks, *consume_hooks(self.settings.telemetry))
         self._world = world or World()
         self._disk = disk or SystemFiles()
-        self._wishes: dict[str, tuple[_Wish, ...]] = {}  # by topic; several have tags of their own
+        self._wishes: dict[str, tuple[_Registration, ...]] = {}  # by topic; several have tags of their own
         self._listeners = QueueListeners(QueueNames(self.settings.namespace))
         self._filters = tuple(filters)
         self._crew = (self.settings.consume_thread_min, self.settings.consume_thread_max)
-        self._engine: Engine | None = None
+        self._engine: PushMember | None = None
         self._was_started = False
         self._stack = contextlib.AsyncExitStack()
 
@@ -179,7 +179,7 @@ class Consumer:
         if not auto_commit and not ordered:
             raise InvalidArgument("auto_commit=False is for ordered handlers: others commit each message")
         subscription = self._subscription(topic, tags, sql, module)
-        wish = _Wish(
+        wish = _Registration(
             subscription,
             Handler(handler, self._batch(batch), auto_commit),
             ordered,
@@ -233,14 +233,14 @@ class Consumer:
         )
         stack.push_async_callback(shared.give_back, instance)
         group = wrap(self.settings.namespace, self.group)
-        plan = Plan(group, self.is_ordered, self.is_broadcast, self.settings)
+        plan = PushPlan(group, self.is_ordered, self.is_broadcast, self.settings)
         hooks = self._hooks
         if self.settings.enable_trace:
-            tracing = Tracing(instance, self.settings, self.group, "CONSUME")
+            tracing = TraceSender(instance, self.settings, self.group, "CONSUME")
             await tracing.start()
             stack.push_async_callback(tracing.close)
-            hooks = (*hooks, ConsumeTrace(tracing, self.settings.consume_timeout))
-        engine = Engine(plan, instance, hooks, self._disk, self._listeners, self._filters)
+            hooks = (*hooks, ConsumeTraceHook(tracing, self.settings.consume_timeout))
+        engine = PushMember(plan, instance, hooks, self._disk, self._listeners, self._filters)
         engine.crew.least, engine.crew.most = self._crew
         for wishes in self._wishes.values():
             engine.subscribe(*_together(wishes))
@@ -328,7 +328,7 @@ class Consumer:
         return self._broadcasts_all or any(wish.broadcast for wish in self._all_wishes())
 
     @property
-    def _running(self) -> Engine:
+    def _running(self) -> PushMember:
         if self._engine is None:
             raise NotRunning(f"consumer {self.group} is not running; use `async with` or start()")
         return self._engine
@@ -352,10 +352,10 @@ class Consumer:
             raise InvalidArgument(f"batch must be between 1 and 1024, not {batch}")
         return batch
 
-    def _all_wishes(self) -> Iterator[_Wish]:
+    def _all_wishes(self) -> Iterator[_Registration]:
         return chain.from_iterable(self._wishes.values())
 
-    def _check_same(self, wish: _Wish, beside: tuple[_Wish, ...], topic: str) -> None:
+    def _check_same(self, wish: _Registration, beside: tuple[_Registration, ...], topic: str) -> None:
         elsewhere = chain.from_iterable(wishes for name, wishes in self._wishes.items() if name != topic)
         others = [*elsewhere, *beside]
         if any(other.ordered != wish.ordered for other in others):
@@ -366,7 +366,7 @@ class Consumer:
             raise InvalidArgument("how a running consumer delivers cannot change; make another consumer")
 
 
-def _check_beside(wish: _Wish, beside: tuple[_Wish, ...], topic: str) -> None:
+def _check_beside(wish: _Registration, beside: tuple[_Registration, ...], topic: str) -> None:
     """Refuses a handler when it would not be clear which of the topic's handlers a message is for."""
     if not beside:
         return
@@ -384,7 +384,7 @@ def _check_beside(wish: _Wish, beside: tuple[_Wish, ...], topic: str) -> None:
         )
 
 
-def _together(wishes: tuple[_Wish, ...]) -> tuple[Subscription, Handler | TagHandlers]:
+def _together(wishes: tuple[_Registration, ...]) -> tuple[Subscription, Handler | TagHandlers]:
     """What the group subscribes to, and what handles it."""
     first, *more = wishes
     if not more:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
-from turbopump.client.group.consuming import (
+from turbopump.client.group.consume_status import (
     LATER,
     ROLLED_BACK,
     UNCOMMITTED,
     ConsumeStatus,
-    Failure,
+    DeliveryFailure,
     failure_of,
 )
 from turbopump.client.message import MessageExt
@@ -62,7 +62,7 @@ class Handler:
     def size(self) -> int:
         return self.batch or 1
 
-    def run(self, messages: Messages, loop: asyncio.AbstractEventLoop) -> Failure | None:
+    def run(self, messages: Messages, loop: asyncio.AbstractEventLoop) -> DeliveryFailure | None:
         """The delivery to a `def`, in its thread. None: consumed. Raises nothing, not even SystemExit."""
         try:
             result = self.call(messages)
@@ -72,7 +72,7 @@ class Handler:
         except BaseException as error:
             return failure_of(error)
 
-    async def deliver(self, messages: Messages) -> Failure | None:
+    async def deliver(self, messages: Messages) -> DeliveryFailure | None:
         """The delivery to an `async def`. Raises nothing: what a cancellation means is for the caller."""
         try:
             result = await self.call(messages)
@@ -80,7 +80,7 @@ class Handler:
         except BaseException as error:
             return failure_of(error)
 
-    def _word(self, result: object) -> Failure | None:
+    def _word(self, result: object) -> DeliveryFailure | None:
         """What it means that the handler returned this."""
         if result is ConsumeStatus.RECONSUME_LATER:
             return LATER

@@ -13,7 +13,7 @@ from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.push.process_queue import ProcessQueue
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -27,9 +27,9 @@ CALL_TIMEOUT_S = 1.0
 
 
 @dataclass
-class QueueLocks:
+class OrderedQueueLocks:
     client: Client
-    routes: Routes
+    routes: RouteCache
     clock: Clock
     group: str
     client_id: str

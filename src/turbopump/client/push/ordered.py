@@ -12,17 +12,17 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from turbopump.client.group.consuming import UNCOMMITTED, Failure
-from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.consume_stats import TopicConsumeStats
+from turbopump.client.group.consume_status import UNCOMMITTED, DeliveryFailure
 from turbopump.client.group.send_back import SendBack
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.push.calling import Calling
 from turbopump.client.push.concurrent import complain_of
+from turbopump.client.push.handler_invoker import HandlerInvoker
 from turbopump.client.push.handlers import Handler, Messages
-from turbopump.client.push.locks import QueueLocks
+from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.process_queue import ProcessQueue
-from turbopump.client.push.workers import SLICE_S, Crew, Slots, Threads, cancelled
+from turbopump.client.push.workers import SLICE_S, ConcurrencySlots, ThreadPool, WorkerPoolSize, cancelled
 from turbopump.runtime.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ RUN_MESSAGES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class OrderedLimits:
     """How an ordered queue waits."""
 
     pause_s: float = 1.0
@@ -45,18 +45,18 @@ class Patience:
     max_reconsume_times: int = (1 << 31) - 1
 
 
-class InOrder:
+class OrderedDelivery:
     """`locks` is None when broadcasting: every member has every queue."""
 
     def __init__(
         self,
-        calling: Calling,
+        calling: HandlerInvoker,
         send_back: SendBack | None,
-        locks: QueueLocks | None,
+        locks: OrderedQueueLocks | None,
         clock: Clock,
-        figures: Callable[[str], TopicFigures],
-        crew: Crew,
-        patience: Patience,
+        figures: Callable[[str], TopicConsumeStats],
+        crew: WorkerPoolSize,
+        patience: OrderedLimits,
     ) -> None:
         self.calling = calling
         self.clock = clock
@@ -64,8 +64,8 @@ class InOrder:
         self._locks = locks
         self._figures = figures
         self._patience = patience
-        self._slots = Slots(crew)
-        self._threads = Threads[_Run](crew, _collect, calling.group)
+        self._slots = ConcurrencySlots(crew)
+        self._threads = ThreadPool[_OrderedRun](crew, _collect, calling.group)
         self._streams: dict[ProcessQueue, asyncio.Task[None]] = {}
 
     # Life of a queue
@@ -169,11 +169,11 @@ class InOrder:
         return 0.0
 
     async def _deliver(
-        self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicFigures
-    ) -> tuple[Messages, Failure | None]:
+        self, held: ProcessQueue, handler: Handler, messages: Messages, figures: TopicConsumeStats
+    ) -> tuple[Messages, DeliveryFailure | None]:
         """The batch that failed, and how; what comes before it is consumed and finished."""
         if not handler.is_async:
-            run = _Run(self, held, handler, messages, figures)
+            run = _OrderedRun(self, held, handler, messages, figures)
             self._threads.submit([run])
             return await run.result
         monotonic, size = self.clock.monotonic, handler.size
@@ -194,7 +194,7 @@ class InOrder:
                 break
         return batch, failure
 
-    def _note_cancellation(self, held: ProcessQueue, failure: Failure) -> None:
+    def _note_cancellation(self, held: ProcessQueue, failure: DeliveryFailure) -> None:
         """By us, at the end, or by the handler itself, which is a failure like others."""
         task = asyncio.current_task()
         if task is None or not isinstance(failure.error, asyncio.CancelledError):
@@ -208,9 +208,9 @@ class InOrder:
         self,
         held: ProcessQueue,
         batch: Messages,
-        failure: Failure | None,
+        failure: DeliveryFailure | None,
         began_s: float,
-        figures: TopicFigures,
+        figures: TopicConsumeStats,
     ) -> None:
         now_s = self.clock.monotonic()
         if failure is not None and failure is not UNCOMMITTED:
@@ -225,7 +225,7 @@ class InOrder:
             held.commit(batch)
 
     async def _failed(
-        self, held: ProcessQueue, handler: Handler, batch: Messages, failure: Failure
+        self, held: ProcessQueue, handler: Handler, batch: Messages, failure: DeliveryFailure
     ) -> float | None:
         """The pause before the same comes again; None when all of it could be given away."""
         complain_of(failure, batch)
@@ -246,7 +246,7 @@ class InOrder:
                 again = True
         return self._pause_s(failure) if again else None
 
-    def _pause_s(self, failure: Failure) -> float:
+    def _pause_s(self, failure: DeliveryFailure) -> float:
         pause_s = self._patience.pause_s if failure.pause_s is None else failure.pause_s
         return min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
@@ -263,26 +263,26 @@ class InOrder:
             await self.clock.sleep(min(left_s, 1.0))
 
 
-class _Run:
+class _OrderedRun:
     """Deliveries of one queue to a `def`, one after the other, in a thread."""
 
     lacks = 0
 
     def __init__(
         self,
-        of: InOrder,
+        of: OrderedDelivery,
         held: ProcessQueue,
         handler: Handler,
         messages: Messages,
-        figures: TopicFigures,
+        figures: TopicConsumeStats,
     ) -> None:
         self._of = of
         self._held = held
         self._handler = handler
         self._messages = messages
         self._figures = figures
-        self._ends: list[tuple[Messages, Failure | None, float]] = []
-        self.result: asyncio.Future[tuple[Messages, Failure | None]] = (
+        self._ends: list[tuple[Messages, DeliveryFailure | None, float]] = []
+        self.result: asyncio.Future[tuple[Messages, DeliveryFailure | None]] = (
             asyncio.get_running_loop().create_future()
         )
 
@@ -312,6 +312,6 @@ class _Run:
             self.result.set_result((batch, None if failure is UNCOMMITTED else failure))
 
 
-def _collect(runs: list[_Run]) -> None:
+def _collect(runs: list[_OrderedRun]) -> None:
     for run in runs:
         run.done()

@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(slots=True)
-class Crew:
+class WorkerPoolSize:
     """How many workers there may be: `least` stay when there is nothing to do, `most` work at a time."""
 
     least: int
@@ -41,7 +41,7 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
         await asyncio.wait(these, timeout=CANCEL_S)
 
 
-class Piece(Protocol):
+class WorkItem(Protocol):
     """A piece of work. Nothing here raises."""
 
     lacks: int
@@ -57,13 +57,13 @@ class Piece(Protocol):
         """The work, on the loop. False: it failed, perhaps because its task was cancelled."""
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=WorkItem)
 
 
-class _Pool(Generic[P]):
+class WorkerPool(Generic[P]):
     """`collect` gets what was done, several pieces at a time, always on the loop."""
 
-    def __init__(self, crew: Crew, collect: Callable[[list[P]], None]) -> None:
+    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None]) -> None:
         self._crew = crew
         self._collect = collect
         self._loop = asyncio.get_running_loop()
@@ -126,8 +126,8 @@ class _Pool(Generic[P]):
         raise NotImplementedError
 
 
-class Coroutines(_Pool[P]):
-    def __init__(self, crew: Crew, collect: Callable[[list[P]], None], clock: Clock) -> None:
+class CoroutinePool(WorkerPool[P]):
+    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None], clock: Clock) -> None:
         super().__init__(crew, collect)
         self._clock = clock
         self._resting: list[asyncio.Future[None]] = []
@@ -234,14 +234,14 @@ class Coroutines(_Pool[P]):
             self._call_one()
 
 
-class Threads(_Pool[P]):
+class ThreadPool(WorkerPool[P]):
     """Daemon threads: one that never comes back keeps neither the consumer nor the process from ending."""
 
-    def __init__(self, crew: Crew, collect: Callable[[list[P]], None], name: str) -> None:
+    def __init__(self, crew: WorkerPoolSize, collect: Callable[[list[P]], None], name: str) -> None:
         super().__init__(crew, collect)
         self._name = f"turbopump-{name}"
-        self._resting: list[_Thread[P]] = []
-        self._here: dict[_Thread[P], None] = {}
+        self._resting: list[_WorkerThread[P]] = []
+        self._here: dict[_WorkerThread[P], None] = {}
         self._hiring = threading.Lock()
 
     def in_hand(self) -> Iterable[P]:
@@ -270,7 +270,7 @@ class Threads(_Pool[P]):
 
     # In a thread
 
-    def take(self, thread: "_Thread[P]") -> P | None:
+    def take(self, thread: "_WorkerThread[P]") -> P | None:
         """The next piece, waiting for it; None: go home."""
         while not thread.is_lost and len(self._here) <= self._crew.most:
             try:
@@ -291,7 +291,7 @@ class Threads(_Pool[P]):
             return piece
         return None
 
-    def give_back(self, thread: "_Thread[P]", piece: P) -> None:
+    def give_back(self, thread: "_WorkerThread[P]", piece: P) -> None:
         thread.piece = None
         if thread.is_lost:  # nobody waits for it any more
             return
@@ -301,7 +301,7 @@ class Threads(_Pool[P]):
     def begin(self) -> None:
         self._called = False
 
-    def left(self, thread: "_Thread[P]") -> None:
+    def left(self, thread: "_WorkerThread[P]") -> None:
         self._here.pop(thread, None)
         if thread.piece is not None and not thread.is_lost:  # it was killed: others take it up
             self._work.appendleft(thread.piece)
@@ -339,7 +339,7 @@ class Threads(_Pool[P]):
                 self._called = False
 
     def _hire(self) -> None:
-        thread = _Thread(self, f"{self._name}-{next(_numbers)}")
+        thread = _WorkerThread(self, f"{self._name}-{next(_numbers)}")
         self._here[thread] = None
         try:
             thread.start()
@@ -349,8 +349,8 @@ class Threads(_Pool[P]):
             self._called = False
 
 
-class _Thread(threading.Thread, Generic[P]):
-    def __init__(self, pool: Threads[P], name: str) -> None:
+class _WorkerThread(threading.Thread, Generic[P]):
+    def __init__(self, pool: ThreadPool[P], name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._pool = pool
         self.wake = threading.Lock()
@@ -369,10 +369,10 @@ class _Thread(threading.Thread, Generic[P]):
             pool.left(self)
 
 
-class Slots:
+class ConcurrencySlots:
     """So many at a time; the number may change while some are taken."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerPoolSize) -> None:
         self._crew = crew
         self._taken = 0
         self._waiting: deque[asyncio.Future[None]] = deque()

@@ -14,8 +14,8 @@ from turbopump.client import background
 from turbopump.client.admin.admin import Admin
 from turbopump.client.errors import ClientError
 from turbopump.client.message import Message, MessageQueue, SendStatus
-from turbopump.client.produce.batches import packed_letter
-from turbopump.client.produce.prepared_send import Letter
+from turbopump.client.produce.batches import prepared_batch
+from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.pipelines.sink.connections import Kept, patiently
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
@@ -84,11 +84,11 @@ class Sending:
         return await patiently(ask, self._sink.patience_s, self._admin.clock)
 
 
-def letter_of(sender: Sender, frame: Frame) -> Letter:
+def letter_of(sender: Sender, frame: Frame) -> PreparedSend:
     if frame.alone is None:
-        return packed_letter(sender, frame.topic, frame.body)
+        return prepared_batch(sender, frame.topic, frame.body)
     key = properties.find(frame.alone, properties.UNIQUE_KEY) or ""
-    return Letter(Message(frame.topic, b""), sender.envelope(frame.topic), frame.body, frame.alone, key)
+    return PreparedSend(Message(frame.topic, b""), sender.envelope(frame.topic), frame.body, frame.alone, key)
 
 
 def by_place(queue: int) -> Pick:

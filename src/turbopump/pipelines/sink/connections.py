@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 from turbopump.client import background
-from turbopump.client.admin.asking import Unreachable
+from turbopump.client.admin.calls import Unreachable
 from turbopump.client.errors import SendFailed, TopicNotFound
 from turbopump.runtime.clock import Clock
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from turbopump.client import background
-from turbopump.client.admin.asking import Unreachable
+from turbopump.client.admin.calls import Unreachable
 from turbopump.client.namespace import wrap
 from turbopump.client.produce.ledger import (
     FRAME_BYTES,

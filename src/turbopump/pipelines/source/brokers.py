@@ -22,7 +22,7 @@ from turbopump.client.instance import client_id
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.pull.puller import Puller, PullStatus, records_of
-from turbopump.client.routes import MASTER, Route, route_of
+from turbopump.client.routes import MASTER, TopicRoute, route_of
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
 from turbopump.pipelines.source.removed import QueuePulls
@@ -43,7 +43,7 @@ AT_ONCE = 32  # questions under way
 CLOSE_S = 2.0
 MARK_S = 5.0
 PULLS_OF_MARK = 2
-NO_ROUTE = Route((), (), {})
+NO_ROUTE = TopicRoute((), (), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Brokers:
         return Seen(tuple(topics), dict(sorted(ends.items())), brokers, missing, clusters)
 
     async def _ends_of_removed(
-        self, queues: list[MessageQueue], wanted: Topics, routes: Mapping[str, Route]
+        self, queues: list[MessageQueue], wanted: Topics, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
         """Queues that a topic had before it got fewer: their messages are there as long as others."""
         kept = [
@@ -136,7 +136,7 @@ class Brokers:
         low, high = await self.puller.min_offset(queue), await self.puller.max_offset(queue)
         return Ends(max(0, low), max(0, high))
 
-    async def _needed(self, wanted: Topics, routes: Mapping[str, Route]) -> set[str]:
+    async def _needed(self, wanted: Topics, routes: Mapping[str, TopicRoute]) -> set[str]:
         """Every broker of which there is a trace that it has a part of these topics."""
         in_routes = {name for route in routes.values() for name in route.readable}
         assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
@@ -185,7 +185,7 @@ class Brokers:
         own = {*layout.clusters, *(broker.name for broker in layout.brokers)}  # topics that brokers are given
         return [topic for topic in found if topic not in own and not _is_of_system(topic)]
 
-    async def _route(self, topic: str) -> Route:
+    async def _route(self, topic: str) -> TopicRoute:
         try:
             return await self.routes.refresh(topic)
         except TopicNotFound:

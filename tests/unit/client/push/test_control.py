@@ -10,7 +10,7 @@ from tests.unit.admin.kit import NAMESRV, Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain, world
 
 from turbopump.client.errors import InvalidArgument, NoNameServer, NotRunning
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.push.consumer import Consumer
 from turbopump.client.settings import ConsumeFromWhere

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, consumer, plain
 
-from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeContext
 

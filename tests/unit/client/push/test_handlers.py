@@ -12,7 +12,7 @@ import pytest
 from tests.unit.client.kit import record
 
 from turbopump.client.errors import InvalidArgument, UnreadableMessage
-from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.push.handlers import Handler
 

@@ -9,7 +9,7 @@ from tests.unit.client.listening import committed, plain
 from tests.unit.client.push.test_ordered import send_in_order
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.client.group.consuming import ConsumeStatus, RetryLater
+from turbopump.client.group.consume_status import ConsumeStatus, RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.client.push.consumer import Consumer
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.unit.admin.kit import Town, cluster, virtual
 from tests.unit.client.listening import Reader, committed, plain
 
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
 from turbopump.client.push.consumer import Consumer
 from turbopump.protocol.codes import RequestCode

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from turbopump.client.push.workers import Coroutines, Crew, Slots, Threads
+from turbopump.client.push.workers import ConcurrencySlots, CoroutinePool, ThreadPool, WorkerPoolSize
 from turbopump.runtime.clock import SystemClock
 
 PATIENCE_S = 5.0
@@ -70,7 +70,7 @@ def run(scene: Any) -> None:
 def test_threads_come_until_there_are_enough_and_all_work_is_done() -> None:
     async def scene() -> None:
         meeting, done = Meeting(), list[Work]()
-        threads = Threads[Work](Crew(1, 4), done.extend, "test")
+        threads = ThreadPool[Work](WorkerPoolSize(1, 4), done.extend, "test")
         threads.submit([Work(meeting.attend) for _ in range(10)])
         await meeting.reaches(4)
         assert len(list(threads.in_hand())) == 4
@@ -84,8 +84,8 @@ def test_threads_come_until_there_are_enough_and_all_work_is_done() -> None:
 
 def test_the_number_of_threads_can_grow_and_shrink_while_they_work() -> None:
     async def scene() -> None:
-        meeting, crew, done = Meeting(), Crew(1, 1), list[Work]()
-        threads = Threads[Work](crew, done.extend, "test")
+        meeting, crew, done = Meeting(), WorkerPoolSize(1, 1), list[Work]()
+        threads = ThreadPool[Work](crew, done.extend, "test")
         threads.submit([Work(meeting.attend) for _ in range(8)])
         await meeting.reaches(1)
         crew.most = 3
@@ -111,7 +111,7 @@ def test_the_number_of_threads_can_grow_and_shrink_while_they_work() -> None:
 def test_a_thread_that_is_given_up_makes_room_for_another() -> None:
     async def scene() -> None:
         stuck, done = Meeting(), list[Work]()
-        threads = Threads[Work](Crew(1, 1), done.extend, "test")
+        threads = ThreadPool[Work](WorkerPoolSize(1, 1), done.extend, "test")
         blocker, next_one = Work(stuck.attend), Work(lambda: None)
         threads.submit([blocker, next_one])
         await stuck.reaches(1)
@@ -129,7 +129,7 @@ def test_a_thread_that_is_given_up_makes_room_for_another() -> None:
 def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
     async def scene() -> None:
         meeting, done = Meeting(), list[Work]()
-        threads = Threads[Work](Crew(2, 2), done.extend, "goers")
+        threads = ThreadPool[Work](WorkerPoolSize(2, 2), done.extend, "goers")
         threads.submit([Work(meeting.attend) for _ in range(5)])
         await meeting.reaches(2)
         threads.forget_waiting()
@@ -145,7 +145,7 @@ def test_what_waits_can_be_forgotten_and_ended_threads_go_home() -> None:
 def test_what_a_thread_had_when_it_was_killed_is_done_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         done: list[Work] = []
-        threads = Threads[Work](Crew(1, 1), done.extend, "killed")
+        threads = ThreadPool[Work](WorkerPoolSize(1, 1), done.extend, "killed")
         killers = [SystemExit(), KeyboardInterrupt()]
 
         def fatal() -> None:
@@ -175,8 +175,8 @@ def test_coroutines_come_until_there_are_enough() -> None:
             inside -= 1
 
         done: list[Work] = []
-        crew = Crew(1, 4)
-        pool = Coroutines[Work](crew, done.extend, SystemClock())
+        crew = WorkerPoolSize(1, 4)
+        pool = CoroutinePool[Work](crew, done.extend, SystemClock())
         pool.submit([Work(attend) for _ in range(10)])
         await asyncio.sleep(0.01)
         assert inside == 4
@@ -203,7 +203,7 @@ def test_a_handler_that_cancels_its_own_task_ends_nothing() -> None:
         async def fine() -> None: ...
 
         done: list[Work] = []
-        pool = Coroutines[Work](Crew(1, 1), done.extend, SystemClock())
+        pool = CoroutinePool[Work](WorkerPoolSize(1, 1), done.extend, SystemClock())
         pool.submit([Work(selfish), Work(fine), Work(selfish), Work(fine)])
         await pool.quiet()
         assert len(done) == 4
@@ -219,7 +219,7 @@ def test_a_coroutine_that_is_given_up_makes_room_for_another() -> None:
         async def fine() -> None: ...
 
         done: list[Work] = []
-        pool = Coroutines[Work](Crew(1, 1), done.extend, SystemClock())
+        pool = CoroutinePool[Work](WorkerPoolSize(1, 1), done.extend, SystemClock())
         blocker, next_one = Work(never.wait), Work(fine)
         pool.submit([blocker, next_one])
         await asyncio.sleep(0.01)
@@ -248,7 +248,7 @@ def test_handlers_that_never_wait_let_others_have_the_loop() -> None:
             sum(range(20_000))
 
         task = asyncio.create_task(other())
-        pool = Coroutines[Work](Crew(20, 20), lambda done: None, SystemClock())
+        pool = CoroutinePool[Work](WorkerPoolSize(20, 20), lambda done: None, SystemClock())
         pool.submit([Work(busy) for _ in range(400)])
         await pool.quiet()
         assert turns > 3
@@ -260,8 +260,8 @@ def test_handlers_that_never_wait_let_others_have_the_loop() -> None:
 
 def test_slots_are_given_in_turn_and_their_number_may_change() -> None:
     async def scene() -> None:
-        crew = Crew(1, 1)
-        slots, order = Slots(crew), list[int]()
+        crew = WorkerPoolSize(1, 1)
+        slots, order = ConcurrencySlots(crew), list[int]()
 
         async def hold(number: int) -> None:
             await slots.take()
@@ -287,7 +287,7 @@ def test_slots_are_given_in_turn_and_their_number_may_change() -> None:
 def test_no_piece_is_lost_between_many_threads(count: int) -> None:
     async def scene() -> None:
         done: list[Work] = []
-        threads = Threads[Work](Crew(1, 8), done.extend, "test")
+        threads = ThreadPool[Work](WorkerPoolSize(1, 8), done.extend, "test")
         for _ in range(10):
             threads.submit([Work(lambda: None) for _ in range(count)])
             await asyncio.sleep(0)

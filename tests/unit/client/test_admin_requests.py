@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster
 
-from turbopump.client.admin.asking import AT_ONCE, Asking, Unreachable, together
+from turbopump.client.admin.calls import AT_ONCE, AdminCalls, Unreachable, together
 from turbopump.client.admin.pages import Page, all_pages
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode
@@ -17,8 +17,8 @@ OTHER = "127.0.0.1:9877"
 CODE = RequestCode.GET_BROKER_CLUSTER_INFO
 
 
-def asking(cluster: Cluster) -> Asking:
-    return Asking(cluster, [NAMESRV, OTHER], Chance(1))
+def asking(cluster: Cluster) -> AdminCalls:
+    return AdminCalls(cluster, [NAMESRV, OTHER], Chance(1))
 
 
 def test_any_name_server_can_answer() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
-from turbopump.client.routes import QueueChoice
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import LatencyTable, ProducerSettings
 
 FAILED_AS_SLOW_AS_S = 10.0
@@ -20,7 +20,7 @@ FAILED_AS_SLOW_AS_4_X_S = 30.0
 
 
 @dataclass
-class Faults:
+class BrokerHealth:
     """What is known of brokers, by name."""
 
     latency_max: Sequence[float]
@@ -66,26 +66,26 @@ class Faults:
         self._until.pop(broker, None)
 
 
-def faults_of(settings: ProducerSettings) -> Faults:
+def broker_health(settings: ProducerSettings) -> BrokerHealth:
     """By the table that a producer has chosen. Raises InvalidArgument when it has chosen two."""
     is_probed = settings.start_detector_enable
     if settings.latency_table is LatencyTable.V5:
-        return Faults(settings.latency_max, settings.not_available_duration, is_probed)
+        return BrokerHealth(settings.latency_max, settings.not_available_duration, is_probed)
     plain = ProducerSettings()
     own = settings.latency_max, settings.not_available_duration
     if own != (plain.latency_max, plain.not_available_duration):
         raise InvalidArgument("set latency_table or latency_max and not_available_duration, not both")
-    return Faults(LATENCY_MAX_4_X, NOT_AVAILABLE_DURATION_4_X, is_probed, FAILED_AS_SLOW_AS_4_X_S)
+    return BrokerHealth(LATENCY_MAX_4_X, NOT_AVAILABLE_DURATION_4_X, is_probed, FAILED_AS_SLOW_AS_4_X_S)
 
 
 @dataclass
-class AvoidingChoice:
+class HealthyQueueSelector:
     """Round robin over the queues of brokers that are well; when none is, over those that can be reached at
     least; else over all. A retry stays away from the broker that has just failed while there is another.
     """
 
-    faults: Faults
-    plain: QueueChoice
+    faults: BrokerHealth
+    plain: RoundRobin
     now: Callable[[], float]
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turbopump.client.group.starting import Beginning
+from turbopump.client.group.start_offset import StartOffset
 from turbopump.client.message import MessageQueue
 from turbopump.client.settings import ConsumeFromWhere, PullSettings
 from turbopump.protocol.names import retry_topic
@@ -53,7 +53,7 @@ class PlayedBroker:
 def start_of(broker: PlayedBroker, queue: MessageQueue = QUEUE, where: ConsumeFromWhere = LAST) -> int:
     played: Any = broker
     settings = PullSettings(consume_from_where=where)
-    return asyncio.run(Beginning(played, played, settings, started_ms=0).of(queue))
+    return asyncio.run(StartOffset(played, played, settings, started_ms=0).of(queue))
 
 
 @pytest.mark.parametrize("finds_empty", [False, True])

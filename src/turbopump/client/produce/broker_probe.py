@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from turbopump.client.instance import complain, end
-from turbopump.client.name_servers import Calls, successful
-from turbopump.client.produce.faults import Faults
-from turbopump.client.routes import Routes
+from turbopump.client.name_servers import Caller, successful
+from turbopump.client.produce.broker_health import BrokerHealth
+from turbopump.client.routes import RouteCache
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import Refused
@@ -21,10 +21,10 @@ ROUND_S = 3.0  # between looks at who is to be probed
 
 
 @dataclass
-class Detector:
-    faults: Faults
-    calls: Calls
-    routes: Routes
+class BrokerProbe:
+    faults: BrokerHealth
+    calls: Caller
+    routes: RouteCache
     clock: Clock
     topics: Callable[[], Iterable[str]]
     """Those we send to, with namespace."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from turbopump.client import errors
-from turbopump.client.name_servers import Calls, NameServers, successful
+from turbopump.client.name_servers import Caller, NameServers, successful
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.headers.base import Header
@@ -33,9 +33,9 @@ class NotFound(errors.ClientError):
     """What was asked for by name is not there."""
 
 
-class Asking:
+class AdminCalls:
     def __init__(
-        self, calls: Calls, name_servers: Iterable[str], chance: Chance, timeout_s: float = TIMEOUT_S
+        self, calls: Caller, name_servers: Iterable[str], chance: Chance, timeout_s: float = TIMEOUT_S
     ) -> None:
         self._calls = calls
         self._name_servers = NameServers(calls, tuple(name_servers), chance)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.unit.client.kit import record
 
 from turbopump.client.message import MessageExt, MessageQueue
-from turbopump.client.pull.prefetch_buffer import Shelf, Shelves
+from turbopump.client.pull.prefetch_buffer import PrefetchBuffer, PrefetchBuffers
 from turbopump.client.push.process_queue import CacheLimits
 
 FIRST, SECOND = MessageQueue("t", "a", 0), MessageQueue("t", "a", 1)
@@ -15,12 +15,12 @@ def messages(queue: MessageQueue, *offsets: int, size: int = 1) -> list[MessageE
     return [MessageExt(record(queue, offset, 1, b"x" * size), queue) for offset in offsets]
 
 
-def shelves(limits: CacheLimits | None = None, most: int = 100, turn: int = 2) -> Shelves:
-    return Shelves(limits or CacheLimits(), most, turn, lambda: 7)
+def shelves(limits: CacheLimits | None = None, most: int = 100, turn: int = 2) -> PrefetchBuffers:
+    return PrefetchBuffers(limits or CacheLimits(), most, turn, lambda: 7)
 
 
-def held(of: Shelves, queue: MessageQueue, *offsets: int, start: int = 0) -> Shelf:
-    shelf = Shelf(queue, start)
+def held(of: PrefetchBuffers, queue: MessageQueue, *offsets: int, start: int = 0) -> PrefetchBuffer:
+    shelf = PrefetchBuffer(queue, start)
     of.add(shelf)
     of.put(shelf, messages(queue, *offsets), offsets[-1] + 1)
     return shelf
@@ -46,7 +46,7 @@ def test_what_is_in_hand_is_done_when_it_is_settled() -> None:
 
 
 def test_what_a_filter_passed_over_is_done_too() -> None:
-    shelf = Shelf(FIRST, 10)
+    shelf = PrefetchBuffer(FIRST, 10)
     shelf.put([], 40)
     assert shelf.done == 40
 
@@ -104,7 +104,7 @@ def test_each_limit_makes_a_shelf_full() -> None:
     assert not by_span.is_full(held(by_span, FIRST, 0, 10))
     assert by_span.is_full(held(by_span, FIRST, 0, 11))
     by_bytes = shelves(CacheLimits(bytes=10))
-    shelf = Shelf(FIRST, 0)
+    shelf = PrefetchBuffer(FIRST, 0)
     by_bytes.add(shelf)
     by_bytes.put(shelf, messages(FIRST, 0, size=9), 1)
     assert not by_bytes.is_full(shelf)
@@ -134,7 +134,7 @@ def test_whatever_is_done_each_queue_gives_all_its_messages_once_and_in_order(
     all_shelves = shelves(turn=3)
     queues = [MessageQueue("t", "a", number) for number in range(3)]
     for queue in queues:
-        all_shelves.add(Shelf(queue, 0))
+        all_shelves.add(PrefetchBuffer(queue, 0))
     seen: dict[MessageQueue, list[int]] = {queue: [] for queue in queues}
     settled = dict.fromkeys(queues, 0)
     for step, number, count in steps:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from turbopump.client.group.consuming import ROLLED_BACK, UNCOMMITTED, Failure
+from turbopump.client.group.consume_status import ROLLED_BACK, UNCOMMITTED, DeliveryFailure
 from turbopump.client.message import MessageExt
 from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, run_after, run_before
 from turbopump.client.push.handlers import Handler, Messages, TagHandlers
@@ -22,18 +22,18 @@ class NoHandler(Exception):
     """A message came again whose topic or tag has no handler here: other members of the group have one."""
 
 
-async def _nobody(message: MessageExt) -> None:
+async def _no_handler(message: MessageExt) -> None:
     raise NoHandler(
         f"this consumer has no handler for tag {message.tags} of topic {message.topic}; all members of a "
         "group need the same subscriptions"
     )
 
 
-NOBODY = Handler(_nobody)
+NO_HANDLER = Handler(_no_handler)
 
 
 @dataclass
-class Calling:
+class HandlerInvoker:
     group: str
     handlers: Mapping[str, Handler | TagHandlers]
     """By topic, as the user knows it."""
@@ -44,8 +44,8 @@ class Calling:
 
     def handler(self, message: MessageExt) -> Handler:
         """That of the topic where it was read, or, when it comes again, where it was sent."""
-        found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NOBODY)
-        return found if isinstance(found, Handler) else found.of(message) or NOBODY
+        found = self.handlers.get(message.queue.topic) or self.handlers.get(message.topic, NO_HANDLER)
+        return found if isinstance(found, Handler) else found.of(message) or NO_HANDLER
 
     def handlers_of(self, messages: Messages) -> list[tuple[Handler, Messages]]:
         """Splits messages of one queue by handler and keeps their order: a handler can come several times."""
@@ -65,20 +65,20 @@ class Calling:
             groups.setdefault(id(handler), (handler, []))[1].append(message)
         return list(groups.values())
 
-    deliver: Callable[[Handler, Messages], Coroutine[Any, Any, Failure | None]] = field(init=False)
+    deliver: Callable[[Handler, Messages], Coroutine[Any, Any, DeliveryFailure | None]] = field(init=False)
     """For an `async def`."""
 
     def __post_init__(self) -> None:  # most have no hooks, and this is on the way of every message
         self.deliver = self._deliver if self.hooks else Handler.deliver
 
-    def run(self, handler: Handler, messages: Messages) -> Failure | None:
+    def run(self, handler: Handler, messages: Messages) -> DeliveryFailure | None:
         """For a `def`, in its thread."""
         if not self.hooks:
             return handler.run(messages, self.loop)
         context = self._before(messages)
         return self._after(context, handler.run(messages, self.loop))
 
-    async def _deliver(self, handler: Handler, messages: Messages) -> Failure | None:
+    async def _deliver(self, handler: Handler, messages: Messages) -> DeliveryFailure | None:
         context = self._before(messages)
         return self._after(context, await handler.deliver(messages))
 
@@ -87,7 +87,7 @@ class Calling:
         run_before(self.hooks, context)
         return context
 
-    def _after(self, context: ConsumeContext, failure: Failure | None) -> Failure | None:
+    def _after(self, context: ConsumeContext, failure: DeliveryFailure | None) -> DeliveryFailure | None:
         context.success = failure is None or failure is UNCOMMITTED
         context.status = "ROLLBACK" if failure is ROLLED_BACK else STATUSES[self.ordered][not context.success]
         context.failure = failure.error if failure is not None else None

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.group.division import FAILURES, Division, Share, ShareOf
-from turbopump.client.group.offsets import Offsets
+from turbopump.client.group.offsets import OffsetStore
+from turbopump.client.group.rebalancer import FAILURES, Assignment, AssignmentSource, Rebalancer
 from turbopump.client.instance import complain
 from turbopump.client.message import MessageQueue
-from turbopump.client.push.locks import QueueLocks
+from turbopump.client.push.locks import OrderedQueueLocks
 from turbopump.client.push.process_queue import ProcessQueue
 from turbopump.runtime.clock import Clock
 
@@ -26,7 +26,7 @@ LOCKED_S = 0.5  # another still has the lock of a queue that is ours now: look a
 PULL_IDLE_S = 120.0  # a queue whose loop has not pulled for so long is taken anew
 
 
-class Deliveries(Protocol):
+class QueueDelivery(Protocol):
     """What queues need of those who deliver their messages."""
 
     def begin(self, queue: MessageQueue, held: ProcessQueue) -> None: ...
@@ -36,19 +36,19 @@ class Deliveries(Protocol):
 
 
 @dataclass
-class Queues:
+class AssignedQueues:
     group: str
     clock: Clock
-    offsets: Offsets
-    deliveries: Deliveries
+    offsets: OffsetStore
+    deliveries: QueueDelivery
     start_of: Callable[[MessageQueue], Awaitable[int]]
     pull: Callable[[MessageQueue, ProcessQueue], Coroutine[Any, Any, None]]
     topics: Callable[[], Sequence[str]]
     is_paused: Callable[[], bool]
-    divided: Callable[[str, Share], None]
+    divided: Callable[[str, Assignment], None]
     """Told a topic when what is ours of it has changed."""
-    locks: QueueLocks | None
-    share_of: ShareOf
+    locks: OrderedQueueLocks | None
+    share_of: AssignmentSource
     interval_s: float = 20.0
     ours: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
     _leaving: dict[MessageQueue, ProcessQueue] = field(default_factory=dict, init=False)
@@ -57,7 +57,7 @@ class Queues:
     _failures: CountedLog = field(default_factory=lambda: CountedLog(log), init=False)
 
     def __post_init__(self) -> None:
-        self._division = Division(self, self._share, self.interval_s)
+        self._division = Rebalancer(self, self._share, self.interval_s)
 
     async def keep_balanced(self) -> None:
         """Until cancelled."""
@@ -147,11 +147,11 @@ class Queues:
         self._leaving[queue] = held
         self._say_farewell(self._leave_later(queue, held))
 
-    async def _share(self, topic: str) -> Share:
+    async def _share(self, topic: str) -> Assignment:
         """While we pause, everything stays as it is."""
         if self.is_paused():
             own = tuple(queue for queue in self.ours if queue.topic == topic)
-            return Share(own, own)
+            return Assignment(own, own)
         for queue in [queue for queue, held in self.ours.items() if self._is_stuck(held)]:
             log.warning("%s was not pulled for %d s; it is taken anew", queue, PULL_IDLE_S)
             await self.drop(queue)

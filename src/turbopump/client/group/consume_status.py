@@ -36,7 +36,7 @@ class RetryLater(ClientError):
 
     >>> raise RetryLater(delay_level=5)
     Traceback (most recent call last):
-    turbopump.client.group.consuming.RetryLater: again later
+    turbopump.client.group.consume_status.RetryLater: again later
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RetryLater(ClientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class DeliveryFailure:
     """A delivery that was not consumed, or not all of it."""
 
     error: BaseException | None
@@ -69,13 +69,13 @@ class Failure:
     """All since the last commit comes again, not only this."""
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> DeliveryFailure:
     if isinstance(error, RetryLater):
-        return Failure(error, error.delay_level, max(error.consumed, 0), error.pause)
-    return Failure(error)
+        return DeliveryFailure(error, error.delay_level, max(error.consumed, 0), error.pause)
+    return DeliveryFailure(error)
 
 
-LATER = Failure(None)
-ROLLED_BACK = Failure(None, is_rollback=True)
-UNCOMMITTED = Failure(None)
+LATER = DeliveryFailure(None)
+ROLLED_BACK = DeliveryFailure(None, is_rollback=True)
+UNCOMMITTED = DeliveryFailure(None)
 """No failure at all: consumed, and to be committed with something that comes later."""

@@ -15,7 +15,7 @@ only if the broker, asked again after it, still knows no offset: then the messag
 
 from dataclasses import dataclass
 
-from turbopump.client.group.offsets import Offsets
+from turbopump.client.group.offsets import OffsetStore
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import Puller
 from turbopump.client.settings import ConsumeFromWhere, ReadingSettings
@@ -26,10 +26,10 @@ HALF_AN_HOUR_MS = 1_800_000
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
+class StartOffset:
     """Finds the first offset of a queue (see above)."""
 
-    offsets: Offsets
+    offsets: OffsetStore
     puller: Puller
     settings: ReadingSettings
     started_ms: int

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import Puller, PullResult
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.client.world import HOLD_S
 from turbopump.filter import text_of
 from turbopump.protocol.errors import SystemBusy, TopicNotFound
@@ -36,9 +36,9 @@ class NoSuchQueue(LookupError):
 
 
 @dataclass
-class Following:
+class TopicReader:
     puller: Puller
-    routes: Routes
+    routes: RouteCache
     clock: Clock
     topic: str
     tags: frozenset[str] = frozenset()  # empty: all

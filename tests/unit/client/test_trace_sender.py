@@ -12,11 +12,20 @@ from tests.unit.broker.desk import CONFIG
 from tests.unit.client import listening, pulling
 from tests.unit.client.producing import producing, stored
 
-from turbopump.client.group.consuming import RetryLater
+from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import Message, MessageExt, MessageQueue
-from turbopump.client.observe import tracing
-from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, Kind, Outcome, Trace, decode
-from turbopump.client.observe.tracing import parcels
+from turbopump.client.observe import trace_sender
+from turbopump.client.observe.trace import (
+    AFTER,
+    BEFORE,
+    END,
+    PUB,
+    Trace,
+    TraceMessageKind,
+    TraceOutcome,
+    decode,
+)
+from turbopump.client.observe.trace_sender import trace_messages
 from turbopump.client.produce.transaction import Decision
 from turbopump.client.settings import AccessChannel
 from turbopump.protocol.names import TRACE_TOPIC
@@ -58,7 +67,11 @@ def test_each_message_that_is_sent_leaves_a_record() -> None:
         assert (first.tags, first.keys, first.body_size) == ("paid", "A-1 A-2", 4)
         assert (first.store_host, first.region) == ("127.0.0.1:10911", "DefaultRegion")
         assert (first.offset_message_id, first.is_success) == (receipt.offset_message_id, True)
-        assert (second.message_id, second.kind, second.tags) == (later.message_id, Kind.DELAY, None)
+        assert (second.message_id, second.kind, second.tags) == (
+            later.message_id,
+            TraceMessageKind.DELAY,
+            None,
+        )
         (message,) = await stored(town, TRACE_TOPIC)
         assert set(message.keys) == {receipt.message_id, later.message_id, "A-1", "A-2"}
 
@@ -98,7 +111,7 @@ def test_a_delivery_leaves_a_record_before_and_one_after() -> None:
         assert (before.type, before.message_id, before.group) == (BEFORE, sent.message_id, "readers")
         assert (before.retry_times, before.keys, before.region) == (0, "k", "DefaultRegion")
         assert (after.type, after.message_id, after.group) == (AFTER, sent.message_id, "readers")
-        assert (after.outcome, after.is_success) == (Outcome.SUCCESS, True)
+        assert (after.outcome, after.is_success) == (TraceOutcome.SUCCESS, True)
         assert before.request_id == after.request_id is not None
 
     scene(play)
@@ -137,13 +150,13 @@ def in_a_thread(message: MessageExt) -> None:
 @pytest.mark.parametrize(
     ("handler", "outcome", "is_success"),
     [
-        (later, Outcome.FAILED, False),
-        (broken, Outcome.EXCEPTION, False),
-        (slow, Outcome.TIME_OUT, True),
-        (in_a_thread, Outcome.EXCEPTION, False),
+        (later, TraceOutcome.FAILED, False),
+        (broken, TraceOutcome.EXCEPTION, False),
+        (slow, TraceOutcome.TIME_OUT, True),
+        (in_a_thread, TraceOutcome.EXCEPTION, False),
     ],
 )
-def test_a_record_says_how_a_delivery_ended(handler: Any, outcome: Outcome, is_success: bool) -> None:
+def test_a_record_says_how_a_delivery_ended(handler: Any, outcome: TraceOutcome, is_success: bool) -> None:
     async def play(town: Town) -> None:
         await town.send("orders", b"a")
         one = listening.plain(town, enable_trace=True, consume_timeout=0.15)
@@ -227,13 +240,13 @@ def test_few_records_wait_for_more_and_many_do_not() -> None:
     async def play(town: Town) -> None:
         async with producing(town, enable_trace=True, trace_msg_batch_num=3) as one:
             await one.send(ORDER)
-            await town.clock.sleep(tracing.FLUSH_S / 2)
+            await town.clock.sleep(trace_sender.FLUSH_S / 2)
             assert await traces(town) == []
-            await town.clock.sleep(tracing.FLUSH_S)
+            await town.clock.sleep(trace_sender.FLUSH_S)
             assert len(await traces(town)) == 1
             for _ in range(7):
                 await one.send(ORDER)
-            await town.clock.sleep(tracing.FLUSH_S / 2)
+            await town.clock.sleep(trace_sender.FLUSH_S / 2)
             assert [len(decode(message.text)) for message in await stored(town, TRACE_TOPIC)] == [1, 3, 3]
         assert len(await traces(town)) == 8
 
@@ -243,7 +256,7 @@ def test_few_records_wait_for_more_and_many_do_not() -> None:
 def test_more_than_may_wait_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tracing, "MOST_WAITING", 5)
+    monkeypatch.setattr(trace_sender, "MOST_WAITING", 5)
 
     async def play(town: Town) -> None:
         async with producing(town, enable_trace=True) as one:
@@ -267,7 +280,7 @@ def test_a_trace_topic_that_cannot_be_reached_is_not_noticed(caplog: pytest.LogC
                 for _ in range(3):
                     await one.send(ORDER)
                     await town.clock.sleep(1)
-            assert town.clock.monotonic() - began_s < 3 + tracing.CLOSE_S + 1
+            assert town.clock.monotonic() - began_s < 3 + trace_sender.CLOSE_S + 1
             assert len(await stored(town, "orders")) == 3
 
     virtual(run())
@@ -278,17 +291,17 @@ def test_a_trace_topic_that_cannot_be_reached_is_not_noticed(caplog: pytest.LogC
 def test_records_of_one_topic_and_region_travel_together_and_split_by_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tracing, "LARGEST", 120)
+    monkeypatch.setattr(trace_sender, "LARGEST", 120)
     records = [Trace(BEFORE, f"ID{n}", "g", "TA"[n % 2], keys="k", region="EU") for n in range(8)]
-    found = list(parcels(records, is_cloud=True))
+    found = list(trace_messages(records, is_cloud=True))
     assert {parcel.region for parcel in found} == {"EU"}
     assert sorted(one.message_id for parcel in found for one in decode(parcel.text)) == [
         f"ID{n}" for n in range(8)
     ]
     assert all(len(parcel.text) <= 120 for parcel in found)
     assert {len({int(key[2:]) % 2 for key in parcel.keys if key != "k"}) for parcel in found} == {1}
-    monkeypatch.setattr(tracing, "LARGEST_KEYS", 9)
-    assert [len(parcel.keys) for parcel in parcels(records[:1] * 2 + records[2:3], False)] == [2, 2]
+    monkeypatch.setattr(trace_sender, "LARGEST_KEYS", 9)
+    assert [len(parcel.keys) for parcel in trace_messages(records[:1] * 2 + records[2:3], False)] == [2, 2]
 
 
 def test_the_end_of_a_transaction_leaves_a_record() -> None:
@@ -296,7 +309,11 @@ def test_the_end_of_a_transaction_leaves_a_record() -> None:
         async with producing(town, enable_trace=True) as one, one.transaction(ORDER) as transaction:
             pass
         half, end = sorted(await traces(town), key=lambda record: record.type, reverse=True)
-        assert (half.type, half.kind, half.message_id) == (PUB, Kind.HALF, transaction.receipt.message_id)
+        assert (half.type, half.kind, half.message_id) == (
+            PUB,
+            TraceMessageKind.HALF,
+            transaction.receipt.message_id,
+        )
         assert (end.type, end.message_id, end.transaction_id) == (END, half.message_id, half.message_id)
         assert (end.state, end.from_check, end.keys) == ("COMMIT_MESSAGE", False, "A-1 A-2")
         assert (end.store_host, end.group, end.topic) == ("127.0.0.1:10911", "makers", "orders")

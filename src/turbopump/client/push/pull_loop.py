@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.group.division import FAILURES
-from turbopump.client.group.figures import TopicFigures
+from turbopump.client.group.consume_stats import TopicConsumeStats
+from turbopump.client.group.rebalancer import FAILURES
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.heartbeats import Heartbeats
 from turbopump.client.message import MessageExt, MessageQueue
@@ -18,7 +18,7 @@ from turbopump.client.namespace import unwrap
 from turbopump.client.observe.hooks import Filter, let_through
 from turbopump.client.pull.puller import Puller, PullResult, PullStatus
 from turbopump.client.push.process_queue import CacheLimits, ProcessQueue
-from turbopump.client.routes import Routes
+from turbopump.client.routes import RouteCache
 from turbopump.client.world import HOLD_S
 from turbopump.protocol.errors import (
     FlowControl,
@@ -34,7 +34,7 @@ PAUSED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class PullManner:
+class PullLoopSettings:
     batch: int = 32
     batch_bytes: int = 256 * 1024
     interval_s: float = 0.0
@@ -47,14 +47,14 @@ class PullManner:
 
 
 @dataclass
-class Pulling:
+class PullLoop:
     puller: Puller
-    routes: Routes
+    routes: RouteCache
     heartbeats: Heartbeats
     clock: Clock
-    manner: PullManner
+    manner: PullLoopSettings
     subscription: Callable[[str], Subscription | None]
-    figures: Callable[[str], TopicFigures]
+    figures: Callable[[str], TopicConsumeStats]
     take_in: Callable[[MessageQueue, ProcessQueue, list[MessageExt]], None]
     """Messages have come."""
     moved: Callable[[MessageQueue, int], Awaitable[None]]

@@ -13,33 +13,33 @@ from typing import Any
 
 from msgspec import structs
 
-from turbopump.client.files import Files
-from turbopump.client.group.division import GroupShare, Share
+from turbopump.client.files import FileAccess
+from turbopump.client.group.consume_stats import TopicConsumeStats
 from turbopump.client.group.expressions import check_expression
-from turbopump.client.group.figures import TopicFigures
 from turbopump.client.group.listeners import QueueListeners
-from turbopump.client.group.offsets import GroupOffsets, Offsets, local_offsets
+from turbopump.client.group.offsets import GroupOffsets, OffsetStore, local_offsets
+from turbopump.client.group.rebalancer import Assignment, GroupAssignment
 from turbopump.client.group.running_info import running_info, settings_as_text, stacks
 from turbopump.client.group.send_back import SendBack
-from turbopump.client.group.starting import Beginning
+from turbopump.client.group.start_offset import StartOffset
 from turbopump.client.group.subscription import Subscription
-from turbopump.client.instance import Instance, complain, end, keep_running
+from turbopump.client.instance import ClientInstance, complain, end, keep_running
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.puller import Puller
-from turbopump.client.push.calling import Calling
-from turbopump.client.push.concurrent import Concurrent
-from turbopump.client.push.directly import directly
+from turbopump.client.push.assigned_queues import AssignedQueues
+from turbopump.client.push.concurrent import ConcurrentDelivery
+from turbopump.client.push.direct_consume import consume_directly
+from turbopump.client.push.handler_invoker import HandlerInvoker
 from turbopump.client.push.handlers import Handler, TagHandlers
-from turbopump.client.push.locks import QueueLocks
-from turbopump.client.push.ordered import InOrder, Patience
+from turbopump.client.push.locks import OrderedQueueLocks
+from turbopump.client.push.ordered import OrderedDelivery, OrderedLimits
 from turbopump.client.push.process_queue import CacheLimits
-from turbopump.client.push.pulling import Pulling, PullManner
-from turbopump.client.push.queues import Queues
-from turbopump.client.push.workers import Crew
+from turbopump.client.push.pull_loop import PullLoop, PullLoopSettings
+from turbopump.client.push.workers import WorkerPoolSize
 from turbopump.client.queue_names import QueueNames
-from turbopump.client.routes import QueueChoice
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import ConsumerSettings
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import VERSION, version_name
@@ -54,7 +54,7 @@ NO_END = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PushPlan:
     """What is consumed, and how. Names are those on the wire."""
 
     group: str
@@ -68,15 +68,15 @@ class Plan:
         return given if given >= 0 else NO_END if self.ordered else RECONSUME_TIMES
 
 
-class Engine:
+class PushMember:
     """A running consumer. `start` once, `stop` once."""
 
     def __init__(
         self,
-        plan: Plan,
-        instance: Instance,
+        plan: PushPlan,
+        instance: ClientInstance,
         hooks: Sequence[ConsumeHook],
-        disk: Files,
+        disk: FileAccess,
         listeners: QueueListeners,
         filters: Sequence[Filter] = (),
     ) -> None:
@@ -88,7 +88,7 @@ class Engine:
         self._handlers: dict[str, Handler | TagHandlers] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._heard: dict[str, Subscription] = {}  # those that brokers know of
-        self._figures: dict[str, TopicFigures] = {}
+        self._figures: dict[str, TopicConsumeStats] = {}
         self._listeners = listeners
         self._filters = filters
         self._stack = contextlib.AsyncExitStack()
@@ -96,14 +96,14 @@ class Engine:
         self._telling = asyncio.Lock()
         self.is_paused = False
         settings = plan.settings
-        self.crew = Crew(settings.consume_thread_min, settings.consume_thread_max)
+        self.crew = WorkerPoolSize(settings.consume_thread_min, settings.consume_thread_max)
         self._limits = self._limits_of_queue(1)
         self._puller = Puller(instance.client, instance.routes, plan.group)
         self._locks = self._make_locks()
         self._offsets = self._make_offsets(disk)
-        self._start_of = Beginning(self._offsets, self._puller, settings, self._started_ms).of
+        self._start_of = StartOffset(self._offsets, self._puller, settings, self._started_ms).of
         self._deliveries = self._make_deliveries(
-            Calling(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
+            HandlerInvoker(plan.group, self._handlers, hooks, plan.ordered, settings.namespace)
         )
         self.queues = self._make_queues(self._make_pulling())
         if not plan.broadcast:
@@ -249,7 +249,7 @@ class Engine:
 
     async def consume_directly(self, message: MessageExt) -> bodies.ConsumeMessageDirectlyResult:
         one = structs.replace(message, namespace=self._plan.settings.namespace)
-        return await directly(self._deliveries.calling, one, self._clock)
+        return await consume_directly(self._deliveries.calling, one, self._clock)
 
     @property
     def _model(self) -> str:
@@ -282,7 +282,7 @@ class Engine:
             await self._clock.sleep(interval_s)
             await self._offsets.persist(self.queues.positions())
 
-    async def _renew_locks(self, locks: QueueLocks, interval_s: float) -> None:
+    async def _renew_locks(self, locks: OrderedQueueLocks, interval_s: float) -> None:
         await self._clock.sleep(FIRST_RENEWAL_S)
         while True:
             await locks.renew({queue: held for queue, held in self.queues.ours.items() if not held.leaving})
@@ -293,7 +293,7 @@ class Engine:
             await self._clock.sleep(timeout_s)
             await self._deliveries.expire(list(self.queues.ours.values()), timeout_s)
 
-    def _divided(self, topic: str, share: Share) -> None:
+    def _divided(self, topic: str, share: Assignment) -> None:
         """A topic's limits are shared by its queues, and brokers hear the subscription with a new version."""
         self._limits = self._limits_of_queue(len(self.queues.ours))
         subscription = self._subscriptions.get(topic)
@@ -311,10 +311,10 @@ class Engine:
 
     # The parts
 
-    def _figures_of(self, topic: str) -> TopicFigures:
+    def _figures_of(self, topic: str) -> TopicConsumeStats:
         found = self._figures.get(topic)
         if found is None:
-            found = self._figures[topic] = TopicFigures()
+            found = self._figures[topic] = TopicConsumeStats()
         return found
 
     def _limits_of_queue(self, queues: int) -> CacheLimits:
@@ -327,11 +327,11 @@ class Engine:
         span = None if self._plan.ordered else settings.consume_concurrently_max_span
         return CacheLimits(messages, size, span)
 
-    def _make_locks(self) -> QueueLocks | None:
+    def _make_locks(self) -> OrderedQueueLocks | None:
         if not self._plan.ordered or self._plan.broadcast:
             return None
         instance = self._instance
-        return QueueLocks(
+        return OrderedQueueLocks(
             instance.client,
             instance.routes,
             self._clock,
@@ -340,24 +340,26 @@ class Engine:
             self._plan.settings.rebalance_lock_max_live_time,
         )
 
-    def _make_offsets(self, disk: Files) -> Offsets:
+    def _make_offsets(self, disk: FileAccess) -> OffsetStore:
         instance = self._instance
         if not self._plan.broadcast:
             return GroupOffsets(instance.client, instance.routes, self.group, instance.heartbeats.tell)
         directory = self._plan.settings.local_offset_store_dir
         return local_offsets(disk, directory, instance.client_id, self.group)
 
-    def _make_deliveries(self, calling: Calling) -> "Concurrent | InOrder":
+    def _make_deliveries(self, calling: HandlerInvoker) -> "ConcurrentDelivery | OrderedDelivery":
         settings = self._plan.settings
         send_back = None if self._plan.broadcast else self._make_send_back()
         if not self._plan.ordered:
-            return Concurrent(calling, send_back, self._clock, self._figures_of, self.crew)
-        patience = Patience(
+            return ConcurrentDelivery(calling, send_back, self._clock, self._figures_of, self.crew)
+        patience = OrderedLimits(
             settings.suspend_current_queue_time,
             settings.max_time_consume_continuously,
             self._plan.max_reconsume_times,
         )
-        return InOrder(calling, send_back, self._locks, self._clock, self._figures_of, self.crew, patience)
+        return OrderedDelivery(
+            calling, send_back, self._locks, self._clock, self._figures_of, self.crew, patience
+        )
 
     def _make_send_back(self) -> SendBack:
         instance = self._instance
@@ -366,14 +368,14 @@ class Engine:
             instance.routes,
             self._clock,
             instance.unique_ids,
-            QueueChoice(instance.world.chance),
+            RoundRobin(instance.world.chance),
             chance=instance.world.chance,
         )
         return SendBack(sender, self.group, self._plan.max_reconsume_times)
 
-    def _make_pulling(self) -> Pulling:
+    def _make_pulling(self) -> PullLoop:
         settings = self._plan.settings
-        manner = PullManner(
+        manner = PullLoopSettings(
             settings.pull_batch_size,
             settings.pull_batch_size_in_bytes,
             settings.pull_interval,
@@ -384,7 +386,7 @@ class Engine:
             hold_s=self._instance.world.hold_s,
         )
         locks = self._locks
-        return Pulling(
+        return PullLoop(
             self._puller,
             self._instance.routes,
             self._instance.heartbeats,
@@ -401,10 +403,10 @@ class Engine:
             filters=self._filters,
         )
 
-    def _make_queues(self, pulling: Pulling) -> Queues:
+    def _make_queues(self, pulling: PullLoop) -> AssignedQueues:
         settings = self._plan.settings
         instance, broadcast = self._instance, self._plan.broadcast
-        return Queues(
+        return AssignedQueues(
             self.group,
             self._clock,
             self._offsets,
@@ -415,7 +417,7 @@ class Engine:
             is_paused=lambda: self.is_paused,
             divided=self._divided,
             locks=self._locks,
-            share_of=GroupShare(
+            share_of=GroupAssignment(
                 instance, self.group, settings.allocate_message_queue_strategy, is_broadcast=broadcast
             ),
             interval_s=settings.rebalance_wait_interval,

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import ClientError
-from turbopump.client.group.consuming import RetryLater
-from turbopump.client.instance import Instance, complain, end
+from turbopump.client.group.consume_status import RetryLater
+from turbopump.client.instance import ClientInstance, complain, end
 from turbopump.client.message import CopiedMessage, Message, MessageExt, SendStatus
 from turbopump.client.namespace import unwrap
 from turbopump.client.observe import trace
 from turbopump.client.observe.hooks import ConsumeContext, MessageKind, SendContext
-from turbopump.client.observe.trace import Kind, Outcome, Trace
-from turbopump.client.produce.batches import deal
+from turbopump.client.observe.trace import Trace, TraceMessageKind, TraceOutcome
+from turbopump.client.produce.batches import split_result
 from turbopump.client.produce.sender import Sender
-from turbopump.client.produce.transaction import Decision, Question
-from turbopump.client.routes import QueueChoice
+from turbopump.client.produce.transaction import CheckRequest, Decision
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import AccessChannel, ClientSettings, ProducerSettings
 from turbopump.protocol import names, properties
 from turbopump.protocol.errors import Refused
@@ -45,9 +45,9 @@ NO_REGION = "DefaultRegion"
 NOTE = "trace"  # of the hooks, from before to after
 
 KINDS = {
-    MessageKind.NORMAL: Kind.NORMAL,
-    MessageKind.DELAY: Kind.DELAY,
-    MessageKind.TRANSACTION: Kind.HALF,
+    MessageKind.NORMAL: TraceMessageKind.NORMAL,
+    MessageKind.DELAY: TraceMessageKind.DELAY,
+    MessageKind.TRANSACTION: TraceMessageKind.HALF,
 }
 
 STATES = {
@@ -60,10 +60,10 @@ STATES = {
 _numbers = itertools.count()
 
 
-class Tracing:
+class TraceSender:
     """Of one producer or consumer. `start` once, `close` once; `add` from any thread."""
 
-    def __init__(self, instance: Instance, settings: ClientSettings, group: str, use: str) -> None:
+    def __init__(self, instance: ClientInstance, settings: ClientSettings, group: str, use: str) -> None:
         """`use` is PRODUCE or CONSUME."""
         self.group = f"_INNER_TRACE_PRODUCER-{group}-{use}-{next(_numbers)}"
         self._users_group = group
@@ -87,7 +87,7 @@ class Tracing:
             instance.routes,
             instance.world.clock,
             instance.unique_ids,
-            QueueChoice(instance.world.chance),
+            RoundRobin(instance.world.chance),
             self.group,
             ProducerSettings(send_msg_timeout=SEND_TIMEOUT_S, unit_mode=settings.unit_mode),
             chance=instance.world.chance,
@@ -97,7 +97,7 @@ class Tracing:
         """Whose brokers hear of our group, as of any producer's (`instance.Producing`)."""
         return self._topics
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: CheckRequest) -> None:
         """Traces are sent in no transaction: somebody else's group has our name."""
 
     # Life
@@ -164,7 +164,7 @@ class Tracing:
             region=NO_REGION,
             tags=message.tags or None,
             store_host=broker_address,
-            kind=Kind.COMMIT,
+            kind=TraceMessageKind.COMMIT,
             transaction_id=transaction_id or message_id,
             state=STATES[decision],
             from_check=from_check,
@@ -192,7 +192,7 @@ class Tracing:
                 async with asyncio.timeout(FLUSH_S):
                     await self._until(self._batch)
             some = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
-            for parcel in parcels(some, self._is_cloud):
+            for parcel in trace_messages(some, self._is_cloud):
                 await self._room.acquire()
                 send = self._loop.create_task(self._send(parcel))
                 self._sends.add(send)
@@ -211,7 +211,7 @@ class Tracing:
         self._room.release()
         complain(send)
 
-    async def _send(self, parcel: "Parcel") -> None:
+    async def _send(self, parcel: "TraceMessage") -> None:
         topic = CLOUD_TOPIC + (parcel.region or "") if self._is_cloud else self._topic
         self._topics.setdefault(topic)
         try:
@@ -226,7 +226,7 @@ class Tracing:
 
 
 @dataclass
-class Parcel:
+class TraceMessage:
     """One message of the trace topic."""
 
     region: str | None
@@ -239,9 +239,9 @@ class Parcel:
         return len(self.text) + len(text) <= LARGEST and size <= LARGEST_KEYS
 
 
-def parcels(records: Iterable[Trace], is_cloud: bool) -> Iterator[Parcel]:
+def trace_messages(records: Iterable[Trace], is_cloud: bool) -> Iterator[TraceMessage]:
     """Records of one topic and region together, found later by the ids and the keys of their messages."""
-    open_ones: dict[tuple[str | None, str | None], Parcel] = {}
+    open_ones: dict[tuple[str | None, str | None], TraceMessage] = {}
     for record in records:
         place = record.topic, record.region if is_cloud else None
         text = trace.encode(record, is_cloud)
@@ -251,7 +251,7 @@ def parcels(records: Iterable[Trace], is_cloud: bool) -> Iterator[Parcel]:
             yield open_ones.pop(place)
             parcel = None
         if parcel is None:
-            parcel = open_ones[place] = Parcel(place[1])
+            parcel = open_ones[place] = TraceMessage(place[1])
         parcel.text += text
         parcel.keys.update(dict.fromkeys(keys))
         parcel.count += 1
@@ -262,10 +262,10 @@ def parcels(records: Iterable[Trace], is_cloud: bool) -> Iterator[Parcel]:
 
 
 @dataclass
-class SendTrace:
+class SendTraceHook:
     """A record of each message that a broker has answered for. Sends that failed leave none, as Apache's."""
 
-    tracing: Tracing
+    tracing: TraceSender
 
     def before(self, context: SendContext) -> None:
         context.notes[NOTE] = self.tracing.now_ms()
@@ -283,7 +283,7 @@ class SendTrace:
     ) -> Iterator[Trace]:
         assert context.result is not None
         ids = context.message_ids or (context.result.message_id,)
-        for message, result in zip(messages, deal(context.result, ids), strict=True):
+        for message, result in zip(messages, split_result(context.result, ids), strict=True):
             yield Trace(
                 trace.PUB,
                 result.message_id,
@@ -303,10 +303,10 @@ class SendTrace:
 
 
 @dataclass
-class ConsumeTrace:
+class ConsumeTraceHook:
     """Records before and after each call of a handler, of those messages that their broker lets trace."""
 
-    tracing: Tracing
+    tracing: TraceSender
     timeout_s: float = float("inf")
     """A handler that took so long counts as late."""
 
@@ -364,12 +364,12 @@ class ConsumeTrace:
         return message.properties.get(properties.TRACE_ON) != "false" and self.tracing.traces(message.topic)
 
 
-def outcome_of(context: ConsumeContext, is_late: bool) -> Outcome:
+def outcome_of(context: ConsumeContext, is_late: bool) -> TraceOutcome:
     if context.failure is not None and not isinstance(context.failure, RetryLater):
-        return Outcome.EXCEPTION
+        return TraceOutcome.EXCEPTION
     if is_late:
-        return Outcome.TIME_OUT
-    return Outcome.SUCCESS if context.success else Outcome.FAILED
+        return TraceOutcome.TIME_OUT
+    return TraceOutcome.SUCCESS if context.success else TraceOutcome.FAILED
 
 
 def _keys(keys: Sequence[str]) -> str | None:

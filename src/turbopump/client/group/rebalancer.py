@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from turbopump.client.counted_log import CountedLog
-from turbopump.client.group.rebalance import Strategy, share, shift
-from turbopump.client.instance import Instance
+from turbopump.client.group.rebalance import Strategy, assignment_change, own_queues
+from turbopump.client.instance import ClientInstance
 from turbopump.client.message import MessageQueue
 from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused, TopicNotFound
 from turbopump.protocol.names import RETRY_PREFIX
@@ -29,7 +29,7 @@ FAILURES = (OSError, Refused, BrokenBody, BrokenRecord)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Assignment:
     queues: tuple[MessageQueue, ...]
     """All of the topic."""
     mine: tuple[MessageQueue, ...]
@@ -37,11 +37,11 @@ class Share:
     """False: it will be another one soon."""
 
 
-ShareOf = Callable[[str], Awaitable[Share]]
+AssignmentSource = Callable[[str], Awaitable[Assignment]]
 """Of a topic. May raise one of FAILURES: then what is held stays."""
 
 
-class Holder(Protocol):
+class QueueHolder(Protocol):
     def topics(self) -> Iterable[str]: ...
 
     def held(self) -> Collection[MessageQueue]: ...
@@ -51,12 +51,14 @@ class Holder(Protocol):
 
     async def drop(self, queue: MessageQueue) -> None: ...
 
-    def divided(self, topic: str, share: Share) -> None:
+    def divided(self, topic: str, assignment: Assignment) -> None:
         """What is held of the topic has changed."""
 
 
-class Division:
-    def __init__(self, holder: Holder, share_of: ShareOf, interval_s: float = BALANCE_S) -> None:
+class Rebalancer:
+    def __init__(
+        self, holder: QueueHolder, share_of: AssignmentSource, interval_s: float = BALANCE_S
+    ) -> None:
         self._holder = holder
         self._share_of = share_of
         self._interval_s = interval_s
@@ -101,7 +103,9 @@ class Division:
         if topic in self._missing:
             self._missing.discard(topic)
             log.info("Topic %s exists now: it is consumed", topic)
-        change = shift([queue for queue in self._holder.held() if queue.topic == topic], ours.mine)
+        change = assignment_change(
+            [queue for queue in self._holder.held() if queue.topic == topic], ours.mine
+        )
         await asyncio.gather(*(self._holder.drop(queue) for queue in change.dropped))
         taken = await asyncio.gather(*(self._holder.take(queue) for queue in change.taken))
         if change.dropped or any(taken):
@@ -123,27 +127,27 @@ class Division:
 
 
 @dataclass
-class GroupShare:
+class GroupAssignment:
     """By the group's strategy, out of the members that a broker of the topic knows."""
 
-    instance: Instance
+    instance: ClientInstance
     group: str
     strategy: Strategy
     is_broadcast: bool = False
     """Then every member has all queues."""
 
-    async def __call__(self, topic: str) -> Share:
+    async def __call__(self, topic: str) -> Assignment:
         queues = await readable_queues(self.instance, topic)
         if self.is_broadcast:
-            return Share(queues, queues)
+            return Assignment(queues, queues)
         members = await self.instance.heartbeats.members(self.group, topic)
         me = self.instance.client_id
         if me not in members:  # then our queues are others' by now, until we are back
             self.instance.heartbeats.renew()
-        return Share(queues, share(queues, members, me, self.strategy), me in members)
+        return Assignment(queues, own_queues(queues, members, me, self.strategy), me in members)
 
 
-async def readable_queues(instance: Instance, topic: str) -> tuple[MessageQueue, ...]:
+async def readable_queues(instance: ClientInstance, topic: str) -> tuple[MessageQueue, ...]:
     """As a name server says now, or what was known before: a name server that has just started knows no
     topic until brokers tell it. Raises TopicNotFound or OSError when nothing is known.
     """

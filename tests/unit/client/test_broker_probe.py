@@ -7,10 +7,10 @@ from tests.unit.client.producing import producing
 
 from turbopump.client.message import Message
 from turbopump.client.name_servers import NameServers
-from turbopump.client.produce.detector import ROUND_S, Detector
-from turbopump.client.produce.faults import AvoidingChoice, Faults
+from turbopump.client.produce.broker_health import BrokerHealth, HealthyQueueSelector
+from turbopump.client.produce.broker_probe import ROUND_S, BrokerProbe
 from turbopump.client.produce.sender import Sender
-from turbopump.client.routes import QueueChoice, Routes
+from turbopump.client.routes import RoundRobin, RouteCache
 from turbopump.client.settings import ProducerSettings
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import reply
@@ -31,13 +31,13 @@ class Stage:
         brokers = {"broker-a": BROKER_A, "broker-b": BROKER_B}
         self.cluster.on(NAMESRV, RequestCode.GET_ROUTEINFO_BY_TOPIC, routes_to({"orders": 1}, brokers))
         self.cluster.on(BROKER_B, RequestCode.SEND_MESSAGE_V2, stored)
-        self.faults = Faults(settings.latency_max, settings.not_available_duration, is_probed)
-        self.routes = Routes(NameServers(self.cluster, [NAMESRV], chance))
-        choice = AvoidingChoice(self.faults, QueueChoice(chance), self.clock.monotonic)
+        self.faults = BrokerHealth(settings.latency_max, settings.not_available_duration, is_probed)
+        self.routes = RouteCache(NameServers(self.cluster, [NAMESRV], chance))
+        choice = HealthyQueueSelector(self.faults, RoundRobin(chance), self.clock.monotonic)
         ids = UniqueIds("10.0.0.1", 1, self.clock.now_ms)
         self.sender = Sender(self.cluster, self.routes, self.clock, ids, choice, faults=self.faults)
         topics = ["elsewhere", "orders"]
-        self.detector = Detector(
+        self.detector = BrokerProbe(
             self.faults, self.cluster, self.routes, self.clock, lambda: topics, timeout_s=0.2, interval_s=5.0
         )
 

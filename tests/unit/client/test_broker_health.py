@@ -2,8 +2,8 @@ import pytest
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
-from turbopump.client.produce.faults import AvoidingChoice, Faults, faults_of
-from turbopump.client.routes import QueueChoice
+from turbopump.client.produce.broker_health import BrokerHealth, HealthyQueueSelector, broker_health
+from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import ProducerSettings, made
 from turbopump.runtime.chance import Chance
 
@@ -11,8 +11,8 @@ DEFAULTS = ProducerSettings()
 QUEUES = tuple(MessageQueue("t", broker, number) for broker in "abc" for number in range(2))
 
 
-def faults() -> Faults:
-    return Faults(DEFAULTS.latency_max, DEFAULTS.not_available_duration)
+def faults() -> BrokerHealth:
+    return BrokerHealth(DEFAULTS.latency_max, DEFAULTS.not_available_duration)
 
 
 def test_the_table_of_pauses_is_apaches() -> None:
@@ -25,7 +25,7 @@ def test_the_table_of_pauses_is_apaches() -> None:
 
 
 def test_the_table_of_4_x_is_one_setting() -> None:
-    table = faults_of(made(ProducerSettings, {"latency_table": "4.x"}))
+    table = broker_health(made(ProducerSettings, {"latency_table": "4.x"}))
     expected = [
         (0.549, 0.0), (0.55, 30.0), (0.999, 30.0), (1.0, 60.0), (2.0, 120.0), (3.0, 180.0), (14.999, 180.0),
         (15.0, 600.0),
@@ -38,14 +38,14 @@ def test_the_table_of_4_x_is_one_setting() -> None:
 
 def test_without_it_the_steps_are_those_that_are_set() -> None:
     steps = {"latency_max": (1.0,), "not_available_duration": (7.0,), "start_detector_enable": True}
-    table = faults_of(made(ProducerSettings, steps))
+    table = broker_health(made(ProducerSettings, steps))
     assert (table.pause_for(0.999), table.pause_for(1.0), table.is_probed) == (0.0, 7.0, True)
-    assert faults_of(DEFAULTS) == faults()
+    assert broker_health(DEFAULTS) == faults()
 
 
 def test_steps_of_ones_own_and_the_table_of_4_x_do_not_mix() -> None:
     with pytest.raises(InvalidArgument, match="latency_table or latency_max and not_available_duration"):
-        faults_of(made(ProducerSettings, {"latency_table": "4.x", "latency_max": (1.0,)}))
+        broker_health(made(ProducerSettings, {"latency_table": "4.x", "latency_max": (1.0,)}))
 
 
 def test_a_failure_counts_as_ten_seconds() -> None:
@@ -78,7 +78,7 @@ def test_a_success_makes_a_broker_reachable_again() -> None:
 def test_available_brokers_come_first_then_reachable_ones_then_all() -> None:
     table = faults()
     now = 0.0
-    choice = AvoidingChoice(table, QueueChoice(Chance(1)), lambda: now)
+    choice = HealthyQueueSelector(table, RoundRobin(Chance(1)), lambda: now)
 
     def chosen(avoid: str | None = None) -> set[str]:
         return {choice.choose(QUEUES, avoid).broker for _ in range(12)}

@@ -1,7 +1,7 @@
 """What a consumer did lately: sums over a moving window. The clock is the caller's."""
 
 
-class Window:
+class SlidingWindow:
     """Events of the last `slots * slot_s` seconds, and the sum of a value that each of them has."""
 
     def __init__(self, slots: int = 60, slot_s: float = 1.0) -> None:
@@ -40,15 +40,15 @@ class Window:
         return now % slots
 
 
-class TopicFigures:
+class TopicConsumeStats:
     """Of one topic, as `mqadmin consumerStatus` shows them."""
 
     def __init__(self) -> None:
-        self.pulls = Window()  # value: milliseconds until the answer
-        self.pulled = Window()  # messages
-        self.consumed = Window()  # value: milliseconds in the listener
-        self.failed = Window()
-        self.failed_in_hour = Window(60, 60.0)
+        self.pulls = SlidingWindow()  # value: milliseconds until the answer
+        self.pulled = SlidingWindow()  # messages
+        self.consumed = SlidingWindow()  # value: milliseconds in the listener
+        self.failed = SlidingWindow()
+        self.failed_in_hour = SlidingWindow(60, 60.0)
 
     def count_failed(self, messages: int, now_s: float) -> None:
         self.failed.add(now_s, messages)

@@ -2,15 +2,21 @@
 
 import asyncio
 
-from turbopump.client.group.consuming import ROLLED_BACK, UNCOMMITTED, ConsumeStatus, Failure, RetryLater
+from turbopump.client.group.consume_status import (
+    ROLLED_BACK,
+    UNCOMMITTED,
+    ConsumeStatus,
+    DeliveryFailure,
+    RetryLater,
+)
 from turbopump.client.message import MessageExt
-from turbopump.client.push.calling import Calling
+from turbopump.client.push.handler_invoker import HandlerInvoker
 from turbopump.protocol import bodies
 from turbopump.runtime.clock import Clock
 
 
-async def directly(
-    calling: Calling, message: MessageExt, clock: Clock
+async def consume_directly(
+    calling: HandlerInvoker, message: MessageExt, clock: Clock
 ) -> bodies.ConsumeMessageDirectlyResult:
     began_s = clock.monotonic()
     handler = calling.handler(message)
@@ -24,7 +30,7 @@ async def directly(
     return result
 
 
-def _told(failure: Failure | None) -> tuple[str, str | None]:
+def _told(failure: DeliveryFailure | None) -> tuple[str, str | None]:
     if failure is ROLLED_BACK:
         return ConsumeStatus.ROLLBACK.value, None
     if failure is None or failure is UNCOMMITTED:

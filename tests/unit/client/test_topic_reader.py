@@ -2,9 +2,9 @@ from tests.unit.client.kit import BROKER_A, NAMESRV, Cluster, Queues, record, ro
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
-from turbopump.client.pull.follow import Following
 from turbopump.client.pull.puller import Puller
-from turbopump.client.routes import Routes
+from turbopump.client.pull.topic_reader import TopicReader
+from turbopump.client.routes import RouteCache
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import TopicNotFound
 from turbopump.protocol.record import Record
@@ -36,8 +36,8 @@ def read(cluster: Cluster, count: int, tags: frozenset[str] = frozenset()) -> tu
         return len(taken) < count
 
     async def run() -> None:
-        routes = Routes(NameServers(cluster, [NAMESRV], Chance(1)))
-        following = Following(Puller(cluster, routes), routes, VirtualClock(), "t", tags, notices.append)
+        routes = RouteCache(NameServers(cluster, [NAMESRV], Chance(1)))
+        following = TopicReader(Puller(cluster, routes), routes, VirtualClock(), "t", tags, notices.append)
         await following.run(from_the_first, take)
 
     run_virtual(run())
