@@ -1,6 +1,6 @@
-"""How all parts of `Admin` put their questions: to one server, to any name server, to all name servers.
+"""Requests of all parts of `Admin`: to one server, to any name server, or to all name servers.
 
-Comes in: a request. Goes out: a successful answer; any other becomes an exception here, once for all.
+In: a request. Out: a successful answer; every other answer becomes an exception here, in one place.
 """
 
 import asyncio

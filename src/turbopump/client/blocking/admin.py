@@ -124,7 +124,7 @@ class Admin(Face[AsyncAdmin]):
 
 
 class AdminCalls(Part[AsyncAdmin, AsyncAdminCalls]):
-    """How all parts of `Admin` put their questions: to one server, to any name server, to all name servers."""
+    """Requests of all parts of `Admin`: to one server, to any name server, or to all name servers."""
 
     @property
     def name_servers(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Sends a message: chooses a queue, sends, and tries another broker within the same time limit when one fails.
+"""Sends a message: chooses a queue, sends, and tries another broker in the same time limit when one fails.
 
-A `PreparedSend` holds what stays the same in every try. It is made once, so a message keeps its unique key and
-a consumer can tell a repetition from a second message. `rules.py` checks before this what may be sent;
+A `PreparedSend` holds what stays the same in every try. It is made once, so a message keeps its unique key
+and a consumer can tell a repetition from a second message. `rules.py` checks before this what may be sent;
 `batches.py` turns a batch into one `PreparedSend`.
 """
 
