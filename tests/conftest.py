@@ -1,6 +1,5 @@
-"""For all tests: a property is about values, not about how busy the machine is."""
+"""Settings of every suite."""
 
-from hypothesis import HealthCheck, settings
+from tests import properties
 
-settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("calm")
+properties.load_profile()

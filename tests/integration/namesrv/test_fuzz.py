@@ -4,10 +4,11 @@ import json
 import logging
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from tests.integration.namesrv.kit import World
 from tests.integration.namesrv.test_scenarios import registration
+from tests.properties import examples
 
 from turbopump.protocol.command import Command
 from turbopump.testing.loop import run_virtual
@@ -57,11 +58,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return json.dumps(body).encode()
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@examples(60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(
     requests=st.lists(
         st.builds(

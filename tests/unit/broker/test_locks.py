@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.properties import examples
 from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.remoting.kit import virtual
 
@@ -129,7 +129,7 @@ class Locking(RuleBasedStateMachine):
 
 
 TestLocking = Locking.TestCase
-TestLocking.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestLocking.settings = examples(30, stateful_step_count=30)
 
 
 # Over the wire

@@ -1,8 +1,8 @@
 from collections import defaultdict
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.properties import examples
 
 from turbopump.broker.groups.members import Member, Members
 from turbopump.protocol.bodies import ConsumerData, SubscriptionData
@@ -275,4 +275,4 @@ class Comings(RuleBasedStateMachine):
 
 
 TestComings = Comings.TestCase
-TestComings.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestComings.settings = examples(30, stateful_step_count=30)

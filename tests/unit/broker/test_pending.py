@@ -1,7 +1,8 @@
 """What waits and what is due, without a clock."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from turbopump.broker.delay.pending import Entry, Pending, Position
 
@@ -117,7 +118,7 @@ def test_what_is_put_off_lets_others_pass() -> None:
     assert deliver(pending, due, 1000) == [0, 1]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(st.integers(0, 60), max_size=40),
     st.lists(st.tuples(st.sampled_from("lsrk"), st.integers(0, 40)), max_size=30),

@@ -4,8 +4,9 @@ import contextlib
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.broker.desk import letters
 from tests.unit.broker.sends import Bench, frame
 
@@ -43,7 +44,7 @@ def sends(draw: st.DrawFn) -> tuple[int, dict[str, Any], bytes, int]:
     return draw(st.sampled_from([10, 310])), ext, body, draw(st.sampled_from([0, 2]))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(sends(), min_size=1, max_size=8))
 def test_all_ways_answer_and_store_the_same_bytes(
     requests: list[tuple[int, dict[str, Any], bytes, int]],

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.broker.desk import SMALL_STORE, letters
 from tests.unit.broker.ledgers import LedgerBench
 from tests.unit.broker.sends import Bench, frame
@@ -165,7 +166,7 @@ def bodies(draw: st.DrawFn, one: st.SearchStrategy[Message] = messages) -> bytes
     return bytes(body[: draw(st.sampled_from([len(body), len(body), max(0, len(body) - 3)]))])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(
     st.lists(bodies(), min_size=1, max_size=4), st.sampled_from([0, 1, 16, 128, 4, -1]), st.integers(-1, 5)
 )
@@ -325,7 +326,7 @@ halves = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(100)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), bodies(halves)), max_size=5), st.sampled_from(["a", "b", "c"])
 )

@@ -8,9 +8,10 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.compat.wire import captured
+from tests.properties import examples
 from tests.unit.broker.desk import SMALL_STORE, letters
 from tests.unit.broker.sends import Bench, frame, header
 from tests.unit.store.lab import small
@@ -258,7 +259,7 @@ RESPELLED = [
 ]
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(400)
 @given(st.lists(spellings(), min_size=1, max_size=4))
 def test_every_spelling_of_a_header_means_the_same_to_both(heads: list[bytes]) -> None:
     compiled, pure = pair()

@@ -4,8 +4,9 @@ import os
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers, new_disk, small
 
@@ -54,7 +55,7 @@ def index(store: Store) -> Index:
     return store.index
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(150)
 @given(st.lists(steps, max_size=80), st.integers(0, 80))
 def test_the_files_are_the_same(steps: list[Row], cut: int) -> None:
     rows = rows_of(steps)

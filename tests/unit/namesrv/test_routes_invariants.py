@@ -3,9 +3,9 @@
 from contextlib import suppress
 from typing import Any
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.properties import examples
 from tests.unit.namesrv.test_routes import broker, topics, version
 
 from turbopump.namesrv.routes import Routes, _size
@@ -125,4 +125,4 @@ class Brokers(RuleBasedStateMachine):
 
 
 TestBrokers = Brokers.TestCase
-TestBrokers.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestBrokers.settings = examples(60, stateful_step_count=30)

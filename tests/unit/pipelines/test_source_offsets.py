@@ -2,7 +2,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turbopump.client.message import MessageQueue
@@ -125,7 +125,6 @@ def test_a_small_batch_is_put_off_for_a_while(waiting, waited_s, begins):
     assert is_worth_it(waiting, 100, waited_s, 60) is begins
 
 
-@settings(deadline=None)
 @given(SPANS, st.none() | st.integers(1, 40), st.none() | st.integers(100, 3_000))
 def test_tasks_cover_every_range_once_and_in_order(spans, least, most):
     wanted = [Range(queue, low, low + size) for queue, (low, size) in spans.items() if size]

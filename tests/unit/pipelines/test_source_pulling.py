@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, PullStatus
@@ -116,7 +117,7 @@ def _fail(start: int, end: int) -> None:
     raise AssertionError(f"{start} to {end} are missing")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(0, 300), st.integers(0, 600), st.integers(1, 90), st.integers(1, 64))
 def test_a_range_comes_whole_and_in_order_whatever_the_broker_gives_at_once(start, size, most, count):
     broker = Broker(high=start + size + 7, most=most, scan=1000)

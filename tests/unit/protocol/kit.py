@@ -2,14 +2,14 @@
 
 from functools import cache
 
-from hypothesis import settings
 from tests.compat.wire import Captured, captured
+from tests.properties import examples
 
 from turbopump.protocol.command import Command, decode
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import Frame, cut
 
-relaxed = settings(deadline=None, max_examples=60)
+relaxed = examples(60)
 
 
 @cache

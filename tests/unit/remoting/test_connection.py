@@ -6,8 +6,9 @@ import os
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.remoting.kit import LOG, RecordingTransport, asked, commands, connected, turn, virtual
 
 from turbopump.protocol.command import Command, encode, reply
@@ -111,7 +112,7 @@ async def test_outside_a_read_event_every_write_goes_out_at_once() -> None:
     assert transport.writes == [b"one", b"two"]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     bodies=st.lists(st.binary(max_size=300), min_size=1, max_size=8),
     cuts=st.lists(st.integers(0, 4000), max_size=30),

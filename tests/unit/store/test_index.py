@@ -2,8 +2,9 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.store.kit import HandClock, apache_store
 
 from turbopump.protocol import record
@@ -83,7 +84,7 @@ def apache_entries(store: Path, with_tags: bool) -> list[Entry]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(-3000, 9000), st.integers(0, 40)), max_size=60))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_any_sequence_can_be_queried_and_read_again(steps: list[tuple[int, int, int]]) -> None:
     put, offset, timestamp = [], 0, START
     for step, later, key_hash in steps:

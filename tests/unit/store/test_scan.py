@@ -1,7 +1,8 @@
 import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.properties import examples
 from tests.unit.store.lab import HOST, HOST_V6
 
 from turbopump.protocol import properties as props
@@ -38,7 +39,7 @@ def slowly(log: bytearray, check_crc: bool) -> tuple[list[Found], int, int]:
         position += one[4]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(
     st.integers(0, 2**32),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from turbopump.client.message import CopiedMessage, Message, MessageQueue
@@ -67,7 +67,6 @@ def seen(packed: bytes) -> dict[str, str]:
     return pairs
 
 
-@settings(deadline=None)  # the first one builds tables
 @given(made_rows, st.integers(0, 3))
 def test_rows_have_the_properties_that_a_client_gives_their_messages(made, skipped):
     packed = rows_of(arrow(made).slice(skipped), None, FRONT)
@@ -78,7 +77,6 @@ def test_rows_have_the_properties_that_a_client_gives_their_messages(made, skipp
     assert len(set(keys)) == len(keys)
 
 
-@settings(deadline=None)  # the first one builds tables
 @given(made_rows)
 def test_lanes_have_every_row_once_at_the_queue_of_its_key_and_in_order(made):
     found: dict[tuple[str, int | None], list[tuple[bytes, dict[str, str]]]] = {}
@@ -97,7 +95,6 @@ def test_lanes_have_every_row_once_at_the_queue_of_its_key_and_in_order(made):
     assert found == wanted
 
 
-@settings(deadline=None)  # the first one builds tables
 @given(made_rows, st.integers(0, 9))
 def test_half_messages_name_their_queue_and_go_to_its_broker(made, turn):
     packed = rows_of(arrow(made), None, FRONT)
