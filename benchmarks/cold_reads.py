@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-from turbopump.broker.config import BrokerConfig, Listening, NameServers, Waits
+from turbopump.broker.config import BrokerConfig, ListenConfig, NameServerConfig, WaitLimits
 from turbopump.broker.consume import pull
 from turbopump.broker.server import Broker
 from turbopump.protocol.codes import RequestCode
@@ -169,9 +169,9 @@ async def serve(home: Path, blocking: bool) -> None:
     if blocking:
         pull.MAX_FETCHES = 0
     config = BrokerConfig(
-        listening=Listening(bind_address="127.0.0.1", advertised_address="127.0.0.1", port=0),
-        name_servers=NameServers(),
-        waits=Waits(enabled=False),
+        listening=ListenConfig(bind_address="127.0.0.1", advertised_address="127.0.0.1", port=0),
+        name_servers=NameServerConfig(),
+        waits=WaitLimits(enabled=False),
         store=StoreConfig(root_dir=str(home), commit_log_file_size=FILE_SIZE),
     )
     workers = SystemWorkers()

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
@@ -157,8 +157,8 @@ def table_of_offsets(options: argparse.Namespace) -> str:
     )
 
 
-def committed(options: argparse.Namespace) -> Offsets:
-    offsets = Offsets(OffsetRules(), SystemClock())
+def committed(options: argparse.Namespace) -> CommittedOffsets:
+    offsets = CommittedOffsets(OffsetRules(), SystemClock())
     for group in range(options.groups):
         for number in range(options.offsets // options.groups):
             offsets.commit(f"group-{group}", f"topic-{number // 10}", number % 10, 1_000_000 + number)

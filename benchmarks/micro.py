@@ -20,7 +20,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from turbopump.broker.config import BrokerConfig, Listening, NameServers
+from turbopump.broker.config import BrokerConfig, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.protocol import command, frame, ids, properties, record
 from turbopump.protocol.codes import RequestCode
@@ -217,8 +217,8 @@ Connect = Callable[[], tuple[asyncio.Protocol, Wire]]
 async def broker_in(home: Path) -> AsyncIterator[Connect]:
     network, workers = Indoors(), SystemWorkers()
     config = BrokerConfig(
-        listening=Listening(bind_address="127.0.0.1", advertised_address="127.0.0.1"),
-        name_servers=NameServers(),
+        listening=ListenConfig(bind_address="127.0.0.1", advertised_address="127.0.0.1"),
+        name_servers=NameServerConfig(),
         store=StoreConfig(root_dir=str(home)),
     )
     broker = Broker(config, network, SystemClock(), SystemDisk(), workers, Chance())

@@ -25,8 +25,8 @@ from typing import Any
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay import timers
-from turbopump.broker.delay.timer_intake import Timing
-from turbopump.broker.delay.timers import FILE, Timers
+from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.names import TIMER_TOPIC
@@ -61,8 +61,8 @@ class Life:
         topics.update(Topic(TOPIC, 1, 1), {})
         files = ConfigFiles(config.config_dir, self.disk)
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)
-        self.timing = Timing(self.store, lambda: rules, "a", clock, rules.precision_ms)
-        self.timers = Timers(
+        self.timing = TimerIntake(self.store, lambda: rules, "a", clock, rules.precision_ms)
+        self.timers = TimedMessages(
             self.store, topics, self.store.append, files.save, self.workers, clock, self.disk, rules
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)

@@ -22,11 +22,11 @@ from typing import cast
 from tests.simulation.lives import Action, Lives
 
 from turbopump.broker.config import GroupRules, Identity, TopicRules
-from turbopump.broker.consume.send_back import Retries
+from turbopump.broker.consume.send_back import SendBackHandler
 from turbopump.broker.delay import levels
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.delay.levels import FILE, TICK_S, Delays
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.delay.levels import FILE, TICK_S, DelayedMessages
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties as props
@@ -122,15 +122,15 @@ class World(Lives):
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
-        self.schedule = Schedule(store)
-        self.delays = Delays(store, topics, store.append, files.save, self.workers, self.clock)
+        self.schedule = DelaySchedule(store)
+        self.delays = DelayedMessages(store, topics, store.append, files.save, self.workers, self.clock)
         files.load(FILE, lambda data: self.delays.load(data) >= 0)
         self.delays.open()
         self.schedule.on_postponed = self.delays.postponed
         store.retention.guards.append(self.delays.rescue)
-        groups = Groups(GroupRules(), self.clock)
+        groups = SubscriptionGroups(GroupRules(), self.clock)
         append, traffic = store.append, Traffic(self.clock, lambda: 0)
-        self.retries = Retries(
+        self.retries = SendBackHandler(
             store, topics, groups, self.schedule, append, traffic, self.chance, "127.0.0.1"
         )
         self._start_store()

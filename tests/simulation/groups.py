@@ -23,8 +23,8 @@ from unittest import mock
 
 from tests.simulation.consumers import BROKER_NAME, TOPIC, Consumer, Plan, Taken
 
-from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers, OffsetRules
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig, OffsetRules
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -286,8 +286,8 @@ class World:
         self.is_up = True
         self._read_again()
 
-    def _new_offsets(self, *args: Any) -> Offsets:
-        self.offsets = Offsets(*args)
+    def _new_offsets(self, *args: Any) -> CommittedOffsets:
+        self.offsets = CommittedOffsets(*args)
         return self.offsets
 
     async def _crash(self, survival: Survival) -> None:
@@ -463,8 +463,8 @@ class World:
         )
         return BrokerConfig(
             identity=Identity(broker_name=BROKER_NAME),
-            listening=Listening(bind_address=BROKER_IP, port=PORT),
-            name_servers=NameServers(),
+            listening=ListenConfig(bind_address=BROKER_IP, port=PORT),
+            name_servers=NameServerConfig(),
             offsets=OffsetRules(reset_here=chance.random() < 0.7),
             store=store,
         )

@@ -16,8 +16,8 @@ from tests.simulation.delays import World as DelayWorld
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay import timer_recovery, timers
-from turbopump.broker.delay.timer_intake import Recalls, Timing
-from turbopump.broker.delay.timers import FILE, Timers
+from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
+from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
@@ -83,14 +83,14 @@ class World(DelayWorld):
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         append = store.append
-        self.timing = Timing(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
-        self.timers = Timers(
+        self.timing = TimerIntake(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
+        self.timers = TimedMessages(
             store, topics, append, files.save, self.workers, self.clock, self.disk, self.rules
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()
         self.timing.on_postponed = self.timers.postponed
-        self.recalls = Recalls(
+        self.recalls = RecallHandler(
             store, topics, self.timing, append, lambda: self.rules, lambda: True, self.clock, "a", "R"
         )
         store.retention.guards.append(self.timers.rescue)

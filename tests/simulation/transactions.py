@@ -22,16 +22,16 @@ from typing import Any, cast
 from tests.simulation.lives import Action, Lives
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.topics import Topic, Topics
 from turbopump.broker.transactions import checks, recovery
-from turbopump.broker.transactions.checks import Checks
+from turbopump.broker.transactions.checks import TransactionChecks
 from turbopump.broker.transactions.halves import CheckRules
 from turbopump.broker.transactions.records import prepare
 from turbopump.broker.transactions.recovery import reopen
-from turbopump.broker.transactions.requests import TransactionRequests
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.requests import TransactionHandler
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol import properties as props
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command
@@ -142,18 +142,18 @@ class World(Lives):
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic(TOPIC, 4, 4), {})
         self.files = ConfigFiles(self.config.config_dir, self.disk)
-        self.offsets = Offsets(OffsetRules(), self.clock)
+        self.offsets = CommittedOffsets(OffsetRules(), self.clock)
         self.files.load(FILE, lambda data: self.offsets.load(data) >= 0)
         self.offsets.mend(store, self.clock.now_ms())
         self._start_store()
         if not self.noted:
             store.append([Draft(store.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
-        self.transactions = Transactions(
-            store, topics, self.offsets, Schedule(store), store.append, lambda: RULES, self.clock
+        self.transactions = OpenTransactions(
+            store, topics, self.offsets, DelaySchedule(store), store.append, lambda: RULES, self.clock
         )
         await reopen(store, self.transactions)
-        self.requests = TransactionRequests(self.transactions, store, lambda: RULES, self.clock)
-        self.checks = Checks(self.transactions, store, _Deciders(self), lambda: RULES, self.clock)
+        self.requests = TransactionHandler(self.transactions, store, lambda: RULES, self.clock)
+        self.checks = TransactionChecks(self.transactions, store, _Deciders(self), lambda: RULES, self.clock)
         store.retention.guards.append(self.checks.rescue)
         self.tasks = [asyncio.create_task(work) for work in (self.checks.run(), self._keep())]
         log.info("opened: %d..%d, %d open", store.min_offset, store.max_offset, len(self.transactions.halves))

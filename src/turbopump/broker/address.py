@@ -14,12 +14,12 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True)
-class Advertised:
+class AdvertisedAddress:
     address: str
     warning: str = ""
 
 
-def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]) -> Advertised:
+def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]) -> AdvertisedAddress:
     """`configured` is brokerIP1, `bound_to` what the broker listens on; each is empty when not chosen."""
     if configured:
         return _judged(configured, "brokerIP1 says so")
@@ -31,11 +31,11 @@ def advertised(configured: str, bound_to: str, primary: Callable[[], str | None]
     return _judged(found, "it is this machine's primary address; set brokerIP1 to change that")
 
 
-def _judged(address: str, reason: str) -> Advertised:
+def _judged(address: str, reason: str) -> AdvertisedAddress:
     if not _is_loopback(address):
-        return Advertised(address)
+        return AdvertisedAddress(address)
     warning = f"clients are told to connect to {address} ({reason}): those on other machines cannot"
-    return Advertised(address, warning)
+    return AdvertisedAddress(address, warning)
 
 
 def _is_loopback(address: str) -> bool:

@@ -13,7 +13,7 @@ MESSAGE_TYPE = "message.type"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AttributeKind:
     values: tuple[str, ...] = ()
     low: int = 0
     high: int = 0
@@ -21,17 +21,17 @@ class Kind:
     not_yet: tuple[str, ...] = ()  # values of Apache's that this broker could not keep its word on
 
 
-OF_TOPICS: dict[str, Kind] = {
-    QUEUE_TYPE: Kind(("SimpleCQ", OF_BATCHES), changeable=False),
-    "cleanup.policy": Kind(("DELETE", "COMPACTION"), changeable=False, not_yet=("COMPACTION",)),
-    MESSAGE_TYPE: Kind(
+OF_TOPICS: dict[str, AttributeKind] = {
+    QUEUE_TYPE: AttributeKind(("SimpleCQ", OF_BATCHES), changeable=False),
+    "cleanup.policy": AttributeKind(("DELETE", "COMPACTION"), changeable=False, not_yet=("COMPACTION",)),
+    MESSAGE_TYPE: AttributeKind(
         ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"),
         not_yet=("LITE",),
     ),
-    "reserve.time": Kind(low=-1, high=2**63 - 1),
-    "lite.topic.expiration": Kind(low=-1, high=43_200),
+    "reserve.time": AttributeKind(low=-1, high=2**63 - 1),
+    "lite.topic.expiration": AttributeKind(low=-1, high=43_200),
 }
-OF_GROUPS: dict[str, Kind] = {"priority.factor": Kind(low=0, high=100)}
+OF_GROUPS: dict[str, AttributeKind] = {"priority.factor": AttributeKind(low=0, high=100)}
 
 
 def parse_changes(text: str | None) -> dict[str, str]:
@@ -54,7 +54,7 @@ def parse_changes(text: str | None) -> dict[str, str]:
 def altered(
     current: Mapping[str, str] | None,
     changes: Mapping[str, str],
-    kinds: Mapping[str, Kind] = OF_TOPICS,
+    kinds: Mapping[str, AttributeKind] = OF_TOPICS,
 ) -> dict[str, str]:
     """The attributes after the changes; `current` is None while the topic or group is being created."""
     after = dict(current or {})
@@ -85,7 +85,7 @@ def _check_sign(sign: str, key: str, current: Mapping[str, str] | None) -> None:
         raise SystemFailure(f"attempt to delete a nonexistent key: {key}")
 
 
-def _check_kind(kinds: Mapping[str, Kind], sign: str, key: str, value: str, creating: bool) -> None:
+def _check_kind(kinds: Mapping[str, AttributeKind], sign: str, key: str, value: str, creating: bool) -> None:
     kind = kinds.get(key)
     if kind is None:
         raise SystemFailure(f"unsupported key: {key}")
@@ -95,7 +95,7 @@ def _check_kind(kinds: Mapping[str, Kind], sign: str, key: str, value: str, crea
         _check_value(kind, key, value)
 
 
-def _check_value(kind: Kind, key: str, value: str) -> None:
+def _check_value(kind: AttributeKind, key: str, value: str) -> None:
     if value in kind.not_yet:
         raise SystemFailure(f"{key}={value} is not supported yet")
     if kind.values:
@@ -105,6 +105,6 @@ def _check_value(kind: Kind, key: str, value: str) -> None:
         raise SystemFailure(f"value is not in range({kind.low}, {kind.high})")
 
 
-def _is_in_range(value: str, kind: Kind) -> bool:
+def _is_in_range(value: str, kind: AttributeKind) -> bool:
     digits = value.removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) < 20 and kind.low <= int(value) <= kind.high

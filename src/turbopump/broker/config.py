@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from turbopump.broker import settings
-from turbopump.broker.readers import NotAccepted, Reader
+from turbopump.broker.readers import NotAccepted, ValueReader
 from turbopump.protocol.conf import ConfigError, Entry, parse_properties
 from turbopump.store.config import StoreConfig
 
-__all__ = ["BrokerConfig", "ConfigError", "Loaded", "load", "parse_properties", "printed", "show"]
+__all__ = ["BrokerConfig", "ConfigError", "LoadedConfig", "load", "parse_properties", "printed", "show"]
 
 
 def _why(default: Any, why: str) -> Any:
@@ -32,7 +32,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenConfig:
     bind_address: str = _why("0.0.0.0", "where to listen; 127.0.0.1 keeps other machines out")
     port: int = _why(
         10911, "main port; the fast port is two below, the replication port one above; 0: any free"
@@ -46,7 +46,7 @@ class Listening:
 
 
 @dataclass(frozen=True, slots=True)
-class NameServers:
+class NameServerConfig:
     addresses: tuple[str, ...] = _why((), "every one of them is told about this broker's topics")
     period_ms: int = _why(30_000, "how often the broker registers again; taken as 10 to 60 s")
     timeout_ms: int = _why(24_000, "how long one name server may take to answer")
@@ -119,7 +119,7 @@ class TimerRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Polling:
+class PollConfig:
     long_polling: bool = _why(True, "hold a pull that finds nothing until its own time limit")
     short_polling_ms: int = _why(1_000, "how long such a pull is held when long polling is off")
     max_parked: int = _why(100_000, "pulls held at once; one more is answered without waiting")
@@ -141,7 +141,7 @@ class FilterRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SendConfig:
     region_id: str = _why("DefaultRegion", "stamped on every message and answer")
     trace_on: bool = _why(True, "stamped on every message and answer: clients may trace it")
     accept_from_ms: int = _why(0, "sends before this time (ms since 1970) are refused")
@@ -150,7 +150,7 @@ class Sending:
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class RemoteConfig:
     black_list: tuple[str, ...] = _why(
         ("configBlackList", "brokerConfigPath"),
         "keys that nobody may change over the wire; those that name a path or a command are on it anyway",
@@ -158,7 +158,7 @@ class Remote:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class WaitLimits:
     enabled: bool = _why(True, "refuse requests (SYSTEM_BUSY) that waited too long before they were begun")
     send_ms: int = _why(200, "how long a send may wait")
     pull_ms: int = _why(5_000, "how long a pull may wait before it is looked at")
@@ -170,7 +170,7 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsConfig:
     exporter: Literal["DISABLE", "PROM"] = _why("DISABLE", "PROM serves figures for Prometheus at /metrics")
     host: str = _why("", "where /metrics is served; empty: bindAddress")
     port: int = _why(5557, "port of /metrics; 0: any free")
@@ -186,25 +186,25 @@ class Metrics:
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     identity: Identity = field(default_factory=Identity)
-    listening: Listening = field(default_factory=Listening)
-    name_servers: NameServers = field(default_factory=NameServers)
+    listening: ListenConfig = field(default_factory=ListenConfig)
+    name_servers: NameServerConfig = field(default_factory=NameServerConfig)
     topics: TopicRules = field(default_factory=TopicRules)
     groups: GroupRules = field(default_factory=GroupRules)
     offsets: OffsetRules = field(default_factory=OffsetRules)
     delays: DelayRules = field(default_factory=DelayRules)
     transactions: TransactionRules = field(default_factory=TransactionRules)
     timers: TimerRules = field(default_factory=TimerRules)
-    polling: Polling = field(default_factory=Polling)
+    polling: PollConfig = field(default_factory=PollConfig)
     filters: FilterRules = field(default_factory=FilterRules)
-    sending: Sending = field(default_factory=Sending)
-    remote: Remote = field(default_factory=Remote)
-    waits: Waits = field(default_factory=Waits)
-    metrics: Metrics = field(default_factory=Metrics)
+    sending: SendConfig = field(default_factory=SendConfig)
+    remote: RemoteConfig = field(default_factory=RemoteConfig)
+    waits: WaitLimits = field(default_factory=WaitLimits)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     """A configuration that can be used, and the lines that belong into the log at start."""
 
     config: BrokerConfig
@@ -216,7 +216,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
     host_name: str = "DEFAULT_BROKER",
-) -> Loaded:
+) -> LoadedConfig:
     """Default < file < environment < flags. Flags and environment use the same keys and texts as the file."""
     environ = environ or {}
     entries = [
@@ -236,7 +236,7 @@ def load(
                 warnings.append(entry.blamed(words))
         else:
             _without_field(entry, warnings, unused)
-    return Loaded(_checked(config, used), (*warnings, *unused.warnings()))
+    return LoadedConfig(_checked(config, used), (*warnings, *unused.warnings()))
 
 
 def change(config: BrokerConfig, key: str, text: str) -> BrokerConfig:
@@ -334,7 +334,7 @@ def _starting_point(environ: Mapping[str, str], host_name: str) -> BrokerConfig:
     return replace(config, store=replace(config.store, root_dir=f"{home}/store")) if home else config
 
 
-def _value(reader: Reader, entry: _Sourced) -> Any:
+def _value(reader: ValueReader, entry: _Sourced) -> Any:
     try:
         return reader.read(entry.text)
     except NotAccepted:

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from turbopump.broker.config import Waits
+from turbopump.broker.config import WaitLimits
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame
@@ -38,7 +38,7 @@ LIMITS: dict[int, str] = {
     RequestCode.END_TRANSACTION: "transaction_ms",
     RequestCode.ACK_MESSAGE: "ack_ms",
 }
-"""The field of `Waits` that says how long is too long."""
+"""The field of `WaitLimits` that says how long is too long."""
 
 PATIENT = frozenset(
     {
@@ -57,7 +57,7 @@ PATIENT = frozenset(
 
 
 class FlowControl:
-    def __init__(self, waits: Callable[[], Waits], disk_is_busy: Callable[[], bool]) -> None:
+    def __init__(self, waits: Callable[[], WaitLimits], disk_is_busy: Callable[[], bool]) -> None:
         self._waits = waits
         self._disk_is_busy = disk_is_busy
         self._seldom = Seldom(log, LOG_INTERVAL_S)

@@ -9,28 +9,28 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.delay.level_records import Schedule
+from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.levels import FILE as DELAY_FILE
-from turbopump.broker.delay.levels import Delays
-from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.delay.levels import DelayedMessages
+from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE as TIMER_FILE
-from turbopump.broker.delay.timers import Timers
+from turbopump.broker.delay.timers import TimedMessages
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import Sending
+from turbopump.broker.produce.send import SendHandler
 from turbopump.broker.running import keep_running
 from turbopump.broker.tables import Tables, load
-from turbopump.broker.transactions.checks import Checks, Producers, check_rules
+from turbopump.broker.transactions.checks import TransactionChecks, TransactionProducers, check_rules
 from turbopump.broker.transactions.halves import CheckRules
-from turbopump.broker.transactions.ledger.expiry import Expiry
-from turbopump.broker.transactions.ledger.homes import Homes
-from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.broker.transactions.ledger.expiry import BookExpiry
+from turbopump.broker.transactions.ledger.homes import BookHomes
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
-from turbopump.broker.transactions.ledger.requests import LedgerRequests
-from turbopump.broker.transactions.ledger.send import LedgerSending
-from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.broker.transactions.ledger.requests import LedgerHandler
+from turbopump.broker.transactions.ledger.send import LedgerSendHandler
+from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.broker.transactions.recovery import reopen
-from turbopump.broker.transactions.requests import TransactionRequests
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.requests import TransactionHandler
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.remoting.client import Client
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
@@ -43,9 +43,9 @@ class Ground:
     config: Callable[[], BrokerConfig]  # as it is now
     store: Store
     tables: Tables
-    sending: Sending
-    schedule: Schedule
-    timing: Timing
+    sending: SendHandler
+    schedule: DelaySchedule
+    timing: TimerIntake
     files: ConfigFiles
     clock: Clock
     disk: Disk
@@ -56,9 +56,9 @@ class Ground:
         return check_rules(self.config())
 
 
-def delays(on: Ground) -> Delays:
+def delays(on: Ground) -> DelayedMessages:
     append = on.sending.append_unanswered
-    delays = Delays(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock)
+    delays = DelayedMessages(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock)
     load(on.files, DELAY_FILE, delays.load)
     delays.open()
     on.stack.push_async_callback(delays.close)
@@ -67,10 +67,10 @@ def delays(on: Ground) -> Delays:
     return delays
 
 
-async def transactions(on: Ground) -> tuple[Transactions, TransactionRequests]:
+async def transactions(on: Ground) -> tuple[OpenTransactions, TransactionHandler]:
     """Those that are open are known before anybody is served."""
     tables, append = on.tables, on.sending.append_unanswered
-    transactions = Transactions(
+    transactions = OpenTransactions(
         on.store,
         tables.topics,
         tables.offsets,
@@ -84,37 +84,39 @@ async def transactions(on: Ground) -> tuple[Transactions, TransactionRequests]:
     await reopen(on.store, transactions)
     on.sending.on_half = transactions.prepared
     on.stack.push_async_callback(transactions.save_progress)
-    producers = Producers(tables.members, on.config().identity.broker_name)
-    checks = Checks(transactions, on.store, producers, on.rules, on.clock)
+    producers = TransactionProducers(tables.members, on.config().identity.broker_name)
+    checks = TransactionChecks(transactions, on.store, producers, on.rules, on.clock)
     on.store.retention.guards.append(checks.rescue)
     keep_running(checks.run(), on.stack)
     keep_running(checks.keep(), on.stack)
-    return transactions, TransactionRequests(transactions, on.store, on.rules, on.clock)
+    return transactions, TransactionHandler(transactions, on.store, on.rules, on.clock)
 
 
 async def ledger(
-    on: Ground, transactions: Transactions, receipts: Receipts, client: Client
-) -> tuple[LedgerRequests, LedgerSending]:
+    on: Ground, transactions: OpenTransactions, receipts: Receipts, client: Client
+) -> tuple[LedgerHandler, LedgerSendHandler]:
     """Decisions about many messages at once. All books are known before anybody is served."""
     name, store, clock = on.config().identity.broker_name, on.store, on.clock
-    ledger = Ledger(name)
+    ledger = LedgerBooks(name)
     written = LedgerLog(ledger, store, on.sending.append_unanswered, clock)
     await written.reopen()
     store.retention.guards.append(written.rescue)
-    homes = Homes(ledger, name, client, on.config().name_servers.addresses, clock)
-    settling = Settling(transactions, store, homes, lambda: on.rules().interval_s, clock)
+    homes = BookHomes(ledger, name, client, on.config().name_servers.addresses, clock)
+    settling = Settlement(transactions, store, homes, lambda: on.rules().interval_s, clock)
     keep_running(settling.run(), on.stack)
     hours = lambda: on.config().transactions.id_retention_hours  # noqa: E731
-    keep_running(Expiry(ledger, written, settling, hours, clock).run(), on.stack)
+    keep_running(BookExpiry(ledger, written, settling, hours, clock).run(), on.stack)
     return (
-        LedgerRequests(ledger, written, settling, store),
-        LedgerSending(ledger, name, transactions, on.sending, on.timing, receipts, store, clock),
+        LedgerHandler(ledger, written, settling, store),
+        LedgerSendHandler(ledger, name, transactions, on.sending, on.timing, receipts, store, clock),
     )
 
 
-def timers(on: Ground) -> Timers:
+def timers(on: Ground) -> TimedMessages:
     append, rules = on.sending.append_unanswered, on.config().timers
-    timers = Timers(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock, on.disk, rules)
+    timers = TimedMessages(
+        on.store, on.tables.topics, append, on.files.save, on.workers, on.clock, on.disk, rules
+    )
     load(on.files, TIMER_FILE, timers.load)
     timers.open()
     if rules.enabled:

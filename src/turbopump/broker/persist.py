@@ -22,7 +22,7 @@ RETRY_S = 1.0
 SHARE = 10  # a table is put into bytes on the loop: at most a tenth of the time goes there
 
 
-class Persisted:
+class PersistedTable:
     """Writes one table to its file, never two writes at a time."""
 
     def __init__(

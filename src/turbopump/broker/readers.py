@@ -13,7 +13,7 @@ class NotAccepted(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ValueReader:
     accepts: str
     read: Callable[[str], Any]
     show: Callable[[Any], str] = str
@@ -26,28 +26,28 @@ def _boolean(text: str) -> bool:
     return lowered == "true"
 
 
-BOOLEAN = Reader("true or false", _boolean, lambda value: "true" if value else "false")
-TEXT = Reader("text", str)
+BOOLEAN = ValueReader("true or false", _boolean, lambda value: "true" if value else "false")
+TEXT = ValueReader("text", str)
 
 
-def integer(low: int, high: int, meaning: str = "") -> Reader:
+def integer(low: int, high: int, meaning: str = "") -> ValueReader:
     def read(text: str) -> int:
         digits = text[1:] if text[:1] in ("-", "+") else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= 19 and low <= int(text) <= high):
             raise NotAccepted
         return int(text)
 
-    return Reader(f"{meaning or 'a whole number'} from {low} to {high}", read)
+    return ValueReader(f"{meaning or 'a whole number'} from {low} to {high}", read)
 
 
-def choice(*values: str) -> Reader:
+def choice(*values: str) -> ValueReader:
     def read(text: str) -> str:
         for value in values:
             if text.upper() == value.upper():
                 return value
         raise NotAccepted
 
-    return Reader(" or ".join(values), read)
+    return ValueReader(" or ".join(values), read)
 
 
 def _name(text: str) -> str:
@@ -57,7 +57,7 @@ def _name(text: str) -> str:
     return text
 
 
-NAME = Reader("letters, digits, _ - . % and |, at most 127", _name)
+NAME = ValueReader("letters, digits, _ - . % and |, at most 127", _name)
 
 
 def _host(text: str) -> str:
@@ -66,8 +66,10 @@ def _host(text: str) -> str:
     return text
 
 
-HOST = Reader("an IP address or host name", _host)
-OPTIONAL_HOST = Reader("an IP address or host name, or nothing", lambda text: _host(text) if text else "")
+HOST = ValueReader("an IP address or host name", _host)
+OPTIONAL_HOST = ValueReader(
+    "an IP address or host name, or nothing", lambda text: _host(text) if text else ""
+)
 
 
 def _addresses(text: str) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def _is_address(text: str) -> bool:
     return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
 
 
-ADDRESSES = Reader("host:port, several separated by ;", _addresses, ";".join)
+ADDRESSES = ValueReader("host:port, several separated by ;", _addresses, ";".join)
 
 
 def _hours(text: str) -> str:
@@ -92,7 +94,7 @@ def _hours(text: str) -> str:
     return ";".join(f"{int(part):02d}" for part in parts)
 
 
-HOURS = Reader("hours from 00 to 23, several separated by ;", _hours)
+HOURS = ValueReader("hours from 00 to 23, several separated by ;", _hours)
 
 
 def _directory(text: str) -> str:
@@ -113,9 +115,9 @@ def _delay_levels(text: str) -> str:
     return text
 
 
-DELAY_LEVELS = Reader("times such as 1s 5m 2h 1d, separated by one space", _delay_levels)
-DIRECTORY = Reader("one directory", _directory)
-ROOT_DIRECTORY = Reader("one directory", _root)
+DELAY_LEVELS = ValueReader("times such as 1s 5m 2h 1d, separated by one space", _delay_levels)
+DIRECTORY = ValueReader("one directory", _directory)
+ROOT_DIRECTORY = ValueReader("one directory", _root)
 
 
 def _labels(text: str) -> tuple[str, ...]:
@@ -125,8 +127,8 @@ def _labels(text: str) -> tuple[str, ...]:
     return labels
 
 
-LABELS = Reader("name:value, several separated by ,", _labels, ",".join)
-KEYS = Reader(
+LABELS = ValueReader("name:value, several separated by ,", _labels, ",".join)
+KEYS = ValueReader(
     "keys, several separated by ;",
     lambda text: tuple(part.strip() for part in text.split(";") if part.strip()),
     ";".join,
@@ -146,4 +148,4 @@ def _precision(text: str) -> int:
     return max([known for known in (100, 200, 500, 1000) if known <= asked], default=100)
 
 
-PRECISION = Reader("100, 200, 500 or 1000 milliseconds", _precision)
+PRECISION = ValueReader("100, 200, 500 or 1000 milliseconds", _precision)

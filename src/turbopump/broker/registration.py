@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from turbopump.broker.config import Identity, NameServers
+from turbopump.broker.config import Identity, NameServerConfig
 from turbopump.protocol.bodies import KVTable, RegisterBrokerBody, TopicConfigSerializeWrapper
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
@@ -37,7 +37,7 @@ class TopicTable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class BrokerEndpoint:
     """How this broker introduces itself."""
 
     identity: Identity
@@ -45,8 +45,10 @@ class Endpoint:
     ha_address: str
 
 
-class Registration:
-    def __init__(self, client: Client, topics: TopicTable, endpoint: Endpoint, config: NameServers) -> None:
+class NameServerRegistration:
+    def __init__(
+        self, client: Client, topics: TopicTable, endpoint: BrokerEndpoint, config: NameServerConfig
+    ) -> None:
         addresses = dict.fromkeys(config.addresses)
         self._peers = [_NameServer(address, client, topics, endpoint, config) for address in addresses]
         self._tasks: list[asyncio.Task[None]] = []
@@ -82,7 +84,12 @@ class _NameServer:
     """One name server: what it knows, and the task that tells it the rest."""
 
     def __init__(
-        self, address: str, client: Client, topics: TopicTable, endpoint: Endpoint, config: NameServers
+        self,
+        address: str,
+        client: Client,
+        topics: TopicTable,
+        endpoint: BrokerEndpoint,
+        config: NameServerConfig,
     ) -> None:
         self.address = address
         self.tried = asyncio.Event()

@@ -14,46 +14,46 @@ from typing import Protocol
 
 from turbopump.broker import kinds
 from turbopump.broker.address import advertised, primary_local_address
-from turbopump.broker.admin.configuration import ConfigurationRequests
-from turbopump.broker.admin.connections import ConnectionRequests
-from turbopump.broker.admin.groups import GroupRequests
-from turbopump.broker.admin.maintenance import MaintenanceRequests
-from turbopump.broker.admin.progress import ProgressRequests
-from turbopump.broker.admin.queues import QueueRequests
-from turbopump.broker.admin.runtime import RuntimeRequests
-from turbopump.broker.admin.statistics import StatisticsRequests
-from turbopump.broker.admin.topics import TopicRequests
+from turbopump.broker.admin.configuration import ConfigurationHandler
+from turbopump.broker.admin.connections import ConnectionHandler
+from turbopump.broker.admin.groups import GroupHandler
+from turbopump.broker.admin.maintenance import MaintenanceHandler
+from turbopump.broker.admin.progress import ProgressHandler
+from turbopump.broker.admin.queues import QueueHandler
+from turbopump.broker.admin.runtime import RuntimeHandler
+from turbopump.broker.admin.statistics import StatisticsHandler
+from turbopump.broker.admin.topics import TopicHandler
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume import filter_modules
-from turbopump.broker.consume.fence import Fence
+from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.consume.filter_modules import FilterLimits, FilterModules
-from turbopump.broker.consume.pull import Pulling
-from turbopump.broker.consume.query import Queries
-from turbopump.broker.consume.send_back import Retries
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.delay.levels import Delays
-from turbopump.broker.delay.timer_intake import Recalls, Timing
-from turbopump.broker.delay.timers import Timers
+from turbopump.broker.consume.pull import PullHandler
+from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.consume.send_back import SendBackHandler
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.delay.levels import DelayedMessages
+from turbopump.broker.delay.timer_intake import RecallHandler, TimerIntake
+from turbopump.broker.delay.timers import TimedMessages
 from turbopump.broker.flow import FlowControl
-from turbopump.broker.groups.assignment import AssignmentRequests, TopicRoutes
-from turbopump.broker.groups.clients import Clients
-from turbopump.broker.groups.locks import LockRequests
-from turbopump.broker.groups.offsets import OffsetRequests, first_offset
-from turbopump.broker.groups.relay import Relay
-from turbopump.broker.groups.resets import ResetRequests
+from turbopump.broker.groups.assignment import AssignmentHandler, TopicRoutes
+from turbopump.broker.groups.clients import ClientHandler
+from turbopump.broker.groups.locks import LockHandler
+from turbopump.broker.groups.offsets import OffsetHandler, first_offset
+from turbopump.broker.groups.relay import ConsumerRelay
+from turbopump.broker.groups.resets import ResetHandler
 from turbopump.broker.metrics.collectors import (
     Collector,
     RemotingFigures,
-    Waiting,
+    WaitingRequests,
 )
 from turbopump.broker.metrics.exporter import Exporter
 from turbopump.broker.metrics.message_kinds import TimerFigures, TopicFigures, TransactionFigures
 from turbopump.broker.metrics.selection import collectors
-from turbopump.broker.produce.plain_sends import SendMany
+from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.replies import Replies
-from turbopump.broker.produce.send import Sending, SendRules
-from turbopump.broker.registration import Endpoint, Registration
+from turbopump.broker.produce.replies import ReplyHandler
+from turbopump.broker.produce.send import SendHandler, SendRules
+from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.running import keep_running
 from turbopump.broker.tables import TableFiles, Tables
 from turbopump.broker.topics import READ, WRITE, Topic
@@ -166,11 +166,13 @@ class Broker:
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
 
-        clients = Clients(tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters)
-        fence = Fence(store, recovered_end)
+        clients = ClientHandler(
+            tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters
+        )
+        fence = ReusedOffsets(store, recovered_end)
         pulling = self._pulling(store, tables, fence)
         stack.push_async_callback(pulling.abandon)
-        schedule = Schedule(store)
+        schedule = DelaySchedule(store)
         timing = self._timing(store)
         sending, receipts = self._sending(store, tables, schedule, timing)
         retries = self._retries(store, tables, schedule, sending)
@@ -199,7 +201,7 @@ class Broker:
             *ledger,
             timers,
             clients,
-            Queries(store, tables.topics),
+            QueryHandler(store, tables.topics),
             self._recalls(store, tables, timing, sending),
             *tools,
         ]
@@ -247,8 +249,8 @@ class Broker:
         keep_running(tables.statistics.watch(), stack)
         if observed is not None:
 
-            def waiting() -> Waiting:
-                return Waiting(
+            def waiting() -> WaitingRequests:
+                return WaitingRequests(
                     to_begin=sum(server.waiting for server in servers),
                     for_sync=store.flusher.waiting,
                     running=main_router.running + fast_router.running,
@@ -258,7 +260,7 @@ class Broker:
 
             created = TopicFigures()
             for tool in tools:
-                if isinstance(tool, TopicRequests):
+                if isinstance(tool, TopicHandler):
                     tool.on_created = created.created
             more: list[Collector] = [
                 observed,
@@ -309,15 +311,15 @@ class Broker:
         except ValueError:
             return pack_host(await self._network.resolve(host), port)
 
-    def _registration(self, client: Client, tables: Tables) -> Registration:
+    def _registration(self, client: Client, tables: Tables) -> NameServerRegistration:
         listening = self.config.listening
         ha_host = listening.ha_address or _split(self.address)[0]
         ha_address = f"{ha_host}:{listening.ha_port or self.port + 1}"
-        endpoint = Endpoint(self.config.identity, self.address, ha_address)
-        return Registration(client, tables.topics, endpoint, self.config.name_servers)
+        endpoint = BrokerEndpoint(self.config.identity, self.address, ha_address)
+        return NameServerRegistration(client, tables.topics, endpoint, self.config.name_servers)
 
-    def _pulling(self, store: Store, tables: Tables, fence: Fence) -> Pulling:
-        return Pulling(
+    def _pulling(self, store: Store, tables: Tables, fence: ReusedOffsets) -> PullHandler:
+        return PullHandler(
             store,
             tables.topics,
             tables.groups,
@@ -334,8 +336,8 @@ class Broker:
         )
 
     def _sending(
-        self, store: Store, tables: Tables, schedule: Schedule, timing: Timing
-    ) -> tuple[Sending, Receipts]:
+        self, store: Store, tables: Tables, schedule: DelaySchedule, timing: TimerIntake
+    ) -> tuple[SendHandler, Receipts]:
         config = self.config
         ip, _ = unpack_host(store.store_host)
         lacks_slave = config.identity.role == "SYNC_MASTER"
@@ -350,7 +352,7 @@ class Broker:
             config.sending.reject_transactions,
         )
         ids = UniqueIds(ip, os.getpid(), self._clock.now_ms, self._chance.getrandbits(32))
-        sending = Sending(
+        sending = SendHandler(
             store,
             tables.topics,
             tables.groups,
@@ -367,8 +369,10 @@ class Broker:
         )
         return sending, receipts
 
-    def _retries(self, store: Store, tables: Tables, schedule: Schedule, sending: Sending) -> Retries:
-        return Retries(
+    def _retries(
+        self, store: Store, tables: Tables, schedule: DelaySchedule, sending: SendHandler
+    ) -> SendBackHandler:
+        return SendBackHandler(
             store,
             tables.topics,
             tables.groups,
@@ -384,9 +388,9 @@ class Broker:
         self,
         store: Store,
         tables: Tables,
-        sending: Sending,
-        schedule: Schedule,
-        timing: Timing,
+        sending: SendHandler,
+        schedule: DelaySchedule,
+        timing: TimerIntake,
         files: ConfigFiles,
         stack: contextlib.AsyncExitStack,
     ) -> kinds.Ground:
@@ -404,12 +408,14 @@ class Broker:
             stack,
         )
 
-    def _timing(self, store: Store) -> Timing:
+    def _timing(self, store: Store) -> TimerIntake:
         name, rules = self.config.identity.broker_name, self.config.timers
-        return Timing(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
+        return TimerIntake(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
 
-    def _recalls(self, store: Store, tables: Tables, timing: Timing, sending: Sending) -> Recalls:
-        return Recalls(
+    def _recalls(
+        self, store: Store, tables: Tables, timing: TimerIntake, sending: SendHandler
+    ) -> RecallHandler:
+        return RecallHandler(
             store,
             tables.topics,
             timing,
@@ -421,12 +427,14 @@ class Broker:
             region=self.config.sending.region_id,
         )
 
-    def _assignments(self, client: Client, tables: Tables) -> AssignmentRequests:
+    def _assignments(self, client: Client, tables: Tables) -> AssignmentHandler:
         routes = TopicRoutes(client, self.config.name_servers.addresses, self._clock)
-        return AssignmentRequests(routes, tables.members, tables.topics, tables.groups, self._clock)
+        return AssignmentHandler(routes, tables.members, tables.topics, tables.groups, self._clock)
 
-    def _replies(self, store: Store, tables: Tables, sending: Sending, receipts: Receipts) -> Replies:
-        return Replies(
+    def _replies(
+        self, store: Store, tables: Tables, sending: SendHandler, receipts: Receipts
+    ) -> ReplyHandler:
+        return ReplyHandler(
             tables.members,
             sending,
             receipts,
@@ -436,9 +444,9 @@ class Broker:
         )
 
     def _send_many(
-        self, store: Store, tables: Tables, sending: Sending, receipts: Receipts, router: Router
-    ) -> SendMany:
-        return SendMany(
+        self, store: Store, tables: Tables, sending: SendHandler, receipts: Receipts, router: Router
+    ) -> PlainSendHandler:
+        return PlainSendHandler(
             store,
             tables.topics,
             sending,
@@ -452,21 +460,21 @@ class Broker:
         self,
         store: Store,
         tables: Tables,
-        pulling: Pulling,
-        fence: Fence,
+        pulling: PullHandler,
+        fence: ReusedOffsets,
         stack: contextlib.AsyncExitStack,
     ) -> list["_Part"]:
         """What consumers ask beside pulls, and what is asked about them."""
         topics, groups, offsets, members = tables.topics, tables.groups, tables.offsets, tables.members
         name = self.config.identity.broker_name
-        locking = LockRequests(tables.locks, self._clock)
+        locking = LockHandler(tables.locks, self._clock)
         keep_running(locking.watch(), stack)
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
         return [
-            OffsetRequests(offsets, topics, groups, partial(first_offset, store), fence, self._clock),
+            OffsetHandler(offsets, topics, groups, partial(first_offset, store), fence, self._clock),
             locking,
-            ResetRequests(
+            ResetHandler(
                 offsets,
                 topics,
                 groups,
@@ -476,20 +484,20 @@ class Broker:
                 resets_here=lambda: self.config.offsets.reset_here,
                 tell_pulls=pulling.offsets_reset,
             ),
-            Relay(members, topics, groups, store, name),
+            ConsumerRelay(members, topics, groups, store, name),
         ]
 
     def _tools(
         self,
         store: Store,
         tables: Tables,
-        clients: Clients,
-        pulling: Pulling,
-        registration: Registration,
+        clients: ClientHandler,
+        pulling: PullHandler,
+        registration: NameServerRegistration,
         kept: TableFiles,
-        fence: Fence,
-        delays: Delays,
-        timers: Timers,
+        fence: ReusedOffsets,
+        delays: DelayedMessages,
+        timers: TimedMessages,
         servers: tuple[Server, Server],
     ) -> list["_Part"]:
         """What administrators ask: each class answers for one subject."""
@@ -513,9 +521,9 @@ class Broker:
 
         accept_from_ms = self.config.sending.accept_from_ms
         return [
-            TopicRequests(topics, offsets, store, statistics, fence, name, topics_settled),
-            GroupRequests(groups, topics, offsets, statistics, fence, kept.groups.settled),
-            ProgressRequests(
+            TopicHandler(topics, offsets, store, statistics, fence, name, topics_settled),
+            GroupHandler(groups, topics, offsets, statistics, fence, kept.groups.settled),
+            ProgressHandler(
                 groups,
                 topics,
                 offsets,
@@ -526,10 +534,10 @@ class Broker:
                 name,
                 self.address,
             ),
-            QueueRequests(store, tables.members, tables.filters),
-            ConnectionRequests(tables.members, offsets),
-            ConfigurationRequests(self._as_running(), self._clock, apply),
-            RuntimeRequests(
+            QueueHandler(store, tables.members, tables.filters),
+            ConnectionHandler(tables.members, offsets),
+            ConfigurationHandler(self._as_running(), self._clock, apply),
+            RuntimeHandler(
                 store,
                 tables.traffic,
                 statistics,
@@ -540,8 +548,8 @@ class Broker:
                 servers,
                 timers.progress,
             ),
-            StatisticsRequests(statistics),
-            MaintenanceRequests(store, topics, offsets, statistics),
+            StatisticsHandler(statistics),
+            MaintenanceHandler(store, topics, offsets, statistics),
         ]
 
     def _as_running(self) -> BrokerConfig:

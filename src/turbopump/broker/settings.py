@@ -33,7 +33,7 @@ from turbopump.broker.readers import (
     PRECISION,
     ROOT_DIRECTORY,
     TEXT,
-    Reader,
+    ValueReader,
     choice,
     integer,
 )
@@ -61,7 +61,7 @@ ROOT_DIR_PATH = "store.root_dir"
 @dataclass(frozen=True, slots=True)
 class Setting:
     path: str
-    reader: Reader
+    reader: ValueReader
     why: str = ""  # where the field itself does not say it
     important: bool = False  # shown by `mqbroker -m`
     hot: bool = False  # can be changed while the broker runs

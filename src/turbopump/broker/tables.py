@@ -8,15 +8,15 @@ from contextlib import AsyncExitStack
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.consume.filter_modules import FilterModules
 from turbopump.broker.consume.filters import FILE as FILTER_FILE
-from turbopump.broker.consume.filters import Filters
-from turbopump.broker.groups.groups import Groups
-from turbopump.broker.groups.locks import QueueLocks
+from turbopump.broker.consume.filters import GroupFilters
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.groups.locks import LockTable
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import FILE as OFFSETS_FILE
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
-from turbopump.broker.persist import PAUSE_S, Persisted
+from turbopump.broker.persist import PAUSE_S, PersistedTable
 from turbopump.broker.topics import Topics
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
@@ -34,11 +34,11 @@ class Tables:
     ) -> None:
         light = config.store.uses_light_queues
         self.topics = Topics(config.topics, config.identity, clock, light)
-        self.groups = Groups(config.groups, clock, light)
-        self.offsets = Offsets(config.offsets, clock, light)
-        self.filters = Filters(config.filters, clock, modules)
+        self.groups = SubscriptionGroups(config.groups, clock, light)
+        self.offsets = CommittedOffsets(config.offsets, clock, light)
+        self.filters = GroupFilters(config.filters, clock, modules)
         self.members: Members[Connection] = Members()
-        self.locks = QueueLocks(config.groups.lock_ms / 1000)
+        self.locks = LockTable(config.groups.lock_ms / 1000)
         self.traffic = Traffic(clock, lambda: store.put_messages)
         cluster = config.identity.cluster_name
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
@@ -73,8 +73,8 @@ class TableFiles:
 
     def _persisted(
         self, name: str, dump: Callable[[], bytes | Iterator[bytes]], pause_s: float = PAUSE_S
-    ) -> Persisted:
-        persisted = Persisted(name, dump, self._files.save, self._workers, pause_s)
+    ) -> PersistedTable:
+        persisted = PersistedTable(name, dump, self._files.save, self._workers, pause_s)
         self._stack.push_async_callback(persisted.close)
         return persisted
 

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from turbopump.broker.config import BrokerConfig, Loaded, printed
+from turbopump.broker.config import BrokerConfig, LoadedConfig, printed
 from turbopump.broker.config import load as load_config
 from turbopump.broker.server import Broker
 from turbopump.cli import logs, serving
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return serve(start)
 
 
-def load(file: ConfFile, flags: Mapping[str, str]) -> Loaded:
+def load(file: ConfFile, flags: Mapping[str, str]) -> LoadedConfig:
     with file.blamed():
         return load_config(file.text, os.environ, flags, socket.gethostname())
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from turbopump.broker.config import (
     BrokerConfig,
     FilterRules,
-    Listening,
-    NameServers,
+    ListenConfig,
+    NameServerConfig,
     TimerRules,
     change,
 )
@@ -97,7 +97,7 @@ class Servers:
         return replace(
             self._config,
             identity=replace(self._config.identity, broker_name=name, cluster_name=CLUSTER_NAME),
-            listening=Listening(bind_address=HOST, port=0, advertised_address=HOST),
+            listening=ListenConfig(bind_address=HOST, port=0, advertised_address=HOST),
             name_servers=replace(self._config.name_servers, addresses=(self.name_servers,)),
         )
 
@@ -115,7 +115,7 @@ def _config_with(settings: Mapping[str, str], is_virtual: bool = False) -> Broke
     config = BrokerConfig(store=STORE, filters=FilterRules(enabled=True), timers=timers)
     if is_virtual:
         polling = replace(config.polling, max_suspend_ms=round(MAX_HOLD_S * 1000))
-        config = replace(config, polling=polling, name_servers=NameServers(period_ms=REGISTER_MS))
+        config = replace(config, polling=polling, name_servers=NameServerConfig(period_ms=REGISTER_MS))
     for key, text in settings.items():
         config = change(config, key, text)
     return config

@@ -8,7 +8,7 @@ import msgspec
 from tests.compat.wire import captured
 from tests.fuzz.targets import Target
 
-from turbopump.broker.transactions.ledger.ledger import Decided, Opened, read_change
+from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, read_change
 from turbopump.protocol import (
     batch,
     bodies,
@@ -254,7 +254,7 @@ def _batches() -> Iterator[bytes]:
 def _ledger_bodies() -> Iterator[bytes]:
     entry = ledger.Entry(("a", "b"), ("broker-a",))
     book = ledger.Book("broker-a", "r2", ["r1"], 7, 6, {7: entry}, ["broker-a"])
-    changes = [Opened("id", "r", "broker-a"), Decided("id", 7, entry, 6)]
+    changes = [BookOpened("id", "r", "broker-a"), BookDecided("id", 7, entry, 6)]
     rows = [(0, entry), (1, book), (2, [1, 2]), *((3, change) for change in changes)]
     yield from (bytes((kind,)) + msgspec.json.encode(value) for kind, value in rows)
 

@@ -14,8 +14,8 @@ from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import EVER, ROOT, Workers, draft, new_disk, open_store, small
 
 from turbopump.broker.config import GroupRules, OffsetRules
-from turbopump.broker.groups.groups import Groups
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.topics import Identity, TopicRules, Topics
 from turbopump.protocol import batch, inner
 from turbopump.protocol.errors import BrokenBody
@@ -234,15 +234,19 @@ def _topics() -> Topics:
     return Topics(TopicRules(), Identity("cluster", "broker"), HandClock())
 
 
-def _groups() -> Groups:
-    return Groups(GroupRules(), HandClock())
+def _groups() -> SubscriptionGroups:
+    return SubscriptionGroups(GroupRules(), HandClock())
 
 
-def _offsets() -> Offsets:
-    return Offsets(OffsetRules(), HandClock())
+def _offsets() -> CommittedOffsets:
+    return CommittedOffsets(OffsetRules(), HandClock())
 
 
-TABLES: tuple[Callable[[], Topics | Groups | Offsets], ...] = (_topics, _groups, _offsets)
+TABLES: tuple[Callable[[], Topics | SubscriptionGroups | CommittedOffsets], ...] = (
+    _topics,
+    _groups,
+    _offsets,
+)
 
 
 def _tables() -> Iterator[bytes]:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from tests.fuzz.targets import Target
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.delay.timer_intake import Timing
-from turbopump.broker.delay.timers import FILE, Timers
+from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.record import decode_all
@@ -79,8 +79,10 @@ class Life:
         topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
         topics.update(Topic("T", 1, 1), {})
         files = ConfigFiles(CONFIG.config_dir, disk)
-        self.timing = Timing(self.store, lambda: RULES, "a", clock, RULES.precision_ms)
-        self.timers = Timers(self.store, topics, self.store.append, files.save, workers, clock, disk, RULES)
+        self.timing = TimerIntake(self.store, lambda: RULES, "a", clock, RULES.precision_ms)
+        self.timers = TimedMessages(
+            self.store, topics, self.store.append, files.save, workers, clock, disk, RULES
+        )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()
         self.timing.on_postponed = self.timers.postponed

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.broker.desk import letters
 
-from turbopump.broker.config import BrokerConfig, Listening, NameServers, TimerRules, Waits
+from turbopump.broker.config import BrokerConfig, ListenConfig, NameServerConfig, TimerRules, WaitLimits
 from turbopump.broker.server import Broker
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
@@ -84,10 +84,10 @@ async def staged(root: Path, **store: object) -> AsyncIterator[Stage]:
     disk, workers = WatchedDisk(), SystemWorkers()
     settings = {"commit_log_file_size": 1 << 20, "index_slots": 100, "index_items": 400, **store}
     config = BrokerConfig(
-        listening=Listening(bind_address="127.0.0.1", advertised_address="127.0.0.1", port=0),
-        name_servers=NameServers(),
+        listening=ListenConfig(bind_address="127.0.0.1", advertised_address="127.0.0.1", port=0),
+        name_servers=NameServerConfig(),
         store=StoreConfig(root_dir=str(root), **settings),  # type: ignore[arg-type]
-        waits=Waits(enabled=False),  # a loaded machine is not what is tested
+        waits=WaitLimits(enabled=False),  # a loaded machine is not what is tested
         timers=TimerRules(log_file_size=4_096, flush_interval_ms=50),
     )
     broker = Broker(config, SystemNetwork(), SystemClock(), disk, workers, Chance(1))

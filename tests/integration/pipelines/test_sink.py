@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from turbopump.broker.produce.send import refuse_in_batch
-from turbopump.broker.transactions.ledger.send import LedgerSending
+from turbopump.broker.transactions.ledger.send import LedgerSendHandler
 from turbopump.client.produce.ledger import Fenced
 from turbopump.pipelines.sink import at_least_once, connections, exactly_once
 from turbopump.pipelines.sink.at_least_once import StoredUnsafely
@@ -142,10 +142,10 @@ def test_a_time_that_brokers_refuse_names_its_row(two_brokers):
 
 
 def test_a_broker_that_takes_no_time_is_told_with_a_way_out(two_brokers, monkeypatch):
-    def as_before(desk: LedgerSending, pairs: dict[str, str]) -> None:
+    def as_before(desk: LedgerSendHandler, pairs: dict[str, str]) -> None:
         refuse_in_batch(pairs)
 
-    monkeypatch.setattr(LedgerSending, "_check_time", as_before)
+    monkeypatch.setattr(LedgerSendHandler, "_check_time", as_before)
     with pytest.raises(CannotBeExact, match=r"cannot be delayed.*delivery=at-least-once"):
         exactly_once.write(sink(two_brokers), FIRST, 0, timed([1], [None]))
 

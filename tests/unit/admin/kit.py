@@ -19,7 +19,7 @@ from typing import Any
 from tests.unit.broker.desk import CONFIG
 
 from turbopump.admin.main import World, run
-from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers
+from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
@@ -133,8 +133,8 @@ async def _start_broker(
     own = replace(
         config,
         identity=Identity(broker_name=f"broker-{'abcdef'[number]}"),
-        listening=Listening(bind_address="127.0.0.1", port=10911 + 10 * number),
-        name_servers=NameServers((NAMESRV,)),
+        listening=ListenConfig(bind_address="127.0.0.1", port=10911 + 10 * number),
+        name_servers=NameServerConfig((NAMESRV,)),
     )
     disk = SimulatedDisk(Chance(number), clock)
     broker = Broker(own, network, clock, disk, SimulatedWorkers(disk), Chance(number), lambda: "127.0.0.1")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
-from turbopump.broker.config import BrokerConfig, Identity, Listening, NameServers, TimerRules
+from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig, TimerRules
 from turbopump.broker.server import Broker
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
@@ -29,8 +29,8 @@ SMALL_STORE = StoreConfig(
 )
 CONFIG = BrokerConfig(
     identity=Identity(broker_name="broker-a"),
-    listening=Listening(bind_address="127.0.0.1", port=10911),
-    name_servers=NameServers(),
+    listening=ListenConfig(bind_address="127.0.0.1", port=10911),
+    name_servers=NameServerConfig(),
     store=SMALL_STORE,
     timers=TimerRules(log_file_size=4_096),
 )

@@ -8,26 +8,26 @@ from typing import Any
 
 from tests.unit.remoting.kit import RecordingTransport, commands, connected, turn
 
-from turbopump.broker.admin.configuration import ConfigurationRequests
-from turbopump.broker.admin.connections import ConnectionRequests
-from turbopump.broker.admin.groups import GroupRequests
-from turbopump.broker.admin.maintenance import MaintenanceRequests
-from turbopump.broker.admin.progress import ProgressRequests
-from turbopump.broker.admin.queues import QueueRequests
-from turbopump.broker.admin.runtime import RuntimeRequests
-from turbopump.broker.admin.statistics import StatisticsRequests
-from turbopump.broker.admin.topics import TopicRequests
+from turbopump.broker.admin.configuration import ConfigurationHandler
+from turbopump.broker.admin.connections import ConnectionHandler
+from turbopump.broker.admin.groups import GroupHandler
+from turbopump.broker.admin.maintenance import MaintenanceHandler
+from turbopump.broker.admin.progress import ProgressHandler
+from turbopump.broker.admin.queues import QueueHandler
+from turbopump.broker.admin.runtime import RuntimeHandler
+from turbopump.broker.admin.statistics import StatisticsHandler
+from turbopump.broker.admin.topics import TopicHandler
 from turbopump.broker.config import BrokerConfig, load
-from turbopump.broker.consume.fence import Fence
-from turbopump.broker.consume.filters import Filters
-from turbopump.broker.consume.query import Queries
-from turbopump.broker.groups.clients import Clients
-from turbopump.broker.groups.groups import Groups
-from turbopump.broker.groups.locks import LockRequests, QueueLocks
+from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.consume.filters import GroupFilters
+from turbopump.broker.consume.query import QueryHandler
+from turbopump.broker.groups.clients import ClientHandler
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.groups.locks import LockHandler, LockTable
 from turbopump.broker.groups.members import Members
-from turbopump.broker.groups.offsets import OffsetRequests, Offsets, first_offset
-from turbopump.broker.groups.relay import Relay
-from turbopump.broker.groups.resets import ResetRequests
+from turbopump.broker.groups.offsets import CommittedOffsets, OffsetHandler, first_offset
+from turbopump.broker.groups.relay import ConsumerRelay
+from turbopump.broker.groups.resets import ResetHandler
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topics
@@ -82,8 +82,8 @@ class Bench:
         self.store = Store.open(SMALL_STORE, self.disk, self.clock, SimulatedWorkers(self.disk))
         self.store.store_host = HOST
         self.topics = Topics(self.config.topics, self.config.identity, self.clock)
-        self.groups = Groups(self.config.groups, self.clock)
-        self.offsets = Offsets(self.config.offsets, self.clock)
+        self.groups = SubscriptionGroups(self.config.groups, self.clock)
+        self.offsets = CommittedOffsets(self.config.offsets, self.clock)
         self.members: Members[Connection] = Members()
         self.traffic = Traffic(self.clock, lambda: self.store.put_messages)
         self.statistics = Statistics(
@@ -91,8 +91,8 @@ class Bench:
         )
         self.settled = 0
         self.applied: list[BrokerConfig] = []
-        self.filters = Filters(self.config.filters, self.clock)
-        self.clients = Clients(
+        self.filters = GroupFilters(self.config.filters, self.clock)
+        self.clients = ClientHandler(
             self.members,
             self.topics,
             self.groups,
@@ -102,16 +102,16 @@ class Bench:
         )
         parts = (
             self.clients,
-            OffsetRequests(
+            OffsetHandler(
                 self.offsets,
                 self.topics,
                 self.groups,
                 partial(first_offset, self.store),
-                Fence(self.store, None),
+                ReusedOffsets(self.store, None),
                 self.clock,
             ),
-            LockRequests(QueueLocks(60.0), self.clock),
-            ResetRequests(
+            LockHandler(LockTable(60.0), self.clock),
+            ResetHandler(
                 self.offsets,
                 self.topics,
                 self.groups,
@@ -121,27 +121,27 @@ class Bench:
                 resets_here=lambda: self.config.offsets.reset_here,
                 tell_pulls=lambda group, topic, queue_ids: None,
             ),
-            Relay(self.members, self.topics, self.groups, self.store, "broker-a"),
-            QueueRequests(self.store, self.members, self.filters),
-            Queries(self.store, self.topics),
-            TopicRequests(
+            ConsumerRelay(self.members, self.topics, self.groups, self.store, "broker-a"),
+            QueueHandler(self.store, self.members, self.filters),
+            QueryHandler(self.store, self.topics),
+            TopicHandler(
                 self.topics,
                 self.offsets,
                 self.store,
                 self.statistics,
-                Fence(self.store, None),
+                ReusedOffsets(self.store, None),
                 "broker-a",
                 self._settle,
             ),
-            GroupRequests(
+            GroupHandler(
                 self.groups,
                 self.topics,
                 self.offsets,
                 self.statistics,
-                Fence(self.store, None),
+                ReusedOffsets(self.store, None),
                 self._settle,
             ),
-            ProgressRequests(
+            ProgressHandler(
                 self.groups,
                 self.topics,
                 self.offsets,
@@ -152,11 +152,11 @@ class Bench:
                 "broker-a",
                 "127.0.0.1:30911",
             ),
-            ConnectionRequests(self.members, self.offsets),
-            ConfigurationRequests(self.config, self.clock, self.applied.append),
-            RuntimeRequests(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
-            StatisticsRequests(self.statistics),
-            MaintenanceRequests(self.store, self.topics, self.offsets, self.statistics),
+            ConnectionHandler(self.members, self.offsets),
+            ConfigurationHandler(self.config, self.clock, self.applied.append),
+            RuntimeHandler(self.store, self.traffic, self.statistics, self.clock, self.disk.usage),
+            StatisticsHandler(self.statistics),
+            MaintenanceHandler(self.store, self.topics, self.offsets, self.statistics),
         )
         self.router = Router({code: route for part in parts for code, route in part.routes().items()})
 

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.broker.sends import Bench, Recorder
 
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.delay.timer_intake import Timing
-from turbopump.broker.transactions.halves import CheckRules, Decision
-from turbopump.broker.transactions.ledger.ledger import Decided, Ledger, Opened
-from turbopump.broker.transactions.ledger.send import LedgerSending
-from turbopump.broker.transactions.ledger.settlement import Settling
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.transactions.halves import CheckRules, HalfDecision
+from turbopump.broker.transactions.ledger.ledger import BookDecided, BookOpened, LedgerBooks
+from turbopump.broker.transactions.ledger.send import LedgerSendHandler
+from turbopump.broker.transactions.ledger.settlement import Settlement
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.compiled import Twins
 from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.ledger import LedgerSendRequest
@@ -29,29 +29,29 @@ class LedgerBench:
     def __init__(self, twins: Twins | None, config: StoreConfig = SMALL_STORE) -> None:
         self.bench = Bench(twins, config)
         store, sending, clock = self.bench.store, self.bench.sending, self.bench.clock
-        timing = Timing(store, lambda: CONFIG.timers, HOME, clock, 1000)
-        self.ledger = Ledger(HOME)
-        self.ledger.apply(Opened(ID, RUN, HOME))
-        self.transactions = Transactions(
+        timing = TimerIntake(store, lambda: CONFIG.timers, HOME, clock, 1000)
+        self.ledger = LedgerBooks(HOME)
+        self.ledger.apply(BookOpened(ID, RUN, HOME))
+        self.transactions = OpenTransactions(
             store,
             self.bench.topics,
             None,  # type: ignore[arg-type] # how far everything is closed is not asked here
-            Schedule(store),
+            DelaySchedule(store),
             sending.append_unanswered,
             lambda: CheckRules(6000, 15, DAY_MS),
             clock,
             timing,
             sending.append_group,
         )
-        self.ended: Counter[tuple[str, Decision, int]] = Counter()
+        self.ended: Counter[tuple[str, HalfDecision, int]] = Counter()
         self.transactions.on_ended = self._on_ended
-        self.desk = LedgerSending(
+        self.desk = LedgerSendHandler(
             self.ledger, HOME, self.transactions, sending, timing, self.bench.receipts, store, clock
         )
-        self.settling = Settling(self.transactions, store, self, lambda: 30.0, clock)
+        self.settling = Settlement(self.transactions, store, self, lambda: 30.0, clock)
         self.answers: list[Any] = []
 
-    def _on_ended(self, topic: str, decision: Decision, age_ms: int, count: int) -> None:
+    def _on_ended(self, topic: str, decision: HalfDecision, age_ms: int, count: int) -> None:
         self.ended[topic, decision, age_ms] += count
 
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
@@ -69,7 +69,7 @@ class LedgerBench:
             self.answers.append(("broken", str(broken)))
 
     def decide(self, number: int, *tokens: str) -> None:
-        self.ledger.apply(Decided(ID, number, Entry(tokens, (HOME,)), -1))
+        self.ledger.apply(BookDecided(ID, number, Entry(tokens, (HOME,)), -1))
 
     def settle(self) -> None:
         counts = driven(self.settling.settle(ID))

@@ -8,13 +8,13 @@ from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers
 
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.delay.timer_intake import Timing
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
-from turbopump.broker.produce.plain_sends import SendMany
+from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import Sending, SendRules
+from turbopump.broker.produce.send import SendHandler, SendRules
 from turbopump.broker.topics import Topic, Topics
 from turbopump.compiled import Twins
 from turbopump.protocol.command import Command, encode
@@ -49,22 +49,22 @@ class Bench:
         receipts = Receipts(self.store.store_host, "DefaultRegion", True)
         rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
         numbers = iter(range(1 << 40))
-        sending = Sending(
+        sending = SendHandler(
             self.store,
             self.topics,
-            Groups(CONFIG.groups, clock),
+            SubscriptionGroups(CONFIG.groups, clock),
             receipts,
             rules,
             clock,
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
             Traffic(clock),
-            Schedule(self.store),
-            Timing(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
+            DelaySchedule(self.store),
+            TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
         self.sending, self.receipts, self.clock = sending, receipts, clock
         self.router = Router(sending.routes())
-        self.many = SendMany(self.store, self.topics, sending, receipts, self.router, 4 << 20)
+        self.many = PlainSendHandler(self.store, self.topics, sending, receipts, self.router, 4 << 20)
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()
 

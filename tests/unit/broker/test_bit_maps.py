@@ -12,7 +12,7 @@ from tests.unit.store.lab import Workers, config_of, records
 from tests.unit.store.test_golden_stores import draft_of
 
 from turbopump.broker.config import FilterRules
-from turbopump.broker.consume.filters import Filters
+from turbopump.broker.consume.filters import GroupFilters
 from turbopump.filter.sql import Predicate
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.store import Store
@@ -30,7 +30,7 @@ def test_the_same_messages_and_groups_give_the_same_files(name: str, tmp_path: P
     root = apache_store(name, tmp_path / "apache")
     apache = Store.open(config_of(name, root), SystemDisk(), HandClock(), Workers())
     clock = HandClock()
-    filters = Filters(FilterRules(enabled=True, bit_maps=True), clock)  # type: ignore[arg-type]
+    filters = GroupFilters(FilterRules(enabled=True, bit_maps=True), clock)  # type: ignore[arg-type]
     assert filters.load((Path(root) / "config" / "consumerFilter.json").read_bytes()) == 2
     born_ms = max(one.born_ms for one in filters._by_topic["Filt"].values())
     config = replace(config_of(name, str(tmp_path / "ours")), write_extensions=True)

@@ -12,8 +12,8 @@ from tests.unit.broker.desk import Desk, records, running
 from tests.unit.broker.test_pull import with_broker
 
 from turbopump.broker.delay import levels
-from turbopump.broker.delay.levels import BATCH, TURN_BATCHES, Delays
-from turbopump.broker.delay.pending import Position
+from turbopump.broker.delay.levels import BATCH, TURN_BATCHES, DelayedMessages
+from turbopump.broker.delay.pending import QueuePosition
 from turbopump.protocol import dialect
 from turbopump.protocol.bodies import DelayOffsetSerializeWrapper, KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -360,18 +360,18 @@ def test_what_is_done_is_on_disk_within_ten_seconds() -> None:
     ids=["4.9.7", "5.5.0"],
 )
 def test_apaches_files_are_read(text: str) -> None:
-    delays = Delays(*[None] * 6)  # type: ignore[arg-type]
+    delays = DelayedMessages(*[None] * 6)  # type: ignore[arg-type]
     assert delays.load(text.encode()) == 4
     file = delays._file
     assert file is not None
-    assert (file.position(3), file.position(4), file.logOffset) == (Position(3), Position(0), None)
+    assert (file.position(3), file.position(4), file.logOffset) == (QueuePosition(3), QueuePosition(0), None)
 
 
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b'{"offsetTable":{"1":1},"waiting":{"1":[1,2]}}', b"null"]
 )
 def test_a_damaged_file_is_not_taken(text: bytes) -> None:
-    delays = Delays(*[None] * 6)  # type: ignore[arg-type]
+    delays = DelayedMessages(*[None] * 6)  # type: ignore[arg-type]
     with pytest.raises(Exception):  # noqa: B017 - whatever it is, the copy beside it is used
         delays.load(text)
     assert delays._file is None
@@ -638,7 +638,7 @@ def test_what_is_written_down_says_nothing_about_later_messages(first: int, wait
         log_end = desk.store.max_offset
         for _ in range(3):
             await send(desk, level=3)
-        delays = Delays(desk.store, *[None] * 5)  # type: ignore[arg-type]
+        delays = DelayedMessages(desk.store, *[None] * 5)  # type: ignore[arg-type]
         text = f'{{"offsetTable":{{"3":{first}}},"logOffset":{log_end},"waiting":{{"3":{waiting}}}}}'
         delays.load(text.encode())
         delays.open()

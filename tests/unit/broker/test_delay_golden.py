@@ -8,7 +8,7 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of, expected_of
 
 from turbopump.broker.config import Identity, TopicRules
-from turbopump.broker.delay.levels import FILE, Delays
+from turbopump.broker.delay.levels import FILE, DelayedMessages
 from turbopump.broker.topics import Topics
 from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.protocol.record import Record
@@ -29,7 +29,7 @@ async def open_and_wait(name: str, root: str, now_ms: int) -> tuple[list[Record]
     end = store.max_offset
     topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
     files = ConfigFiles(store.config.config_dir, disk)
-    delays = Delays(store, topics, store.append, files.save, SystemWorkers(), clock)
+    delays = DelayedMessages(store, topics, store.append, files.save, SystemWorkers(), clock)
     files.load(FILE, lambda data: delays.load(data) >= 0)
     delays.open()
     running = asyncio.create_task(delays.run())

@@ -13,7 +13,7 @@ from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import FilterRules
 from turbopump.broker.consume import filter_modules
-from turbopump.broker.consume.pull import Pulling
+from turbopump.broker.consume.pull import PullHandler
 from turbopump.protocol.bodies import CheckClientRequestBody, SubscriptionData
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
@@ -156,13 +156,13 @@ def test_no_other_pull_waits_for_more_than_the_fuel_of_one_filter(monkeypatch: p
     the arrival of its request and its answer, only one thing is a filter's.
     """
     events: list[str] = []
-    evaluate, pulled = filter_modules.FilterModule.matches, Pulling.pull
+    evaluate, pulled = filter_modules.FilterModule.matches, PullHandler.pull
 
     def noted(self: filter_modules.FilterModule, properties: bytes, body: bytes) -> bool:
         events.append("filter")
         return evaluate(self, properties, body)
 
-    def answered(self: Pulling, request: Request[PullMessageRequest]) -> Command | None:
+    def answered(self: PullHandler, request: Request[PullMessageRequest]) -> Command | None:
         if request.header.expressionType == "TAG":
             events.append("pull")
         return pulled(self, request)
@@ -183,7 +183,7 @@ def test_no_other_pull_waits_for_more_than_the_fuel_of_one_filter(monkeypatch: p
             assert {(await one).code for one in slow} == {RETRY_AT_ONCE}
 
     monkeypatch.setattr(filter_modules.FilterModule, "matches", noted)
-    monkeypatch.setattr(Pulling, "pull", answered)
+    monkeypatch.setattr(PullHandler, "pull", answered)
     run_virtual(main())
     assert events.count("filter") == 500
     assert events.count("pull") == 5

@@ -7,7 +7,7 @@ from tests.unit.broker.kit import HandClock
 
 from turbopump.broker.config import FilterRules
 from turbopump.broker.consume import filters
-from turbopump.broker.consume.filters import Filters
+from turbopump.broker.consume.filters import GroupFilters
 from turbopump.filter import compile_sql
 from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.errors import (
@@ -31,7 +31,7 @@ def wants(text: str, version: int = 1, topic: str = "T", kind: str = "SQL92") ->
 class Bench:
     def __init__(self, rules: FilterRules = ON) -> None:
         self.clock = HandClock(NOW)
-        self.filters = Filters(rules, self.clock)
+        self.filters = GroupFilters(rules, self.clock)
         self.changes = 0
         self.filters.on_change = self._changed
 

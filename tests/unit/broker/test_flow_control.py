@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.unit.broker.desk import Desk, letters, running
 
-from turbopump.broker.config import Waits
+from turbopump.broker.config import WaitLimits
 from turbopump.broker.flow import LIMITS, PATIENT, FlowControl
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -257,7 +257,7 @@ def test_a_send_is_refused_while_the_transient_pool_is_empty() -> None:
 def test_each_kind_of_request_has_its_limit(code: int) -> None:
     async def main() -> None:
         flow = FlowControl(lambda: waits, lambda: False)
-        waits = Waits()
+        waits = WaitLimits()
         limit = getattr(waits, LIMITS.get(code, "admin_ms"))
         written: list[bytes] = []
 

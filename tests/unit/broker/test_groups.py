@@ -6,14 +6,14 @@ from tests.unit.broker.kit import HandClock
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.groups.groups import Group, Groups
+from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.protocol.bodies import SubscriptionGroupConfig
 from turbopump.protocol.errors import BrokenBody, GroupNotFound, InvalidParameter, SystemFailure
 from turbopump.protocol.names import SYSTEM_GROUPS
 
 
-def table(auto_create: bool = True) -> Groups:
-    return Groups(GroupRules(auto_create=auto_create), HandClock())
+def table(auto_create: bool = True) -> SubscriptionGroups:
+    return SubscriptionGroups(GroupRules(auto_create=auto_create), HandClock())
 
 
 def test_a_group_has_a_bounded_number_of_retry_queues() -> None:
@@ -59,7 +59,7 @@ def test_an_unknown_group_is_refused_when_it_may_not_be_created(auto_create: boo
 
 def test_groups_of_the_system_are_created_all_the_same() -> None:
     assert table(auto_create=False).find_or_create("CID_RMQ_SYS_anything") is not None
-    neither = Groups(GroupRules(auto_create=False, create_system_groups=False), HandClock())
+    neither = SubscriptionGroups(GroupRules(auto_create=False, create_system_groups=False), HandClock())
     assert neither.find_or_create("CID_RMQ_SYS_anything") is None
 
 
@@ -96,7 +96,7 @@ def test_an_update_changes_the_attributes_of_a_group_and_refuses_those_that_ther
     with pytest.raises(SystemFailure, match=r"value is not in range\(0, 100\)"):
         change(**{"+priority_factor": "101"})
     change(**{"-priority_factor": ""})
-    assert groups.find("G") == Group(SubscriptionGroupConfig(groupName="G"))
+    assert groups.find("G") == SubscriptionGroup(SubscriptionGroupConfig(groupName="G"))
 
 
 def test_a_deleted_group_is_gone() -> None:

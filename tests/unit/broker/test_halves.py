@@ -6,17 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from turbopump.broker.transactions.halves import CheckRules, Half, Halves, Step, immunity_ms, step
+from turbopump.broker.transactions.halves import (
+    CheckRules,
+    CheckStep,
+    OpenHalf,
+    OpenHalves,
+    immunity_ms,
+    step,
+)
 
 RULES = CheckRules(timeout_ms=6000, most=15, lifetime_ms=100_000)
 
 
-def half(offset: int, root: int | None = None) -> Half:
-    return Half(offset, 100 * offset, 0, offset if root is None else root)
+def half(offset: int, root: int | None = None) -> OpenHalf:
+    return OpenHalf(offset, 100 * offset, 0, offset if root is None else root)
 
 
 def test_a_transaction_is_found_by_its_root_and_by_its_open_record() -> None:
-    halves = Halves()
+    halves = OpenHalves()
     first = half(1)
     halves.add(first)
     copy = halves.renew(first, 5, 500)
@@ -30,7 +37,7 @@ def test_a_transaction_is_found_by_its_root_and_by_its_open_record() -> None:
 
 
 def test_those_before_a_place_in_the_log_come_oldest_first_and_may_be_renewed_meanwhile() -> None:
-    halves = Halves()
+    halves = OpenHalves()
     for offset in range(5):
         halves.add(half(offset))
     seen = []
@@ -44,19 +51,19 @@ def test_those_before_a_place_in_the_log_come_oldest_first_and_may_be_renewed_me
 @pytest.mark.parametrize(
     ("asked", "born_ms", "due_ms", "is_far", "now_ms", "what"),
     [
-        (0, 1000, 7000, False, 6999, Step.WAIT),
-        (0, 1000, 7000, False, 7000, Step.WAIT),
-        (0, 1000, 7000, False, 7001, Step.ASK),
-        (14, 1000, 7000, False, 50_000, Step.ASK),
-        (15, 1000, 7000, False, 50_000, Step.EXPIRE),
-        (0, 1000, 200_000, True, 50_000, Step.MOVE),
-        (0, 1000, 7000, True, 50_000, Step.ASK),
-        (0, 1000, 7000, False, 101_000, Step.ASK),
-        (0, 1000, 200_000, False, 101_001, Step.EXPIRE),
+        (0, 1000, 7000, False, 6999, CheckStep.WAIT),
+        (0, 1000, 7000, False, 7000, CheckStep.WAIT),
+        (0, 1000, 7000, False, 7001, CheckStep.ASK),
+        (14, 1000, 7000, False, 50_000, CheckStep.ASK),
+        (15, 1000, 7000, False, 50_000, CheckStep.EXPIRE),
+        (0, 1000, 200_000, True, 50_000, CheckStep.MOVE),
+        (0, 1000, 7000, True, 50_000, CheckStep.ASK),
+        (0, 1000, 7000, False, 101_000, CheckStep.ASK),
+        (0, 1000, 200_000, False, 101_001, CheckStep.EXPIRE),
     ],
 )
 def test_what_a_round_does(
-    asked: int, born_ms: int, due_ms: int, is_far: bool, now_ms: int, what: Step
+    asked: int, born_ms: int, due_ms: int, is_far: bool, now_ms: int, what: CheckStep
 ) -> None:
     assert step(asked, born_ms, due_ms, is_far, now_ms, RULES) is what
 
@@ -80,7 +87,7 @@ def test_a_message_can_ask_for_more_time_and_not_for_less(wish: str | None, immu
 
 @given(some.lists(some.tuples(some.sampled_from(["add", "renew", "close"]), some.integers(0, 30))))
 def test_whatever_happens_each_open_transaction_has_one_record(events: list[tuple[str, int]]) -> None:
-    halves = Halves()
+    halves = OpenHalves()
     model: dict[int, int] = {}  # root -> its open record
     end = 0
     for what, number in events:

@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Decision, Step, step
+from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, HalfDecision, step
 from turbopump.broker.transactions.ledger import ledger as books
 from turbopump.broker.transactions.ledger.ledger import (
     KEPT_SETTLED,
     LARGEST_ENTRY,
     PAST_RUNS,
-    Ledger,
+    LedgerBooks,
     entry_of,
     owed,
     read_change,
     verdict,
 )
-from turbopump.broker.transactions.ledger.stamps import Stamp, StampedHalves, stamp_of
+from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
 from turbopump.protocol import properties
 from turbopump.protocol.errors import (
     BrokenBody,
@@ -30,20 +30,22 @@ from turbopump.protocol.ledger import Entry
 HOME = "broker-a"
 
 
-def opened(*runs: str) -> Ledger:
-    ledger = Ledger(HOME)
+def opened(*runs: str) -> LedgerBooks:
+    ledger = LedgerBooks(HOME)
     for run in runs or ("r1",):
         open_(ledger, run)
     return ledger
 
 
-def open_(ledger: Ledger, run: str) -> None:
+def open_(ledger: LedgerBooks, run: str) -> None:
     change = ledger.open("id", run, HOME)
     if change is not None:
         ledger.apply(change)
 
 
-def decide(ledger: Ledger, batch: int, *tokens: str, run: str = "r1", brokers: tuple[str, ...] = ()) -> Entry:
+def decide(
+    ledger: LedgerBooks, batch: int, *tokens: str, run: str = "r1", brokers: tuple[str, ...] = ()
+) -> Entry:
     change = ledger.decide("id", batch, run, Entry(tokens, brokers))
     if change is not None:
         ledger.apply(change)
@@ -52,8 +54,8 @@ def decide(ledger: Ledger, batch: int, *tokens: str, run: str = "r1", brokers: t
     return entry
 
 
-def judged(ledger: Ledger, batch: int, token: str, run: str = "r1") -> Decision | None:
-    return verdict(ledger.books.get("id"), Stamp("id", batch, run, token, HOME))
+def judged(ledger: LedgerBooks, batch: int, token: str, run: str = "r1") -> HalfDecision | None:
+    return verdict(ledger.books.get("id"), LedgerStamp("id", batch, run, token, HOME))
 
 
 def test_the_first_decision_about_a_batch_counts() -> None:
@@ -66,21 +68,21 @@ def test_winners_are_committed_losers_rolled_back_and_the_rest_waits() -> None:
     ledger = opened()
     assert judged(ledger, 0, "a") is None
     decide(ledger, 0, "a")
-    assert judged(ledger, 0, "a") is Decision.COMMIT
-    assert judged(ledger, 0, "b") is Decision.ROLLBACK
+    assert judged(ledger, 0, "a") is HalfDecision.COMMIT
+    assert judged(ledger, 0, "b") is HalfDecision.ROLLBACK
     assert judged(ledger, 1, "c") is None
 
 
 def test_a_later_decision_ends_earlier_batches() -> None:
     ledger = opened()
     decide(ledger, 5, "a")
-    assert judged(ledger, 4, "x") is Decision.ROLLBACK
+    assert judged(ledger, 4, "x") is HalfDecision.ROLLBACK
     assert decide(ledger, 4, "x").tokens == ()
 
 
 def test_a_new_run_fences_off_those_before_it() -> None:
     ledger = opened("r1", "r2")
-    assert judged(ledger, 0, "a", run="r1") is Decision.ROLLBACK
+    assert judged(ledger, 0, "a", run="r1") is HalfDecision.ROLLBACK
     assert judged(ledger, 0, "a", run="r2") is None
     with pytest.raises(Fenced):
         decide(ledger, 0, "a", run="r1")
@@ -100,22 +102,22 @@ def test_what_a_fenced_run_decided_still_counts() -> None:
     ledger = opened()
     decide(ledger, 0, "a")
     open_(ledger, "r2")
-    assert judged(ledger, 0, "a", run="r1") is Decision.COMMIT
+    assert judged(ledger, 0, "a", run="r1") is HalfDecision.COMMIT
 
 
 def test_a_run_that_is_not_known_waits_until_its_batch_is_decided() -> None:
     ledger = opened()
     assert judged(ledger, 0, "a", run="never seen") is None
     decide(ledger, 0, "b")
-    assert judged(ledger, 0, "a", run="never seen") is Decision.ROLLBACK
+    assert judged(ledger, 0, "a", run="never seen") is HalfDecision.ROLLBACK
 
 
 def test_an_id_that_is_not_known_waits() -> None:
-    assert judged(Ledger(HOME), 0, "a") is None
+    assert judged(LedgerBooks(HOME), 0, "a") is None
 
 
 def test_a_broker_that_is_not_home_notes_where_home_is() -> None:
-    ledger = Ledger("broker-b")
+    ledger = LedgerBooks("broker-b")
     open_(ledger, "r1")
     assert ledger.open("id", "r2", HOME) is None
     assert ledger.books["id"].home == HOME
@@ -137,7 +139,7 @@ def test_winners_are_kept_until_their_batch_is_settled_everywhere() -> None:
     ledger.settled("id", 10**9)
     assert book.settled == 3 * KEPT_SETTLED - 1
     assert owed(book) == []
-    assert judged(ledger, 0, "t0") is Decision.ROLLBACK  # nobody: all that had won was committed long ago
+    assert judged(ledger, 0, "t0") is HalfDecision.ROLLBACK  # nobody: all that had won was committed long ago
 
 
 def test_a_decision_is_refused_while_too_many_are_not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +167,7 @@ def test_what_is_remembered_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["", "x" * 256, "a\x01b", "a\nb"])
 def test_names_are_short_printable_text(name: str) -> None:
     with pytest.raises(InvalidParameter):
-        Ledger(HOME).open(name, "r", HOME)
+        LedgerBooks(HOME).open(name, "r", HOME)
     with pytest.raises(InvalidParameter):
         decide(opened(), 0, name)
 
@@ -175,7 +177,7 @@ def test_a_book_comes_back_from_its_changes_and_from_its_snapshot() -> None:
     decide(ledger, 0, "a", brokers=(HOME,))
     ledger.settled("id", 0)
     decide(ledger, 3, "b", brokers=(HOME, "broker-b"))
-    again = Ledger(HOME)
+    again = LedgerBooks(HOME)
     for change in ledger.snapshot("id"):
         again.apply(read_change(msgspec.json.encode(change)))
     assert again.books == ledger.books
@@ -193,7 +195,7 @@ def test_a_record_that_cannot_be_read_is_broken() -> None:
 
 
 def test_a_stamp_comes_back_from_the_properties() -> None:
-    stamp = Stamp("my id", 7, "r", "t", HOME)
+    stamp = LedgerStamp("my id", 7, "r", "t", HOME)
     packed = properties.pack({"TAGS": "A"} | stamp.pairs()).encode()
     assert stamp_of(packed) == stamp
     assert stamp_of(b"TAGS\x01A\x02") is None
@@ -204,8 +206,8 @@ def test_a_stamp_comes_back_from_the_properties() -> None:
 def test_open_half_messages_are_found_by_batch_and_forgotten_when_they_end() -> None:
     stamps = StampedHalves()
     for root, (batch, token) in enumerate([(0, "a"), (1, "b"), (1, "b"), (2, "c"), (1, "d")]):
-        stamps.add(Stamp("id", batch, "r", token, HOME), [root])
-    stamps.add(Stamp("id", 1, "r", "b", HOME), [1])  # seen again
+        stamps.add(LedgerStamp("id", batch, "r", token, HOME), [root])
+    stamps.add(LedgerStamp("id", 1, "r", "b", HOME), [1])  # seen again
     assert (stamps.ids(), stamps.count("id"), stamps.batches("id", 1)) == (["id"], 5, [0, 1])
     assert [list(one.roots) for one in stamps.of("id", 1)] == [[1, 2], [4]]
     for batch in stamps.batches("id"):
@@ -218,17 +220,17 @@ def test_open_half_messages_are_found_by_batch_and_forgotten_when_they_end() -> 
 
 def test_what_a_ledger_decides_about_never_expires_and_nobody_is_asked() -> None:
     rules = CheckRules(timeout_ms=1, most=1, lifetime_ms=1)
-    assert step(99, 0, NEVER_MS, False, 10**15, rules) is Step.WAIT
-    assert step(99, 0, NEVER_MS, True, 10**15, rules) is Step.MOVE
+    assert step(99, 0, NEVER_MS, False, 10**15, rules) is CheckStep.WAIT
+    assert step(99, 0, NEVER_MS, True, 10**15, rules) is CheckStep.MOVE
 
 
 # --- expiry ----------------------------------------------------------------------------------------------
 
 
-def used(at_ms: int) -> Ledger:
-    ledger = Ledger(HOME)
-    ledger.apply(books.Opened("id", "r1", HOME), at_ms)
-    ledger.apply(books.Decided("id", 4, Entry(("a",)), 4), at_ms)
+def used(at_ms: int) -> LedgerBooks:
+    ledger = LedgerBooks(HOME)
+    ledger.apply(books.BookOpened("id", "r1", HOME), at_ms)
+    ledger.apply(books.BookDecided("id", 4, Entry(("a",)), 4), at_ms)
     return ledger
 
 
@@ -238,7 +240,7 @@ def test_a_book_that_was_not_used_is_idle_once_it_is_settled() -> None:
     assert ledger.idle(1001) == ["id"]
     decide(ledger, 5, "b", brokers=("broker-b",))  # owed
     assert ledger.idle(9000) == []
-    ledger.apply(books.Opened("noted", "", "broker-b"), 0)
+    ledger.apply(books.BookOpened("noted", "", "broker-b"), 0)
     assert ledger.idle(9000) == []
 
 
@@ -246,10 +248,10 @@ def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> No
     ledger = used(1000)
     ledger.apply(ledger.expire("id", 5000), 5000)
     assert ledger.idle(9000) == []
-    assert judged(ledger, 5, "x") is Decision.ROLLBACK
+    assert judged(ledger, 5, "x") is HalfDecision.ROLLBACK
     with pytest.raises(Fenced, match="expired: open a new run"):
         ledger.decide("id", 5, "r1", Entry(()))
-    again = Ledger(HOME)
+    again = LedgerBooks(HOME)
     for change in ledger.snapshot("id"):  # written once more, since its file goes
         again.apply(read_change(msgspec.json.encode(change)), 7000)
     assert again.books == ledger.books

@@ -16,7 +16,7 @@ from tests.unit.broker.writers import book, decide, end, frame, open_, seen, top
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.transactions.ledger import expiry, requests, send
-from turbopump.broker.transactions.ledger.settlement import TOGETHER, Settling
+from turbopump.broker.transactions.ledger.settlement import TOGETHER, Settlement
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ledger import BookSummary, read_summaries
@@ -242,11 +242,11 @@ def test_a_stamp_cannot_be_forged_by_a_producer() -> None:
 def nothing_settles() -> Iterator[None]:
     """Nothing ends by itself meanwhile."""
 
-    async def no_time(settling: Settling, id: str) -> None:
+    async def no_time(settling: Settlement, id: str) -> None:
         pass
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Settling, "_settle_quietly", no_time)
+        patch.setattr(Settlement, "_settle_quietly", no_time)
         yield
 
 

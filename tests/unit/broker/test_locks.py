@@ -12,7 +12,7 @@ from tests.unit.broker.desk import CONFIG, Desk, records, running
 from tests.unit.remoting.kit import virtual
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.groups.locks import QueueLocks
+from turbopump.broker.groups.locks import LockTable
 from turbopump.protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, MessageQueue
 from turbopump.protocol.codes import RequestCode
 from turbopump.testing.loop import run_virtual
@@ -27,12 +27,12 @@ def queue(number: int, topic: str = "T") -> MessageQueue:
 Q0, Q1 = queue(0), queue(1)
 
 
-def locked(locks: QueueLocks, client: str, *queues: MessageQueue, now: float, group: str = "G") -> list[int]:
+def locked(locks: LockTable, client: str, *queues: MessageQueue, now: float, group: str = "G") -> list[int]:
     return [queue.queueId for queue in locks.lock(group, client, queues, now)[0]]
 
 
 def test_a_queue_has_one_holder_per_group() -> None:
-    locks = QueueLocks(LIVE_S)
+    locks = LockTable(LIVE_S)
     assert locked(locks, "one", Q0, now=0) == [0]
     assert locked(locks, "two", Q0, Q1, now=1) == [1]
     assert locked(locks, "two", Q0, now=1, group="H") == [0]
@@ -41,7 +41,7 @@ def test_a_queue_has_one_holder_per_group() -> None:
 
 @pytest.mark.parametrize(("later_s", "is_free"), [(60.0, False), (60.001, True)])
 def test_a_lock_that_is_not_renewed_is_free_after_a_minute(later_s: float, is_free: bool) -> None:
-    locks = QueueLocks(LIVE_S)
+    locks = LockTable(LIVE_S)
     locked(locks, "one", Q0, now=10)
     got, taken = locks.lock("G", "two", [Q0], 10 + later_s)
     assert bool(got) == is_free
@@ -49,7 +49,7 @@ def test_a_lock_that_is_not_renewed_is_free_after_a_minute(later_s: float, is_fr
 
 
 def test_a_renewed_lock_lives_on_and_an_expired_one_can_be_renewed_when_nobody_took_it() -> None:
-    locks = QueueLocks(LIVE_S)
+    locks = LockTable(LIVE_S)
     for now in (0, 50, 100):
         assert locked(locks, "one", Q0, now=now) == [0]
     assert locked(locks, "two", Q0, now=150) == []
@@ -57,7 +57,7 @@ def test_a_renewed_lock_lives_on_and_an_expired_one_can_be_renewed_when_nobody_t
 
 
 def test_only_the_holder_can_unlock() -> None:
-    locks = QueueLocks(LIVE_S)
+    locks = LockTable(LIVE_S)
     locked(locks, "one", Q0, Q1, now=0)
     locks.unlock("G", "two", [Q0])
     locks.unlock("H", "one", [Q0])
@@ -68,7 +68,7 @@ def test_only_the_holder_can_unlock() -> None:
 
 
 def test_locks_are_bounded_and_swept() -> None:
-    locks = QueueLocks(LIVE_S, most=3)
+    locks = LockTable(LIVE_S, most=3)
     wanted = [queue(number) for number in range(5)]
     assert locked(locks, "one", *wanted, now=0) == [0, 1, 2]
     assert locked(locks, "two", queue(9), now=0) == []
@@ -80,7 +80,7 @@ def test_locks_are_bounded_and_swept() -> None:
 
 
 def test_a_group_cannot_take_all_the_places() -> None:
-    locks = QueueLocks(LIVE_S, most=10, most_of_group=4)
+    locks = LockTable(LIVE_S, most=10, most_of_group=4)
     wanted = [queue(number) for number in range(20)]
     assert locked(locks, "one", *wanted, now=0) == [0, 1, 2, 3]
     assert locked(locks, "one", *wanted, now=20) == [0, 1, 2, 3]
@@ -96,7 +96,7 @@ class Locking(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.locks = QueueLocks(LIVE_S)
+        self.locks = LockTable(LIVE_S)
         self.now = 0.0
         self.held: dict[MessageQueue, tuple[str, float]] = {}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.broker.desk import CONFIG, Desk, running
 from tests.unit.broker.producers import COMMIT, ROLLBACK, end, prepare
 
-from turbopump.broker.config import ConfigError, Metrics, load
+from turbopump.broker.config import ConfigError, MetricsConfig, load
 from turbopump.broker.metrics.exposition import CONTENT_TYPE, Family, Histogram, lines
 from turbopump.protocol.codes import RequestCode
 from turbopump.store.consume_queue import ConsumeQueue
@@ -21,7 +21,7 @@ from turbopump.testing.loop import run_virtual
 
 HERE = Path(__file__).parent
 DASHBOARD = HERE.parents[2] / "docs/grafana/turbopump.json"
-ON = replace(CONFIG, metrics=Metrics(exporter="PROM", port=5557))
+ON = replace(CONFIG, metrics=MetricsConfig(exporter="PROM", port=5557))
 SWITCHES = {
     "enableStatsMetrics": "rocketmq_topic_number",
     "enableRequestMetrics": "rocketmq_messages_in_total",

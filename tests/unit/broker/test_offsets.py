@@ -10,9 +10,9 @@ from tests.unit.remoting.kit import connected, turn, virtual
 from tests.unit.store.kit import apache_store
 
 from turbopump.broker.config import GroupRules, OffsetRules
-from turbopump.broker.consume.fence import FIRST_LIFE, FREE, HANDED, Fence
-from turbopump.broker.groups.offsets import SLICE, OffsetRequests, Offsets
-from turbopump.broker.persist import Persisted
+from turbopump.broker.consume.fence import FIRST_LIFE, FREE, HANDED, ReusedOffsets
+from turbopump.broker.groups.offsets import SLICE, CommittedOffsets, OffsetHandler
+from turbopump.broker.persist import PersistedTable
 from turbopump.broker.topics import Topic
 from turbopump.protocol.command import ONEWAY, Command, encode
 from turbopump.protocol.errors import BrokenBody
@@ -24,8 +24,8 @@ from turbopump.testing.loop import VirtualClock, run_virtual
 QUERY, UPDATE = 14, 15
 
 
-def table(step: int = 500) -> Offsets:
-    return Offsets(OffsetRules(version_step=step), HandClock())
+def table(step: int = 500) -> CommittedOffsets:
+    return CommittedOffsets(OffsetRules(version_step=step), HandClock())
 
 
 def test_the_last_commit_counts_also_when_it_steps_back() -> None:
@@ -146,8 +146,8 @@ def test_a_clone_is_newer_than_a_pending_reset() -> None:
 @virtual
 async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() -> None:
     bench = Bench()
-    fence = Fence(bench.store, 0)
-    requests = OffsetRequests(
+    fence = ReusedOffsets(bench.store, 0)
+    requests = OffsetHandler(
         bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: 0, fence, bench.clock
     )
     peer = Peer(*connected(Router(requests.routes()).serve))
@@ -183,7 +183,9 @@ async def test_a_large_table_is_written_in_slices_and_others_have_their_turn_bet
         offsets.commit(f"G{number}", "T", 0, number)
     written: list[bytes] = []
     workers = SimulatedWorkers(SimulatedDisk(Chance(1), VirtualClock()))
-    file = Persisted("consumerOffset.json", offsets.slices, lambda name, data: written.append(data), workers)
+    file = PersistedTable(
+        "consumerOffset.json", offsets.slices, lambda name, data: written.append(data), workers
+    )
     offsets.on_change = file.changed
     offsets.commit("G0", "T", 0, 77)
     file.changed()
@@ -212,7 +214,7 @@ async def test_offsets_are_written_every_five_seconds_and_again_after_a_failure(
         written.append(data)
 
     workers = SimulatedWorkers(SimulatedDisk(Chance(1), VirtualClock()))
-    file = Persisted("consumerOffset.json", offsets.dump, save, workers, pause_s=5.0)
+    file = PersistedTable("consumerOffset.json", offsets.dump, save, workers, pause_s=5.0)
     offsets.on_change = file.changed
     for second in range(20):
         is_full = 5 <= second < 12

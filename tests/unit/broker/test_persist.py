@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from turbopump.broker.persist import PAUSE_S, RETRY_S, Persisted
+from turbopump.broker.persist import PAUSE_S, RETRY_S, PersistedTable
 from turbopump.protocol.errors import SystemFailure
 from turbopump.testing.loop import run_virtual
 
@@ -16,7 +16,7 @@ class Shelf:
         self.value = 0
         self.written: list[bytes] = []
         self.broken = False
-        self.persisted = Persisted("numbers.json", self.dump, self.write, self)
+        self.persisted = PersistedTable("numbers.json", self.dump, self.write, self)
 
     def dump(self) -> bytes:
         return str(self.value).encode()

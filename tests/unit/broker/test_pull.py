@@ -129,7 +129,7 @@ def test_a_parked_pull_costs_one_timer_however_long_it_waits(monkeypatch: pytest
         monkeypatch.setattr(asyncio.Handle, "_run", note)
         answer = await desk.pull("T", 3, sysFlag=SUSPEND_AND_SUBSCRIPTION, suspendTimeoutMillis=30_000)
         assert answer.code == ResponseCode.PULL_NOT_FOUND
-        assert len([name for name in callbacks if name.startswith("Pulling.")]) == 1
+        assert len([name for name in callbacks if name.startswith("PullHandler.")]) == 1
 
     with_broker(scenario)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from tests.unit.remoting.kit import virtual
 
-from turbopump.broker.config import Identity, NameServers, TopicRules
-from turbopump.broker.registration import Endpoint, Registration
+from turbopump.broker.config import Identity, NameServerConfig, TopicRules
+from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.bodies import KVTable, RegisterBrokerBody
 from turbopump.protocol.codes import RequestCode
@@ -74,9 +74,9 @@ class Scene:
         self.topics = Topics(TopicRules(), IDENTITY, self.clock)
         self.topics.on_change = lambda topics: self.registration.changed(topic.name for topic in topics)
         self.client = Client(self.network.at("10.0.0.99"), self.clock)
-        endpoint = Endpoint(IDENTITY, "10.0.0.99:10911", "10.0.0.99:10912")
-        config = NameServers(tuple(f"{host}:9876" for host in hosts))
-        self.registration = Registration(self.client, self.topics, endpoint, config)
+        endpoint = BrokerEndpoint(IDENTITY, "10.0.0.99:10911", "10.0.0.99:10912")
+        config = NameServerConfig(tuple(f"{host}:9876" for host in hosts))
+        self.registration = NameServerRegistration(self.client, self.topics, endpoint, config)
 
     async def start(self) -> None:
         for server in self.servers:

@@ -168,7 +168,7 @@ async def test_an_asker_owes_so_many_answers_and_no_more() -> None:
 
 @virtual
 async def test_replies_need_not_be_kept() -> None:
-    config = replace(CONFIG, sending=configuration.Sending(store_replies=False))
+    config = replace(CONFIG, sending=configuration.SendConfig(store_replies=False))
     async with running(config) as desk:
         client = await Asker(Answer()).join(desk)
         answer = await answer_to(desk)

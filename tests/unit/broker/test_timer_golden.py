@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.kit import STORES, apache_store
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
-from turbopump.broker.delay.timers import FILE, Timers
+from turbopump.broker.delay.timers import FILE, TimedMessages
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.record import Record
 from turbopump.runtime.disk import SystemDisk, SystemWorkers
@@ -45,7 +45,7 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     topics = Topics(TopicRules(), Identity(broker_name="broker-a"), clock)
     topics.update(Topic("TimerT", 4, 4), {})
     files = ConfigFiles(config.config_dir, disk)
-    timers = Timers(store, topics, store.append, files.save, workers, clock, disk, TimerRules())
+    timers = TimedMessages(store, topics, store.append, files.save, workers, clock, disk, TimerRules())
     files.load(FILE, lambda data: timers.load(data) >= 0)
     timers.open()
     running = asyncio.create_task(timers.run())

@@ -23,8 +23,8 @@ from tests.unit.broker.producers import (
 from tests.unit.broker.test_delay import restarts
 from tests.unit.broker.test_pull import with_broker
 
-from turbopump.broker.config import BrokerConfig, Sending, TransactionRules
-from turbopump.broker.transactions.checks import Checks
+from turbopump.broker.config import BrokerConfig, SendConfig, TransactionRules
+from turbopump.broker.transactions.checks import TransactionChecks
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.sysflag import transaction_type
@@ -501,14 +501,14 @@ def test_a_message_that_is_not_there_cannot_be_resumed() -> None:
 def test_9500_what_is_wrong_with_one_transaction_stops_neither_others_nor_the_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    plain = Checks._look_at
+    plain = TransactionChecks._look_at
 
-    def look_at(self: Checks, half: Any) -> None:
+    def look_at(self: TransactionChecks, half: Any) -> None:
         if half.root == 0:
             raise RuntimeError("a fault")
         plain(self, half)
 
-    monkeypatch.setattr(Checks, "_look_at", look_at)
+    monkeypatch.setattr(TransactionChecks, "_look_at", look_at)
 
     async def scenario(desk: Desk) -> None:
         await Member(lambda half: COMMIT).join(desk)
@@ -753,7 +753,7 @@ def test_a_broker_may_reject_transactions() -> None:
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark == "the broker[127.0.0.1] sending transaction message is forbidden"
 
-    with_broker(scenario, config=replace(CONFIG, sending=Sending(reject_transactions=True)))
+    with_broker(scenario, config=replace(CONFIG, sending=SendConfig(reject_transactions=True)))
 
 
 def test_a_sender_cannot_say_that_its_message_is_a_copy() -> None:

@@ -10,13 +10,13 @@ from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
-from turbopump.broker.delay.level_records import Schedule
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.delay.level_records import DelaySchedule
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.topics import Topics
 from turbopump.broker.transactions.halves import CheckRules
 from turbopump.broker.transactions.recovery import records, reopen
-from turbopump.broker.transactions.requests import TransactionRequests
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.requests import TransactionHandler
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol.command import Command
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.send import EndTransactionRequest
@@ -42,13 +42,13 @@ class Broker:
         clock, disk = VirtualClock(start_ms=NOW), SystemDisk()
         self.store = Store.open(config_of(name, root), disk, clock, SystemWorkers())
         topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
-        offsets = Offsets(OffsetRules(), clock)
+        offsets = CommittedOffsets(OffsetRules(), clock)
         if knows_progress:
             offsets.load(Path(root, "config", "consumerOffset.json").read_bytes())
-        self.transactions = Transactions(
-            self.store, topics, offsets, Schedule(self.store), self.store.append, lambda: RULES, clock
+        self.transactions = OpenTransactions(
+            self.store, topics, offsets, DelaySchedule(self.store), self.store.append, lambda: RULES, clock
         )
-        self.requests = TransactionRequests(self.transactions, self.store, lambda: RULES, clock)
+        self.requests = TransactionHandler(self.transactions, self.store, lambda: RULES, clock)
 
     async def halves(self) -> list[Record]:
         return [half async for half in records(self.store, self.store.queue(HALF, 0), 0)]

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 from tests.unit.client.pulling import QUEUES, all_of, committed, consumer, sent, texts_of
 
-from turbopump.broker.groups.offsets import OffsetRequests
+from turbopump.broker.groups.offsets import OffsetHandler
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PullStatus
@@ -199,13 +199,13 @@ def test_a_message_sent_back_comes_again_through_the_retry_topic() -> None:
 def test_a_commit_as_the_first_call_is_kept(creates_group: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apache's brokers of 5.x refuse one of a group that they do not know: then they hear of it first."""
 
-    def refuse(requests: OffsetRequests, group: str) -> None:
+    def refuse(requests: OffsetHandler, group: str) -> None:
         if requests._groups.find(group) is None:
             raise GroupNotFound(f"Group {group} not exist!")
 
     async def scene() -> None:
         if not creates_group:
-            monkeypatch.setattr(OffsetRequests, "_ensure_group", refuse)
+            monkeypatch.setattr(OffsetHandler, "_ensure_group", refuse)
         async with cluster() as town:
             await town.create_topic("orders")
             async with consumer(town, topics=()) as reader:

@@ -29,7 +29,7 @@ EXPORTED = {"useTLS": "false", "slaveReadEnable": "false", "filterServerNums": "
 """`exportConfigs` of mqadmin 4.9 breaks off where one of these is missing."""
 
 
-class ConfigurationRequests:
+class ConfigurationHandler:
     """`apply` gets the whole configuration after a change."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, apply: Callable[[BrokerConfig], None]) -> None:

@@ -1,7 +1,7 @@
 """Who is connected (203, 204, 328), who reads a topic (300), and what a group subscribes to (345)."""
 
 from turbopump.broker.groups.members import Member, Members
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import ConsumerNotOnline, SystemFailure
@@ -15,8 +15,8 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
-class ConnectionRequests:
-    def __init__(self, members: Members[Connection], offsets: Offsets) -> None:
+class ConnectionHandler:
+    def __init__(self, members: Members[Connection], offsets: CommittedOffsets) -> None:
         self._members = members
         self._offsets = offsets
 

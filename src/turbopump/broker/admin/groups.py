@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
-from turbopump.broker.consume.fence import Fence
-from turbopump.broker.groups.groups import Groups
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.groups.groups import SubscriptionGroups
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import (
@@ -24,16 +24,16 @@ from turbopump.protocol.headers.topics import (
 from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
-class GroupRequests:
+class GroupHandler:
     """`settled` returns when a change is on disk."""
 
     def __init__(
         self,
-        groups: Groups,
+        groups: SubscriptionGroups,
         topics: Topics,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         statistics: Statistics,
-        fence: Fence,
+        fence: ReusedOffsets,
         settled: Callable[[], Awaitable[None]],
     ) -> None:
         self._groups = groups

@@ -6,7 +6,7 @@ keeps the file that says where it ends, so that its offsets go on and no consume
 
 import logging
 
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode
@@ -17,8 +17,10 @@ from turbopump.store.store import Store
 log = logging.getLogger(__name__)
 
 
-class MaintenanceRequests:
-    def __init__(self, store: Store, topics: Topics, offsets: Offsets, statistics: Statistics) -> None:
+class MaintenanceHandler:
+    def __init__(
+        self, store: Store, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
+    ) -> None:
         self._store = store
         self._topics = topics
         self._offsets = offsets

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from turbopump.broker.admin.store_times import NONE, StoreTimes
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import names
@@ -47,12 +47,12 @@ GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...
 QUEUES_AT_ONCE = 500  # ... and within, when a topic has many
 
 
-class ProgressRequests:
+class ProgressHandler:
     def __init__(
         self,
-        groups: Groups,
+        groups: SubscriptionGroups,
         topics: Topics,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         members: Members[Connection],
         store: Store,
         statistics: Statistics,

@@ -1,6 +1,6 @@
 """The entries of a consume queue as they are (321), for who looks for a message that is not delivered."""
 
-from turbopump.broker.consume.filters import Filters
+from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.members import Members
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
@@ -15,8 +15,8 @@ MAX_COUNT = 10_000  # entries in one answer
 NO_FILTER = "null"
 
 
-class QueueRequests:
-    def __init__(self, store: Store, members: Members[Connection], filters: Filters) -> None:
+class QueueHandler:
+    def __init__(self, store: Store, members: Members[Connection], filters: GroupFilters) -> None:
         self._store = store
         self._members = members
         self._filters = filters

@@ -29,7 +29,7 @@ NOT_THERE = {
 """Of features and thread pools that this broker does not have; tools fail or print blanks without them."""
 
 
-class RuntimeRequests:
+class RuntimeHandler:
     def __init__(
         self,
         store: Store,

@@ -8,7 +8,7 @@ from turbopump.protocol.headers.admin import ViewBrokerStatsDataRequest
 from turbopump.remoting.router import Answer, Request, Route, Routes
 
 
-class StatisticsRequests:
+class StatisticsHandler:
     def __init__(self, statistics: Statistics) -> None:
         self._statistics = statistics
 

@@ -7,8 +7,8 @@ import msgspec
 
 from turbopump.broker.admin.store_times import StoreTimes
 from turbopump.broker.attributes import parse_changes
-from turbopump.broker.consume.fence import Fence
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.consume.fence import ReusedOffsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
 from turbopump.protocol.bodies import (
@@ -35,16 +35,16 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.store import Store
 
 
-class TopicRequests:
+class TopicHandler:
     """`settled` returns when a change is where it has to be: on disk and with the name servers."""
 
     def __init__(
         self,
         topics: Topics,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         store: Store,
         statistics: Statistics,
-        fence: Fence,
+        fence: ReusedOffsets,
         broker_name: str,
         settled: Callable[[], Awaitable[None]],
     ) -> None:

@@ -37,7 +37,7 @@ MAX_HOSTS = 200_000  # of those that were handed something, with group and queue
 FIRST_LIFE = -1
 
 
-class Fence:
+class ReusedOffsets:
     """`recovered_end` is where the log ended when the broker started, or None: nothing can have been lost."""
 
     def __init__(self, queues: Queues, recovered_end: int | None) -> None:

@@ -54,7 +54,7 @@ Matches = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PullFilter:
     """How a pull chooses: by property strings, of so many messages at most, and before by their bit maps."""
 
     matches: Matches
@@ -63,7 +63,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Filter:
+class GroupFilter:
     group: str
     topic: str
     expression: str
@@ -104,14 +104,14 @@ def _read(expression: str) -> Predicate | BadExpression:
         return bad
 
 
-class Filters:
+class GroupFilters:
     def __init__(self, rules: FilterRules, clock: Clock, modules: FilterModules | None = None) -> None:
         self._rules = rules
         self._clock = clock
         self._modules = modules
         self.bloom = BloomFilter(rules.error_percent, rules.expected_groups)
-        self._by_topic: dict[str, dict[str, Filter]] = {}
-        self._by_group: dict[str, dict[str, Filter]] = {}
+        self._by_topic: dict[str, dict[str, GroupFilter]] = {}
+        self._by_group: dict[str, dict[str, GroupFilter]] = {}
         self._count = 0
         self._complaints = Seldom(log, BAD_INTERVAL_S, logging.WARNING, BAD_LINES)
         self.version = 0
@@ -142,14 +142,14 @@ class Filters:
             raise SubscriptionUnreadable(f"filter module {name!r}: {why}; usable are: {known}")
         return found
 
-    def of_pull(self, kind: str | None, expression: str | None) -> Wanted:
+    def of_pull(self, kind: str | None, expression: str | None) -> PullFilter:
         """What a pull asks for that brings its expression along."""
         if not expression:
             raise SubscriptionUnreadable("parse the consumer's subscription failed")
         self._check_enabled(kind)
         return _wanted(predicate_of(kind, expression))
 
-    def of_group(self, group: str, topic: str, kind: str | None, version: int) -> Wanted:
+    def of_group(self, group: str, topic: str, kind: str | None, version: int) -> PullFilter:
         """What the group's heartbeats have registered."""
         found = self._by_topic.get(topic, {}).get(group)
         if found is None or found.predicate is None:
@@ -160,7 +160,7 @@ class Filters:
             raise FilterDataNotLatest("the consumer's consumer filter data not latest")
         self._check_enabled(kind)
         if self._rules.retries and topic.startswith(RETRY_PREFIX):
-            return Wanted(lambda message: self._matches_retried(group, message), WORK)
+            return PullFilter(lambda message: self._matches_retried(group, message), WORK)
         bits = Bits(mask(found.positions), self.bloom.size // 8, found.born_ms)
         return replace(_wanted(found.predicate), bits=bits)
 
@@ -237,8 +237,8 @@ class Filters:
         if known is not None or self._count < MAX_FILTERS:
             self._add(self._new(group, told, predicate))
 
-    def _new(self, group: str, told: SubscriptionData, predicate: Predicate) -> Filter:
-        return Filter(
+    def _new(self, group: str, told: SubscriptionData, predicate: Predicate) -> GroupFilter:
+        return GroupFilter(
             group,
             told.topic,
             predicate.text,
@@ -250,13 +250,13 @@ class Filters:
             predicate,
         )
 
-    def _add(self, new: Filter) -> None:
+    def _add(self, new: GroupFilter) -> None:
         self._count += new.group not in self._by_topic.get(new.topic, {})
         self._by_topic.setdefault(new.topic, {})[new.group] = new
         self._by_group.setdefault(new.group, {})[new.topic] = new
         self._changed()
 
-    def _remove(self, old: Filter) -> None:
+    def _remove(self, old: GroupFilter) -> None:
         self._count -= 1
         for table, first, second in (
             (self._by_topic, old.topic, old.group),
@@ -267,11 +267,11 @@ class Filters:
                 del table[first]
         self._changed()
 
-    def _die(self, found: Filter) -> None:
+    def _die(self, found: GroupFilter) -> None:
         found.dead_ms = self._clock.now_ms()
         self._changed()
 
-    def _revive(self, found: Filter) -> None:
+    def _revive(self, found: GroupFilter) -> None:
         found.dead_ms = 0
         self._changed()
 
@@ -310,7 +310,7 @@ class Filters:
             and all(0 <= position < self.bloom.size for position in data.bitPos)
         )
 
-    def _loaded(self, one: ConsumerFilterData) -> Filter:
+    def _loaded(self, one: ConsumerFilterData) -> GroupFilter:
         assert one.bloomFilterData is not None
         try:
             predicate = predicate_of(one.expressionType, one.expression)
@@ -319,7 +319,7 @@ class Filters:
             predicate = None
         dead_ms = one.deadTime or max(self._clock.now_ms() - LOADED_DEAD_MS, one.bornTime)
         positions = tuple(one.bloomFilterData.bitPos)
-        return Filter(
+        return GroupFilter(
             one.consumerGroup,
             one.topic,
             one.expression,
@@ -350,7 +350,7 @@ class Filters:
                 if one.is_dead and one.dead_ms <= limit:
                     self._remove(one)
 
-    def _stored(self, one: Filter) -> ConsumerFilterData:
+    def _stored(self, one: GroupFilter) -> ConsumerFilterData:
         return ConsumerFilterData(
             BloomFilterData(self.bloom.size, list(one.positions)),
             one.born_ms,
@@ -364,5 +364,5 @@ class Filters:
         )
 
 
-def _wanted(predicate: Predicate) -> Wanted:
-    return Wanted(predicate.matches, max(WORK // predicate.terms, 1))
+def _wanted(predicate: Predicate) -> PullFilter:
+    return PullFilter(predicate.matches, max(WORK // predicate.terms, 1))

@@ -19,7 +19,7 @@ MOST_SEEN = 800  # messages put to a module for one pull, as many as other pulls
 MOST_BYTES = 256 << 10  # of one answer, as for messages in memory
 
 
-class Choosing:
+class ModulePulls:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._turn = asyncio.Lock()

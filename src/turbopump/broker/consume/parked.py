@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
 
-class Waiting(Hashable, Protocol):
+class ParkedPull(Hashable, Protocol):
     @property
     def queue(self) -> Hashable: ...
 
@@ -25,7 +25,7 @@ class Waiting(Hashable, Protocol):
         """Whether a message with this tag code is wanted; None wants all."""
 
 
-P = TypeVar("P", bound=Waiting)
+P = TypeVar("P", bound=ParkedPull)
 
 
 class ParkedPulls(Generic[P]):

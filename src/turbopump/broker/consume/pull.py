@@ -14,15 +14,15 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from turbopump.broker.config import Polling
-from turbopump.broker.consume.fence import Fence
+from turbopump.broker.config import PollConfig
+from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.consume.filter_modules import FilterFailed, FilterModule
-from turbopump.broker.consume.filters import Filters, Wanted, is_tag
-from turbopump.broker.consume.module_pulls import Choosing
+from turbopump.broker.consume.filters import GroupFilters, PullFilter, is_tag
+from turbopump.broker.consume.module_pulls import ModulePulls
 from turbopump.broker.consume.parked import ParkedPulls
-from turbopump.broker.groups.groups import Group, Groups
+from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import Members
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import FAQ, READ, Topics
 from turbopump.filter import tags_of
@@ -78,7 +78,7 @@ class Pull:
     queue: ConsumeQueue
     offset: int
     accepts: Callable[[int], bool] | None
-    wanted: Wanted | None  # by properties
+    wanted: PullFilter | None  # by properties
     topic_sys_flag: int
     group_sys_flag: int
     rules: tuple[int, int, int]  # the versions of topics, groups and filters that it was checked with
@@ -93,21 +93,21 @@ class Pull:
         return None if self.wanted is None else self.wanted.matches
 
 
-class Pulling:
+class PullHandler:
     """Answers pulls, now or when there is something to read."""
 
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        groups: Groups,
+        groups: SubscriptionGroups,
         members: Members[Connection],
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         clock: Clock,
-        polling: Polling,
+        polling: PollConfig,
         traffic: Traffic,
-        fence: Fence,
-        filters: Filters,
+        fence: ReusedOffsets,
+        filters: GroupFilters,
         broker_readable: Callable[[], bool] = lambda: True,
         serves_lite: Callable[[], bool] = lambda: True,
         broker_ip: str = "",
@@ -122,7 +122,7 @@ class Pulling:
         self._traffic = traffic
         self._fence = fence
         self._filters = filters
-        self._choosing = Choosing(store)
+        self._choosing = ModulePulls(store)
         self._broker_readable = broker_readable
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip
@@ -131,7 +131,7 @@ class Pulling:
         self._woken: deque[Pull] = deque()
         self._fetching: set[asyncio.Task[None]] = set()
 
-    def configure(self, polling: Polling) -> None:
+    def configure(self, polling: PollConfig) -> None:
         self._polling = polling
 
     def routes(self) -> Routes:
@@ -205,18 +205,18 @@ class Pulling:
         """The checks in Apache's order; each refusal has the code and the words of Apache's broker."""
         header = request.header
         if not self._broker_readable():
-            raise Forbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
+            raise ReadForbidden(f"the broker[{self._broker_ip}] pulling message is forbidden", "1")
         if request.command.code == RequestCode.LITE_PULL_MESSAGE and not self._serves_lite():
-            raise Forbidden(f"the broker[{self._broker_ip}] for lite pull consumer is forbidden", "1")
+            raise ReadForbidden(f"the broker[{self._broker_ip}] for lite pull consumer is forbidden", "1")
         group = self._groups.for_consume(header.consumerGroup)
         if not group.consume_enable:
-            raise Forbidden(f"subscription group no permission, {header.consumerGroup}", "2")
+            raise ReadForbidden(f"subscription group no permission, {header.consumerGroup}", "2")
         topic = self._topics.find(header.topic)
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, remark)
         if not topic.perm & READ:
-            raise Forbidden(f"the topic[{header.topic}] pulling message is forbidden", "3")
+            raise ReadForbidden(f"the topic[{header.topic}] pulling message is forbidden", "3")
         if not 0 <= header.queueId < topic.read_queues:
             ip, port = request.connection.peer
             raise Refused(
@@ -244,8 +244,8 @@ class Pulling:
         return self._topics.version.counter, self._groups.version.counter, self._filters.version
 
     def _filter(
-        self, header: PullMessageRequest, group: Group
-    ) -> tuple[Callable[[int], bool] | None, Wanted | None, FilterModule | None]:
+        self, header: PullMessageRequest, group: SubscriptionGroup
+    ) -> tuple[Callable[[int], bool] | None, PullFilter | None, FilterModule | None]:
         """By tag code, by properties, or by a module."""
         is_alone = header.sysFlag & PULL_SUBSCRIPTION  # it brings its expression along
         if is_alone:
@@ -262,7 +262,7 @@ class Pulling:
         name, topic = header.consumerGroup, header.topic
         return None, self._filters.of_group(name, topic, kind, header.subVersion), None
 
-    def _subscription(self, header: PullMessageRequest, group: Group) -> SubscriptionData:
+    def _subscription(self, header: PullMessageRequest, group: SubscriptionGroup) -> SubscriptionData:
         """What the group's heartbeats said, when nothing forbids that it reads."""
         name, topic = header.consumerGroup, header.topic
         members = self._members.consumer_group(name)
@@ -270,9 +270,9 @@ class Pulling:
             remark = f"the consumer's group info not exist{FAQ}"
             raise Refused(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if members.is_broadcasting and not group.may_broadcast:
-            raise Forbidden(f"the consumer group[{name}] can not consume by broadcast way", "4")
+            raise ReadForbidden(f"the consumer group[{name}] can not consume by broadcast way", "4")
         if self._groups.is_forbidden(name, topic):
-            raise Forbidden(f"the consumer group[{name}] is forbidden for topic[{topic}]", "5")
+            raise ReadForbidden(f"the consumer group[{name}] is forbidden for topic[{topic}]", "5")
         subscription = members.subscriptions.get(topic)
         if subscription is None:
             remark = f"the consumer's subscription not exist{FAQ}"
@@ -495,7 +495,7 @@ class Pulling:
             request.answered(code)
 
 
-class Forbidden(Refused):
+class ReadForbidden(Refused):
     """No permission, with what it was that forbade (the `forbiddenType` of the answer)."""
 
     def __init__(self, remark: str, kind: str) -> None:
@@ -504,7 +504,7 @@ class Forbidden(Refused):
 
 
 def _refusal(request: Request[PullMessageRequest], refused: Refused) -> Command:
-    fields = {"forbiddenType": refused.kind} if isinstance(refused, Forbidden) else {}
+    fields = {"forbiddenType": refused.kind} if isinstance(refused, ReadForbidden) else {}
     return reply(request.command, refused.code, refused.remark, fields)
 
 

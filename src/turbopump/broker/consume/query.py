@@ -31,7 +31,7 @@ class TopicTable(Protocol):
     def find(self, name: str) -> object | None: ...
 
 
-class Queries:
+class QueryHandler:
     def __init__(self, store: Store, topics: TopicTable) -> None:
         self._store = store
         self._topics = topics

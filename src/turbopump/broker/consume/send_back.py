@@ -7,8 +7,8 @@ moves its offset on when it hears of success, so success is said only of a copy 
 
 from collections.abc import Callable
 
-from turbopump.broker.delay.level_records import Schedule, copied
-from turbopump.broker.groups.groups import Group, Groups
+from turbopump.broker.delay.level_records import DelaySchedule, copied
+from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
 from turbopump.broker.topics import FAQ, WRITE, Topics
@@ -34,13 +34,13 @@ DEAD_LETTER_QUEUES = 1
 Append = Callable[[list[Draft]], list[Appended]]
 
 
-class Retries:
+class SendBackHandler:
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        groups: Groups,
-        schedule: Schedule,
+        groups: SubscriptionGroups,
+        schedule: DelaySchedule,
         append: Append,
         traffic: Traffic,
         chance: Chance,
@@ -113,20 +113,20 @@ class Retries:
             return self._dead_letter(group, record)
         return self._again(group, record, header.delayLevel or FIRST_LEVEL + record.reconsume_times)
 
-    def _again(self, group: Group, record: Record, level: int) -> Draft:
+    def _again(self, group: SubscriptionGroup, record: Record, level: int) -> Draft:
         pairs = _pairs(record)
         queue_id = self._chance.randrange(group.retry_queues)
         queue, delay_ms = self._schedule.postpone(pairs, level, retry_topic(group.name), queue_id)
         return _draft(record, pairs, queue, delay_ms)
 
-    def _dead_letter(self, group: Group, record: Record) -> Draft:
+    def _dead_letter(self, group: SubscriptionGroup, record: Record) -> Draft:
         topic = self._topics.for_group(dlq_topic(group.name), DEAD_LETTER_QUEUES)
         pairs = _pairs(record) | {properties.DELAY: "0"}
         queue = self._store.queue(topic.name, self._chance.randrange(DEAD_LETTER_QUEUES))
         return _draft(record, pairs, queue)
 
 
-def _most(group: Group, header: ConsumerSendMsgBackRequest, version: int) -> int:
+def _most(group: SubscriptionGroup, header: ConsumerSendMsgBackRequest, version: int) -> int:
     """How often a message comes again: as the consumer says, or as the group is set."""
     if version >= COUNTS_RETRIES_SINCE and header.maxReconsumeTimes is not None:
         return header.maxReconsumeTimes

@@ -17,7 +17,7 @@ Key = int
 """The millisecond, and behind it the place in the timer log: these are sorted."""
 
 
-class Present:
+class DueTimers:
     def __init__(self) -> None:
         self._due: list[Key] = []  # a heap
         self._units: dict[int, Unit] = {}

@@ -41,7 +41,7 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
 )
 
 
-class Schedule:
+class DelaySchedule:
     """The way in: who stores a delayed message asks here for its queue, and says when it is stored."""
 
     def __init__(self, store: Store) -> None:

@@ -21,8 +21,8 @@ from collections.abc import Callable
 import msgspec
 
 from turbopump.broker.delay import level_records
-from turbopump.broker.delay.pacing import Pacing
-from turbopump.broker.delay.pending import Entry, Pending, Position, Run
+from turbopump.broker.delay.pacing import TurnPacer
+from turbopump.broker.delay.pending import DueRun, Entry, PendingDelays, QueuePosition
 from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
@@ -72,12 +72,12 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
     logOffset: int | None = None  # noqa: N815 - ours: copies before it are accounted for
     waiting: dict[int, list[int]] = {}  # ours: level -> begin, end, begin, end, ..., and all from the last on
 
-    def position(self, level: int) -> Position:
+    def position(self, level: int) -> QueuePosition:
         *bounds, rest = self.waiting.get(level) or [self.offsetTable.get(level, 0)]
-        return Position(rest, tuple(zip(bounds[::2], bounds[1::2], strict=True)))
+        return QueuePosition(rest, tuple(zip(bounds[::2], bounds[1::2], strict=True)))
 
 
-class Delays:
+class DelayedMessages:
     def __init__(
         self, store: Store, topics: Topics, append: Append, save: Save, workers: Workers, clock: Clock
     ) -> None:
@@ -88,15 +88,15 @@ class Delays:
         self._workers = workers
         self._clock = clock
         self._longest_pause_s = LONGEST_PAUSE_NEVER_SET_S if isinstance(clock, NeverSet) else LONGEST_PAUSE_S
-        self._pending = Pending()
+        self._pending = PendingDelays()
         self._queues: dict[int, ConsumeQueue] = {}
         self._file: DelayFile | None = None
-        self._saved: tuple[dict[int, Position], int] | None = None
+        self._saved: tuple[dict[int, QueuePosition], int] | None = None
         self._version = 0
         self._is_ready = False
-        self._pacing = Pacing(store)
+        self._pacing = TurnPacer(store)
         self._no_rewriting_before = 0.0
-        self._fetching: dict[Run, asyncio.Task[None]] = {}
+        self._fetching: dict[DueRun, asyncio.Task[None]] = {}
         self._trouble = Seldom(log, 60.0, logging.ERROR)
         self._passed_over = 0
         self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
@@ -171,7 +171,7 @@ class Delays:
     def postponed(self, queue: ConsumeQueue) -> None:
         """A delayed message was appended; with SYNC_FLUSH it is not in its queue yet."""
         if self._queues.get(queue.queue_id) is not queue:  # a new one: what is written down is not of it
-            self._add(queue, Position(0))
+            self._add(queue, QueuePosition(0))
         self._pacing.wake_within(TICK_S)
 
     # delivering
@@ -223,7 +223,7 @@ class Delays:
                     return True
         return False
 
-    def _work_off(self, run: Run, now_ms: int) -> bool:
+    def _work_off(self, run: DueRun, now_ms: int) -> bool:
         """Delivers what is due of a run, as much as one append should hold. False: nothing is accepted."""
         try:
             due, next_due_ms = self._due_of(run, now_ms)
@@ -244,7 +244,7 @@ class Delays:
         self._pending.done(run, len(due), next_due_ms)
         return True
 
-    def _due_of(self, run: Run, now_ms: int) -> tuple[list[Entry], int]:
+    def _due_of(self, run: DueRun, now_ms: int) -> tuple[list[Entry], int]:
         """The first entries of a run that are due, and when the one after them is."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
@@ -261,7 +261,7 @@ class Delays:
             raise OSError(f"queue {queue.queue_id} of {queue.topic} has no entry at {after}")
         return entries, following[0][2]
 
-    def _in_memory(self, run: Run, due: list[Entry]) -> bool:
+    def _in_memory(self, run: DueRun, due: list[Entry]) -> bool:
         """Whether nobody has to wait for the disk. If not, they are fetched beside the loop, once."""
         fetching = self._fetching.get(run)
         if fetching is not None:
@@ -365,7 +365,7 @@ class Delays:
             self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
         return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
 
-    def _doomed(self, run: Run, below: int) -> list[Entry]:
+    def _doomed(self, run: DueRun, below: int) -> list[Entry]:
         """The first of a run, as many as one append should hold, if they lie below."""
         queue = self._queues[run.queue_id]
         entries = self._entries(queue, run.at, min(run.end, run.at + BATCH))
@@ -375,7 +375,7 @@ class Delays:
             count += 1
         return entries[:count]
 
-    def _write_anew(self, run: Run, doomed: list[Entry]) -> int:
+    def _write_anew(self, run: DueRun, doomed: list[Entry]) -> int:
         """How many bytes that makes."""
         if not doomed:
             return 0
@@ -404,7 +404,7 @@ class Delays:
         await self._workers.run(self._save, FILE, self._dump(positions, log_end))
         self._saved = positions, log_end
 
-    def _dump(self, positions: dict[int, Position], log_end: int) -> bytes:
+    def _dump(self, positions: dict[int, QueuePosition], log_end: int) -> bytes:
         file = DelayFile(
             {queue_id + 1: position.first for queue_id, position in positions.items()},
             DataVersion(counter=self._version, stateVersion=0, timestamp=self._clock.now_ms()),
@@ -437,19 +437,19 @@ class Delays:
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
         return min((first[0] for first in firsts if first is not None), default=self._store.max_offset)
 
-    def _written_down(self, queue: ConsumeQueue) -> Position:
+    def _written_down(self, queue: ConsumeQueue) -> QueuePosition:
         """What the file says of a queue. It knows nothing of messages that were stored after it was written,
         whatever their number: a queue whose messages all had been deleted may have begun anew in a crash.
         """
         if self._file is None:
-            return Position(0)
+            return QueuePosition(0)
         position = self._file.position(queue.queue_id + 1)
         if self._file.logOffset is None:
             return position
         new = queue.first_at_or_after(self._file.logOffset)
         ranges = tuple((begin, min(end, new)) for begin, end in position.ranges if begin < new)
-        return Position(min(position.rest, new), ranges)
+        return QueuePosition(min(position.rest, new), ranges)
 
-    def _add(self, queue: ConsumeQueue, position: Position) -> None:
+    def _add(self, queue: ConsumeQueue, position: QueuePosition) -> None:
         self._queues[queue.queue_id] = queue
         self._pending.resume(queue.queue_id, position, queue.min_offset, queue.max_offset)

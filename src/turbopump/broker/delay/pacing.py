@@ -10,7 +10,7 @@ from turbopump.store.store import Store
 MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes that were appended and that nobody can read yet
 
 
-class Pacing:
+class TurnPacer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._sleeper: asyncio.Future[None] | None = None

@@ -23,7 +23,7 @@ Entry = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class QueuePosition:
     """What of a queue waits: the entries in `ranges`, and all from `rest` on."""
 
     rest: int
@@ -36,7 +36,7 @@ class Position:
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class DueRun:
     """Neighbours in a queue, from `at` to before `end`, each due no earlier than the one before."""
 
     queue_id: int
@@ -53,20 +53,20 @@ class Run:
 class _Queue:
     unread: deque[tuple[int, int]]  # ranges that waited when they were written down, not looked at since
     rest: int  # everything before was looked at, or is unread, or is done
-    last: Run | None = None
-    runs: dict[Run, None] = field(default_factory=dict)
+    last: DueRun | None = None
+    runs: dict[DueRun, None] = field(default_factory=dict)
 
 
-class Pending:
+class PendingDelays:
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
-        self._heads: list[tuple[int, int, int, Run]] = []  # a heap: due, number, place, run
+        self._heads: list[tuple[int, int, int, DueRun]] = []  # a heap: due, number, place, run
         self._number = 0
         self._done: set[int] = set()
 
     # what happens
 
-    def resume(self, queue_id: int, position: Position, low: int, high: int) -> None:
+    def resume(self, queue_id: int, position: QueuePosition, low: int, high: int) -> None:
         """A queue as it was left, which has entries from `low` to before `high` now. One that was known is
         forgotten: it was deleted and made again.
         """
@@ -96,14 +96,14 @@ class Pending:
                 run.end = offset + 1
                 run.last_due_ms = due_ms
             else:
-                run = Run(queue_id, offset, offset + 1, due_ms, due_ms)
+                run = DueRun(queue_id, offset, offset + 1, due_ms, due_ms)
                 queue.runs[run] = None
                 self._push(run)
             offset += 1
         queue.last = run
         self._looked_at(queue, offset)
 
-    def done(self, run: Run, count: int, next_due_ms: int) -> None:
+    def done(self, run: DueRun, count: int, next_due_ms: int) -> None:
         """The first `count` (at least one) of a run are delivered, written anew or gone. `next_due_ms`: when
         the one after them is due, if there is one.
         """
@@ -117,7 +117,7 @@ class Pending:
         if queue.last is run:
             queue.last = None
 
-    def put_off(self, run: Run, due_ms: int) -> None:
+    def put_off(self, run: DueRun, due_ms: int) -> None:
         """The first of a run is not to be delivered before."""
         run.due_ms = due_ms
         self._push(run)
@@ -131,7 +131,7 @@ class Pending:
             return queue.unread[0]
         return (queue.rest, high) if queue.rest < high else None
 
-    def due(self, now_ms: int) -> Run | None:
+    def due(self, now_ms: int) -> DueRun | None:
         """The run whose first message has waited longest beyond its time; None when no message is due."""
         run = self._head()
         return run if run is not None and run.due_ms <= now_ms else None
@@ -141,14 +141,14 @@ class Pending:
         run = self._head()
         return None if run is None else run.due_ms
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[DueRun]:
         """All of them; they may be worked off meanwhile."""
         for queue in list(self._queues.values()):
             yield from list(queue.runs)
 
     # what is known
 
-    def position(self, queue_id: int) -> Position:
+    def position(self, queue_id: int) -> QueuePosition:
         """What waits in a queue, in as few words as possible."""
         queue = self._queues[queue_id]
         ranges: list[tuple[int, int]] = []
@@ -160,9 +160,9 @@ class Pending:
         rest = queue.rest
         if ranges and ranges[-1][1] == rest:
             rest = ranges.pop()[0]
-        return Position(rest, tuple(ranges))
+        return QueuePosition(rest, tuple(ranges))
 
-    def positions(self) -> dict[int, Position]:
+    def positions(self) -> dict[int, QueuePosition]:
         return {queue_id: self.position(queue_id) for queue_id in sorted(self._queues)}
 
     # parts
@@ -175,11 +175,11 @@ class Pending:
         else:
             queue.unread.popleft()
 
-    def _push(self, run: Run) -> None:
+    def _push(self, run: DueRun) -> None:
         self._number += 1
         heapq.heappush(self._heads, (run.due_ms, self._number, run.at, run))
 
-    def _head(self) -> Run | None:
+    def _head(self) -> DueRun | None:
         heads = self._heads
         while heads:
             due_ms, _, at, run = heads[0]

@@ -32,13 +32,13 @@ NOTHING_SAID = "not set any response code"  # Apache's remark on a recall that s
 
 
 @dataclass(frozen=True, slots=True)
-class Postponed:
+class TimerPlacement:
     queue: ConsumeQueue
     exact: bytes  # goes behind the stored properties
     handle: str
 
 
-class Timing:
+class TimerIntake:
     def __init__(
         self, store: Store, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int
     ) -> None:
@@ -54,37 +54,37 @@ class Timing:
         """Raises Refused when what a message asks for cannot be. For one that waits for its commit first."""
         timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
 
-    def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+    def postpone(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
         """Changes the properties to those of a message that waits; None: it does not, and they stay. Raises
         Refused when what it asks for cannot be.
         """
         due_ms = timer_records.due_ms(pairs, self._clock.now_ms(), self._rules())
         return self._postponed(pairs, due_ms, topic, queue_id)
 
-    def keep(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+    def keep(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
         """The same for one that had to wait for its commit, and was checked before."""
         due_ms = timer_records.promised_ms(pairs, self._clock.now_ms(), self._rules())
         return self._postponed(pairs, due_ms, topic, queue_id)
 
     def _postponed(
         self, pairs: dict[str, str], due_ms: int | None, topic: str, queue_id: int
-    ) -> Postponed | None:
+    ) -> TimerPlacement | None:
         if due_ms is None:
             return None
         unique_key = pairs.get(properties.UNIQUE_KEY, "")
         exact = timer_records.postpone(pairs, due_ms, topic, queue_id, self._precision_ms)
         handle = Handle(topic, self._broker, str(due_ms), unique_key)
-        return Postponed(self._store.queue(TIMER_TOPIC, 0), exact, handle.pack())
+        return TimerPlacement(self._store.queue(TIMER_TOPIC, 0), exact, handle.pack())
 
 
-class Recalls:
+class RecallHandler:
     """A recall is a message that waits in the same slot as the one that it recalls."""
 
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        timing: Timing,
+        timing: TimerIntake,
         append: Callable[[list[Draft]], list[Appended]],
         rules: Callable[[], TimerRules],
         writable: Callable[[], bool],

@@ -49,7 +49,7 @@ _OF_THE_WAY = (_EXACT, _ENQUEUED, _DEQUEUED, _ROLLS)
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTimer:
     """What is put into the wheel."""
 
     slot_ms: int
@@ -147,7 +147,7 @@ def recall(
 # in the wheel
 
 
-def waiting(record: Record, now_ms: int, rules: TimerRules) -> Waiting | None:
+def waiting(record: Record, now_ms: int, rules: TimerRules) -> WaitingTimer | None:
     """How a message waits, from now on; None: it is none that waits."""
     out = find(record.properties, _OUT_MS)
     if not out.isdigit() or len(out) > MAX_DIGITS:
@@ -164,10 +164,10 @@ def waiting(record: Record, now_ms: int, rules: TimerRules) -> Waiting | None:
     window_ms = rules.roll_window_slots * precision
     beyond_ms = slot_ms - write_ms - window_ms
     if beyond_ms < 0:
-        return Waiting(slot_ms, magic, exact_ms)
+        return WaitingTimer(slot_ms, magic, exact_ms)
     is_little = beyond_ms < rules.roll_window_slots // 3 * precision
     ahead = rules.roll_window_slots // 2 if is_little else rules.roll_window_slots
-    return Waiting(write_ms + ahead * precision, magic | ROLL, exact_ms)
+    return WaitingTimer(write_ms + ahead * precision, magic | ROLL, exact_ms)
 
 
 def slot_of(unit: Unit, precision_ms: int) -> int:

@@ -28,7 +28,7 @@ SCANNED = 4096  # units in one turn: 5 ms
 CLOCK_SET_BACK_MS = 60_000  # copies are searched from so long before the time that Apache's file names
 
 
-class Start:
+class TimerRecovery:
     def __init__(
         self,
         store: Store,

@@ -25,7 +25,7 @@ Read = Callable[[int, int], Record | None]
 OnMoved = Callable[[list[Appended], Iterable[Unit]], None]
 
 
-class Moving:
+class TimerRescue:
     def __init__(
         self, store: Store, timer_log: TimerLog, read: Read, clock: Clock, on_moved: OnMoved
     ) -> None:

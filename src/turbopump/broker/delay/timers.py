@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import level_records, timer_records
-from turbopump.broker.delay.due_timers import PLACE, Key, Present
-from turbopump.broker.delay.pacing import Pacing
+from turbopump.broker.delay.due_timers import PLACE, DueTimers, Key
+from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.timer_counts import TimerCounts, TimerProgress
-from turbopump.broker.delay.timer_recovery import Start
-from turbopump.broker.delay.timer_rescue import Moving
+from turbopump.broker.delay.timer_recovery import TimerRecovery
+from turbopump.broker.delay.timer_rescue import TimerRescue
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
@@ -68,7 +68,7 @@ Append = Callable[[list[Draft]], list[Appended]]
 Save = Callable[[str, bytes], None]
 
 
-class Timers:
+class TimedMessages:
     def __init__(
         self,
         store: Store,
@@ -96,8 +96,8 @@ class Timers:
         self._opened_at = 0
         self._begin_ms = self._current_ms = 0
         """Everything in slots before the first is done; everything up to the second is in `_present`."""
-        self._present = Present()
-        self._moving = Moving(store, self._log, self._record, clock, self._moved)
+        self._present = DueTimers()
+        self._moving = TimerRescue(store, self._log, self._record, clock, self._moved)
         self._done: set[int] = set()  # records that turn out to be done, at a start
         self._next = 0  # of the queue: everything before is in the wheel
         self._heeded = 0  # of the queue: recalls up to here must be known before anything is fired
@@ -108,7 +108,7 @@ class Timers:
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
         self._is_ready = False
-        self._pacing = Pacing(store)
+        self._pacing = TurnPacer(store)
         self._trouble = Seldom(log, 60.0, logging.ERROR)
         self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
         self._passed_over = 0
@@ -478,7 +478,7 @@ class Timers:
     async def _resume(self) -> None:
         now_ms = self._clock.now_ms()
         self._present.clear()
-        start = Start(
+        start = TimerRecovery(
             self._store, self._queue, self._log, self._check, self._opened_at, now_ms, self._precision_ms
         )
         self._done = await start.run()

@@ -143,7 +143,7 @@ class TopicRoutes:
         raise failure
 
 
-class AssignmentRequests:
+class AssignmentHandler:
     def __init__(
         self, routes: TopicRoutes, members: MemberTable, topics: TopicTable, groups: GroupTable, clock: Clock
     ) -> None:

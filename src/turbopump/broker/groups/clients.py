@@ -15,7 +15,7 @@ import logging
 from typing import Protocol
 
 from turbopump.broker.config import GroupRules
-from turbopump.broker.consume.filters import Filters
+from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.members import ConsumerGroup, Member, Members, Wants
 from turbopump.protocol import names
 from turbopump.protocol.bodies import CheckClientRequestBody, ConsumerData, ConsumerListBody, HeartbeatData
@@ -73,7 +73,7 @@ class GroupTable(Protocol):
     def find_or_create(self, name: str) -> GroupView | None: ...
 
 
-class Clients:
+class ClientHandler:
     def __init__(
         self,
         members: Members[Connection],
@@ -81,7 +81,7 @@ class Clients:
         groups: GroupTable,
         clock: Clock,
         rules: GroupRules,
-        filters: Filters,
+        filters: GroupFilters,
     ) -> None:
         self._filters = filters
         self._members = members
@@ -91,7 +91,7 @@ class Clients:
         self._rules = rules
         self._rules_changed = asyncio.Event()
         self._watched: set[Connection] = set()
-        self._notices = _Budget(NOTICES, NOTICE_PAUSE_S)
+        self._notices = _RateBudget(NOTICES, NOTICE_PAUSE_S)
         self._untold: dict[str, None] = {}  # groups whose members are told when there is budget again
         self._changes = Seldom(log, 1.0, logging.INFO, CHANGE_LINES)
         self._quarrels = Seldom(log, QUARREL_INTERVAL_S, logging.WARNING, QUARREL_LINES)
@@ -285,7 +285,7 @@ class Clients:
             self._notify(group)
 
 
-class _Budget:
+class _RateBudget:
     """So many per interval; what is taken at once may go beyond, and the next has to wait."""
 
     def __init__(self, amount: int, interval_s: float) -> None:

@@ -9,11 +9,11 @@ from turbopump.protocol.command import Command
 from turbopump.remoting.connection import Connection
 
 
-class OwesAnswers(OSError):
+class ClientBusy(OSError):
     """The client has not answered what it was asked before, or does not read."""
 
 
-class Owed:
+class ConcurrencyLimit:
     def __init__(self, most: int) -> None:
         self._most = most
         self._unanswered: Counter[Connection] = Counter()
@@ -21,7 +21,7 @@ class Owed:
     async def call(self, connection: Connection, request: Command, timeout_s: float) -> Command:
         """Raises OwesAnswers, TimeoutError or another OSError."""
         if self._unanswered[connection] >= self._most or connection.saturated:
-            raise OwesAnswers("it owes too many answers")
+            raise ClientBusy("it owes too many answers")
         self._unanswered[connection] += 1
         try:
             return await connection.call(request, timeout_s)

@@ -26,7 +26,7 @@ CREATED_INTERVAL_S = 1.0  # ... a burst of thousands would stall the broker with
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class SubscriptionGroup:
     """What this broker acts on. `config` is the whole of it, with what only others read."""
 
     config: SubscriptionGroupConfig
@@ -60,13 +60,15 @@ class Group:
         return self.config.groupSysFlag or 0
 
 
-class Groups:
+class SubscriptionGroups:
     def __init__(self, rules: GroupRules, clock: Clock, light_queues: bool = False) -> None:
         """`light_queues`: whatever begins with %LMQ% is a group, and needs no entry in the table."""
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
-        self._table = {name: Group(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS}
+        self._table = {
+            name: SubscriptionGroup(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS
+        }
         self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits, of which READ is ours
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
@@ -75,31 +77,31 @@ class Groups:
     def configure(self, rules: GroupRules) -> None:
         self._rules = rules
 
-    def find(self, name: str) -> Group | None:
+    def find(self, name: str) -> SubscriptionGroup | None:
         group = self._table.get(name)
         if group is None and self.is_light(name):
-            return Group(SubscriptionGroupConfig(groupName=name))
+            return SubscriptionGroup(SubscriptionGroupConfig(groupName=name))
         return group
 
     def is_light(self, name: str) -> bool:
         return self._light_queues and name.startswith(names.LIGHT_PREFIX)
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[SubscriptionGroup]:
         return list(self._table.values())
 
-    def for_consume(self, name: str) -> Group:
+    def for_consume(self, name: str) -> SubscriptionGroup:
         """The group, created with the defaults when that is allowed, or GroupNotFound."""
         group = self.find_or_create(name)
         if group is None:
             raise GroupNotFound(f"subscription group [{name}] does not exist, {FAQ}")
         return group
 
-    def find_or_create(self, name: str) -> Group | None:
+    def find_or_create(self, name: str) -> SubscriptionGroup | None:
         group = self.find(name)
         if group is not None or not self._may_create(name):
             return group
         self._created.say(self._clock.monotonic(), "Consumer group %s is created", name)
-        group = self._table[name] = Group(SubscriptionGroupConfig(groupName=name))
+        group = self._table[name] = SubscriptionGroup(SubscriptionGroupConfig(groupName=name))
         self._changed()
         return group
 
@@ -108,7 +110,7 @@ class Groups:
         after = [self._accepted(config) for config in configs if not self.is_light(config.groupName)]
         for config in after:
             log.info("Consumer group %s is set", config.groupName)
-            self._table[config.groupName] = Group(config)
+            self._table[config.groupName] = SubscriptionGroup(config)
         if after:
             self._changed()
 
@@ -159,7 +161,7 @@ class Groups:
         """Takes the groups of a subscriptionGroup.json, over the built-in ones; returns how many."""
         found = SubscriptionGroupWrapper.decode(data)
         for name, config in found.subscriptionGroupTable.items():
-            self._table[name] = Group(msgspec.structs.replace(config, groupName=name))
+            self._table[name] = SubscriptionGroup(msgspec.structs.replace(config, groupName=name))
         self._forbidden = found.forbiddenTable or {}
         self.version = found.dataVersion
         return len(found.subscriptionGroupTable)

@@ -32,12 +32,12 @@ SWEEP_S = 10.0
 
 
 @dataclass(slots=True)
-class Held:
+class HeldLock:
     client_id: str
     until: float  # included: a lock that is exactly as old as its time still holds
 
 
-class QueueLocks:
+class LockTable:
     """Times are seconds of one clock that never goes back."""
 
     def __init__(self, live_s: float, most: int = MAX_LOCKS, most_of_group: int = MAX_LOCKS_OF_GROUP) -> None:
@@ -45,7 +45,7 @@ class QueueLocks:
         self._most = most
         self._most_of_group = most_of_group
         self._count = 0
-        self._groups: dict[str, dict[MessageQueue, Held]] = {}
+        self._groups: dict[str, dict[MessageQueue, HeldLock]] = {}
 
     def __len__(self) -> int:
         return self._count
@@ -62,13 +62,13 @@ class QueueLocks:
             if lock is None:
                 if self._count >= self._most or len(held) >= self._most_of_group:
                     continue
-                held[queue] = Held(client_id, now + self._live_s)
+                held[queue] = HeldLock(client_id, now + self._live_s)
                 self._count += 1
             elif lock.client_id == client_id:
                 lock.until = now + self._live_s
             elif lock.until < now:
                 taken.append((queue, lock.client_id))
-                held[queue] = Held(client_id, now + self._live_s)
+                held[queue] = HeldLock(client_id, now + self._live_s)
             else:
                 continue
             got.append(queue)
@@ -101,8 +101,8 @@ class QueueLocks:
             del self._groups[group]
 
 
-class LockRequests:
-    def __init__(self, locks: QueueLocks, clock: Clock) -> None:
+class LockHandler:
+    def __init__(self, locks: LockTable, clock: Clock) -> None:
         self._locks = locks
         self._clock = clock
         self._expired = Seldom(log, EXPIRED_INTERVAL_S, logging.WARNING, EXPIRED_LINES)

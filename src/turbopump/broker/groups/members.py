@@ -40,7 +40,7 @@ class Member(Generic[C]):
         self.seen, self.seen_ms = beat.seen, beat.seen_ms
 
 
-class Wishes:
+class SubscriptionSets:
     """The different lists of subscriptions in a group, each kept once, however many members have it."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class ConsumerGroup(Generic[C]):
     fingerprint: int | None = None
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[C, Member[C]] = field(default_factory=dict)
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: SubscriptionSets = field(default_factory=SubscriptionSets)
 
     @property
     def is_broadcasting(self) -> bool:

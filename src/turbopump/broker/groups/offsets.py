@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, TypeVar
 import msgspec
 
 from turbopump.broker.config import OffsetRules
-from turbopump.broker.consume.fence import Fence
+from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -95,7 +95,7 @@ class Log(Protocol):
     def find_queue(self, topic: str, queue_id: int) -> Queue | None: ...
 
 
-class Offsets:
+class CommittedOffsets:
     def __init__(self, rules: OffsetRules, clock: Clock, light_queues: bool = False) -> None:
         self.file_name = LIGHT_FILE if light_queues else FILE
         self._light_queues = light_queues
@@ -396,16 +396,16 @@ def first_offset(store: QueueStore[Q], topic: str, queue_id: int) -> int | None:
     return 0 if store.begins_in_memory(queue) else None
 
 
-class OffsetRequests:
+class OffsetHandler:
     """Answers 14 and 15. `first_offset` says where a group without a commit starts, or leaves it to it."""
 
     def __init__(
         self,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         topics: TopicTable,
         groups: GroupTable,
         first_offset: Callable[[str, int], int | None],
-        fence: Fence,
+        fence: ReusedOffsets,
         clock: Clock,
     ) -> None:
         self._offsets = offsets

@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Mapping
 
-from turbopump.broker.groups.concurrency import Owed
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.concurrency import ConcurrencyLimit
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
@@ -39,12 +39,12 @@ TELLS_SINCE = 62  # V3_1_8_SNAPSHOT
 STATUS_SINCE = 28  # V3_0_7_SNAPSHOT
 
 
-class Relay:
+class ConsumerRelay:
     def __init__(
         self,
         members: Members[Connection],
         topics: Topics,
-        groups: Groups,
+        groups: SubscriptionGroups,
         store: Store,
         broker_name: str,
     ) -> None:
@@ -53,7 +53,7 @@ class Relay:
         self._groups = groups
         self._store = store
         self._broker_name = broker_name
-        self._owed = Owed(MAX_UNANSWERED)
+        self._owed = ConcurrencyLimit(MAX_UNANSWERED)
 
     def routes(self) -> Routes:
         return {

@@ -10,9 +10,9 @@ whereupon tools commit the offsets themselves.
 import logging
 from collections.abc import Callable, Iterable
 
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
-from turbopump.broker.groups.offsets import NONE, Offsets
+from turbopump.broker.groups.offsets import NONE, CommittedOffsets
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from turbopump.protocol.codes import RequestCode, version_name
@@ -33,14 +33,14 @@ FOR_C = "CPP"  # the language of a client that reads a list where others read a 
 OffsetsReset = Callable[[str, str, Iterable[int]], None]
 
 
-class ResetRequests:
+class ResetHandler:
     """`tell_pulls` is called with group, topic and queues after a reset here."""
 
     def __init__(
         self,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         topics: Topics,
-        groups: Groups,
+        groups: SubscriptionGroups,
         members: Members[Connection],
         store: Store,
         broker_name: str,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from turbopump.broker.config import BrokerConfig
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import ConsumerGroup, Members
 from turbopump.broker.metrics.exposition import Family, Histogram, Labels
 from turbopump.broker.metrics.statistics import Statistics
@@ -58,7 +58,7 @@ class Collector(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRequests:
     """Requests that wait, by what for."""
 
     to_begin: int
@@ -75,8 +75,8 @@ class BrokerFigures:
         self,
         config: Callable[[], BrokerConfig],
         topics: Topics,
-        groups: Groups,
-        waiting: Callable[[], Waiting],
+        groups: SubscriptionGroups,
+        waiting: Callable[[], WaitingRequests],
     ) -> None:
         self._config = config
         self._topics = topics

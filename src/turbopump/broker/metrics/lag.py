@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from turbopump.broker.groups.members import Members
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.collectors import text_of
 from turbopump.broker.metrics.exposition import Family, Labels
 from turbopump.broker.metrics.statistics import Statistics
@@ -69,7 +69,7 @@ class LagFigures:
         self,
         members: Members[Connection],
         topics: Topics,
-        offsets: Offsets,
+        offsets: CommittedOffsets,
         statistics: Statistics,
         store: Store,
         clock: Clock,

@@ -4,11 +4,11 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter, defaultdict
 
-from turbopump.broker.delay.timers import Timers
+from turbopump.broker.delay.timers import TimedMessages
 from turbopump.broker.metrics.collectors import LOCAL_DISK
 from turbopump.broker.metrics.exposition import Family, Histogram, Labels
-from turbopump.broker.transactions.halves import Decision
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.halves import HalfDecision
+from turbopump.broker.transactions.transactions import OpenTransactions
 
 AGE_BOUNDS_S = (5, 60, 600, 3600, 43_200, 86_400)
 SNAPSHOT_BOUNDS_S = (5, 60, 300, 900, 3600, 14_400, 28_800, 86_400)
@@ -20,19 +20,19 @@ NO_LABELS: Labels = {}
 class TransactionFigures:
     subject = "requests"
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: OpenTransactions) -> None:
         self._halves = transactions.halves
-        self._ended: dict[Decision, Counter[str]] = defaultdict(Counter)
+        self._ended: dict[HalfDecision, Counter[str]] = defaultdict(Counter)
         self._ages: dict[str, Histogram] = {}
         transactions.on_ended = self.ended
 
-    def ended(self, topic: str, decision: Decision, age_ms: int, count: int = 1) -> None:
+    def ended(self, topic: str, decision: HalfDecision, age_ms: int, count: int = 1) -> None:
         self._ended[decision][topic] += count
-        if decision is Decision.COMMIT:
+        if decision is HalfDecision.COMMIT:
             self._ages.setdefault(topic, Histogram(AGE_BOUNDS_S)).add(max(0, age_ms) // 1000, count)
 
     async def families(self) -> list[Family]:
-        committed, rolled_back = self._ended[Decision.COMMIT], self._ended[Decision.ROLLBACK]
+        committed, rolled_back = self._ended[HalfDecision.COMMIT], self._ended[HalfDecision.ROLLBACK]
         ages = [({"topic": topic}, histogram) for topic, histogram in self._ages.items()]
         return [
             _by_topic("rocketmq_half_messages", "Open half messages", self._halves.by_topic, is_gauge=True),
@@ -50,7 +50,7 @@ class TransactionFigures:
 class TimerFigures:
     subject = "requests"
 
-    def __init__(self, timers: Timers) -> None:
+    def __init__(self, timers: TimedMessages) -> None:
         self._timers = timers
 
     async def families(self) -> list[Family]:

@@ -10,7 +10,7 @@ from turbopump.broker.metrics.collectors import (
     ConnectionFigures,
     RequestFigures,
     StoreFigures,
-    Waiting,
+    WaitingRequests,
 )
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.running import keep_running
@@ -26,7 +26,7 @@ def collectors(
     tables: Tables,
     usage: Callable[[str], Usage],
     clock: Clock,
-    waiting: Callable[[], Waiting],
+    waiting: Callable[[], WaitingRequests],
     stack: AsyncExitStack,
 ) -> list[Collector]:
     topics, statistics = tables.topics, tables.statistics

@@ -19,7 +19,7 @@ from typing import Protocol
 import msgspec
 
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import NOT_PLAIN, Sending, stays_as_sent
+from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, stays_as_sent
 from turbopump.broker.topics import Topics
 from turbopump.compiled import PlainSends
 from turbopump.protocol import properties
@@ -60,20 +60,20 @@ Asked = tuple[int, int, bytes, bool, bool]
 """Whom to answer: opaque, queue id, unique key, one-way, waits for the flush."""
 
 
-class General(Protocol):
+class GeneralSends(Protocol):
     """Where everything that is not a plain send goes."""
 
     def one(self, connection: Connection, frame: Frame) -> None: ...
 
 
-class SendMany:
+class PlainSendHandler:
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        sending: Sending,
+        sending: SendHandler,
         receipts: Receipts,
-        router: General,
+        router: GeneralSends,
         max_message_size: int,
         writable: Callable[[], bool] = lambda: True,
     ) -> None:

@@ -9,10 +9,10 @@ an answer can say all it has to say by its properties or by its arrival.
 import logging
 from collections.abc import Callable
 
-from turbopump.broker.groups.concurrency import Owed
+from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.members import Members
 from turbopump.broker.produce.receipt import Receipts
-from turbopump.broker.produce.send import Prepared, Sending
+from turbopump.broker.produce.send import PreparedRecords, SendHandler
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -37,13 +37,13 @@ MAX_UNANSWERED = 1024  # replies that one client has not taken yet
 LINES_EVERY_S = 10.0
 
 
-class Replies:
+class ReplyHandler:
     """`stores` tells whether replies are kept; `durability` what a stored one has reached."""
 
     def __init__(
         self,
         members: Members[Connection],
-        sending: Sending,
+        sending: SendHandler,
         receipts: Receipts,
         clock: Clock,
         durability: Durability,
@@ -55,7 +55,7 @@ class Replies:
         self._clock = clock
         self._durability = durability
         self._stores = stores
-        self._owed = Owed(MAX_UNANSWERED)
+        self._owed = ConcurrencyLimit(MAX_UNANSWERED)
         self._lost = Seldom(log, LINES_EVERY_S)
 
     def routes(self) -> Routes:
@@ -117,7 +117,7 @@ class Replies:
         )
         return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, pushed, request.body)
 
-    def _kept(self, prepared: Prepared) -> dict[str, str]:
+    def _kept(self, prepared: PreparedRecords) -> dict[str, str]:
         """Stores the reply and tells where. Clients need numbers even when it is not kept."""
         nowhere = {"msgId": "0", "queueId": str(prepared.queue_id), "queueOffset": "0"}
         if not self._stores():

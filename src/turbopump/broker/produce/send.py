@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from turbopump.broker.delay.level_records import TIMERS, Schedule, delay_level
+from turbopump.broker.delay.level_records import TIMERS, DelaySchedule, delay_level
 from turbopump.broker.delay.timer_intake import ROOM as TIMER_ROOM
-from turbopump.broker.delay.timer_intake import Timing
-from turbopump.broker.groups.groups import Groups
+from turbopump.broker.delay.timer_intake import TimerIntake
+from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.topics import FAQ, Topic, Topics
@@ -81,7 +81,7 @@ class SendRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRecords:
     """A request that may be written."""
 
     drafts: list[Draft]
@@ -92,20 +92,20 @@ class Prepared:
     is_inner_batch: bool = False  # many messages, one record
 
 
-class Sending:
+class SendHandler:
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        groups: Groups,
+        groups: SubscriptionGroups,
         receipts: Receipts,
         rules: SendRules,
         clock: Clock,
         chance: Chance,
         next_unique_key: Callable[[], str],
         traffic: Traffic,
-        schedule: Schedule,
-        timing: Timing,
+        schedule: DelaySchedule,
+        timing: TimerIntake,
         writable: Callable[[], bool] = lambda: True,
         in_order: Callable[[str], bool] = lambda group: False,
     ) -> None:
@@ -252,7 +252,7 @@ class Sending:
         body: bytes,
         request: Request[SendMessageRequest],
         may_be_empty: bool = False,
-    ) -> Prepared:
+    ) -> PreparedRecords:
         peer = request.connection.peer
         topic = self._target(header, peer)
         if header.batch:
@@ -303,7 +303,7 @@ class Sending:
         draft = self._draft(header, queue, body, stored, pairs, topic, request)
         draft.delay_ms, draft.count = delay_ms, count
         handle = timed.handle if timed is not None else None
-        return Prepared([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
+        return PreparedRecords([draft], queue_id, unique_key, pairs.get(properties.WAIT) != "false", handle)
 
     def accepts(self) -> bool:
         """Whether the time has come from which on messages are taken."""
@@ -362,7 +362,7 @@ class Sending:
         body: bytes,
         topic: Topic,
         request: Request[SendMessageRequest],
-    ) -> Prepared:
+    ) -> PreparedRecords:
         if header.topic.startswith(RETRY_PREFIX):
             remark = f"batch request does not support retry group {header.topic}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -390,7 +390,7 @@ class Sending:
             draft = self._draft(header, queue, message, stored, own, topic, request)
             draft.flag = flag
             drafts.append(draft)
-        return Prepared(
+        return PreparedRecords(
             drafts, queue_id, pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
         )
 
@@ -404,7 +404,7 @@ class Sending:
         topic: Topic,
         request: Request[SendMessageRequest],
         unique_key: str,
-    ) -> Prepared:
+    ) -> PreparedRecords:
         """Kept as one record. Its offset is known already: nothing is appended before it."""
         for _, _, stored in messages:
             refuse_in_batch(properties.parse(stored))
@@ -418,7 +418,7 @@ class Sending:
         draft.sys_flag |= inner.FLAGS
         draft.count = len(messages)
         waits = pairs.get(properties.WAIT) != "false"
-        return Prepared([draft], queue.queue_id, unique_key, waits, is_inner_batch=True)
+        return PreparedRecords([draft], queue.queue_id, unique_key, waits, is_inner_batch=True)
 
     def _inner_messages(
         self, header: SendMessageRequest, topic: Topic, body: bytes, pairs: dict[str, str]
@@ -506,7 +506,7 @@ class Sending:
     def _answer(
         self,
         request: Request[SendMessageRequest],
-        prepared: Prepared,
+        prepared: PreparedRecords,
         appended: list[Appended],
         durability: Durability,
     ) -> Command:

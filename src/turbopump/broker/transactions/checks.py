@@ -17,8 +17,8 @@ from typing import Protocol
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups.members import Members
 from turbopump.broker.transactions import records as forms
-from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Half, Step, step
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, OpenHalf, step
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
@@ -59,10 +59,10 @@ class Deciders(Protocol):
         """About a half message that has just been renewed."""
 
 
-class Checks:
+class TransactionChecks:
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: OpenTransactions,
         store: Store,
         deciders: Deciders,
         rules: Callable[[], CheckRules],
@@ -109,7 +109,7 @@ class Checks:
                     self._say(f"The half message {half.offset} cannot be looked at, will try again", error)
             await asyncio.sleep(0)
 
-    def _look_at(self, half: Half) -> None:
+    def _look_at(self, half: OpenHalf) -> None:
         if not self._halves.is_open(half) or half.at >= self._store.committed_offset:
             return
         is_far = self._store.max_offset - half.at > FAR_BEHIND
@@ -122,17 +122,17 @@ class Checks:
             return
         asked = forms.asked(found)
         what = step(asked, found.born_timestamp, half.due_ms, is_far, self._clock.now_ms(), self._rules())
-        if what is Step.ASK and not self._deciders.can_ask(found):
-            what = Step.MOVE if is_far else Step.WAIT
+        if what is CheckStep.ASK and not self._deciders.can_ask(found):
+            what = CheckStep.MOVE if is_far else CheckStep.WAIT
         self._do(what, half, found, asked)
 
-    def _do(self, what: Step, half: Half, found: Record, asked: int) -> None:
-        if what is Step.EXPIRE:
+    def _do(self, what: CheckStep, half: OpenHalf, found: Record, asked: int) -> None:
+        if what is CheckStep.EXPIRE:
             self._transactions.expire(half, found)
             log.error(given_up(found, asked))
-        elif what is Step.MOVE:
+        elif what is CheckStep.MOVE:
             self._transactions.renew(half, found, asked)
-        elif what is Step.ASK:
+        elif what is CheckStep.ASK:
             _, copy = self._transactions.renew(half, found, asked + 1)
             self._deciders.ask(copy)
 
@@ -149,7 +149,7 @@ class Checks:
             return False
         return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
 
-    def _write_anew(self, half: Half) -> None:
+    def _write_anew(self, half: OpenHalf) -> None:
         found = self._store.look_up(half.at)
         try:
             if found is None:
@@ -159,7 +159,7 @@ class Checks:
             self._say(f"The half message {half.offset} is lost with its file: {refused.remark}")
             self._transactions.expire(half, None)
 
-    async def _warm(self, halves: list[Half]) -> None:
+    async def _warm(self, halves: list[OpenHalf]) -> None:
         """Nobody has to wait for the disk when they are read."""
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
         await self._store.bring(entry[:2] for entry in entries if entry is not None)
@@ -188,7 +188,7 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
-class Producers:
+class TransactionProducers:
     """Those of the group that sent a half message: its live members are asked in turn."""
 
     def __init__(self, members: Members[Connection], broker_name: str) -> None:

@@ -17,14 +17,23 @@ from enum import Enum
 
 import msgspec
 
-__all__ = ["NEVER_MS", "CheckRules", "Decision", "Half", "Halves", "Step", "immunity_ms", "step"]
+__all__ = [
+    "NEVER_MS",
+    "CheckRules",
+    "CheckStep",
+    "HalfDecision",
+    "OpenHalf",
+    "OpenHalves",
+    "immunity_ms",
+    "step",
+]
 
 MAX_DIGITS = 9  # of seconds: 31 years
 NEVER_MS = 1 << 62
 """When a half message is due about which nobody is asked: a ledger decides, however long it takes."""
 
 
-class Decision(Enum):
+class HalfDecision(Enum):
     """What an op record says of a half record. The first two end the transaction."""
 
     COMMIT = "commit"
@@ -34,10 +43,10 @@ class Decision(Enum):
 
     @property
     def is_final(self) -> bool:
-        return self in (Decision.COMMIT, Decision.ROLLBACK)
+        return self in (HalfDecision.COMMIT, HalfDecision.ROLLBACK)
 
 
-class Step(Enum):
+class CheckStep(Enum):
     """What a round does about an open half message."""
 
     WAIT = "wait"
@@ -54,7 +63,7 @@ class CheckRules:
     interval_s: float = 30.0  # between two rounds
 
 
-class Half(msgspec.Struct, gc=False):
+class OpenHalf(msgspec.Struct, gc=False):
     """An open half record: 250 bytes, all in all."""
 
     offset: int  # in the queue
@@ -64,17 +73,17 @@ class Half(msgspec.Struct, gc=False):
     topic: str = ""  # to which it belongs when it is committed
 
 
-class Halves:
+class OpenHalves:
     def __init__(self) -> None:
         self.by_topic: Counter[str] = Counter()
         """How many are open."""
-        self._open: dict[int, Half] = {}  # by place in the queue, in its order
+        self._open: dict[int, OpenHalf] = {}  # by place in the queue, in its order
         self._renewed: dict[int, int] = {}  # root -> the place of the copy that is open
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, half: Half) -> None:
+    def add(self, half: OpenHalf) -> None:
         """The newest in the queue."""
         self._open[half.offset] = half
         self.by_topic[half.topic] += 1
@@ -87,43 +96,43 @@ class Halves:
         """
         numbered = zip(range(first, first + len(places)), places, topics, strict=True)
         self._open.update(
-            {offset: Half(offset, at, NEVER_MS, offset, topic) for offset, at, topic in numbered}
+            {offset: OpenHalf(offset, at, NEVER_MS, offset, topic) for offset, at, topic in numbered}
         )
         self.by_topic.update(topics)
 
-    def find(self, root: int) -> Half | None:
+    def find(self, root: int) -> OpenHalf | None:
         """The open record of a transaction; None: it is not open."""
         return self._open.get(self._renewed.get(root, root))
 
-    def close(self, half: Half) -> None:
+    def close(self, half: OpenHalf) -> None:
         """An op record names it now."""
         del self._open[half.offset]
         self.by_topic[half.topic] -= 1
         if self._renewed.get(half.root) == half.offset:
             del self._renewed[half.root]
 
-    def close_all(self, halves: Sequence[Half]) -> None:
+    def close_all(self, halves: Sequence[OpenHalf]) -> None:
         for half in halves:
             del self._open[half.offset]
             if self._renewed and self._renewed.get(half.root) == half.offset:
                 del self._renewed[half.root]
         self.by_topic.subtract(Counter([half.topic for half in halves]))
 
-    def renew(self, half: Half, offset: int, at: int) -> Half:
+    def renew(self, half: OpenHalf, offset: int, at: int) -> OpenHalf:
         """The record at `offset` takes its place."""
         self.close(half)
-        copy = Half(offset, at, half.due_ms, half.root, half.topic)
+        copy = OpenHalf(offset, at, half.due_ms, half.root, half.topic)
         self.add(copy)
         return copy
 
-    def is_open(self, half: Half) -> bool:
+    def is_open(self, half: OpenHalf) -> bool:
         return self._open.get(half.offset) is half
 
-    def all(self) -> list[Half]:
+    def all(self) -> list[OpenHalf]:
         """Oldest first."""
         return list(self._open.values())
 
-    def below(self, at: int) -> Iterator[Half]:
+    def below(self, at: int) -> Iterator[OpenHalf]:
         """Those that lie before this place in the log, oldest first; they may be closed meanwhile."""
         for half in self.all():
             if half.at >= at:
@@ -132,17 +141,19 @@ class Halves:
                 yield half
 
     @property
-    def first(self) -> Half | None:
+    def first(self) -> OpenHalf | None:
         return next(iter(self._open.values()), None)
 
 
-def step(asked: int, born_ms: int, due_ms: int, is_far_behind: bool, now_ms: int, rules: CheckRules) -> Step:
+def step(
+    asked: int, born_ms: int, due_ms: int, is_far_behind: bool, now_ms: int, rules: CheckRules
+) -> CheckStep:
     """`asked`: how often. The moment at which its time is up is not yet too late, but the next round is."""
     if now_ms - born_ms > rules.lifetime_ms and due_ms != NEVER_MS:
-        return Step.EXPIRE
+        return CheckStep.EXPIRE
     if now_ms > due_ms:
-        return Step.EXPIRE if asked >= rules.most else Step.ASK
-    return Step.MOVE if is_far_behind else Step.WAIT
+        return CheckStep.EXPIRE if asked >= rules.most else CheckStep.ASK
+    return CheckStep.MOVE if is_far_behind else CheckStep.WAIT
 
 
 def immunity_ms(text: str | None, timeout_ms: int) -> int:

@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from turbopump.broker.delay.level_records import TIMERS, copied
-from turbopump.broker.transactions.halves import Decision
+from turbopump.broker.transactions.halves import HalfDecision
 from turbopump.broker.transactions.ledger.stamps import STAMP
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
@@ -51,12 +51,12 @@ _OP_PROPERTIES = {
     decision.value: properties.pack(
         {properties.TAGS: DONE_TAG, properties.WAIT: "true", DECISION: decision.value}
     ).encode()
-    for decision in Decision
+    for decision in HalfDecision
 }
 
 
 OP_KEY: Final = b"half-"
-OP_COMMIT_FRONT: Final = _OP_PROPERTIES[Decision.COMMIT.value] + _KEYS + OP_KEY
+OP_COMMIT_FRONT: Final = _OP_PROPERTIES[HalfDecision.COMMIT.value] + _KEYS + OP_KEY
 """The properties of an op record that says commit, but for the root and the separator."""
 
 
@@ -208,10 +208,10 @@ def _copy(record: Record, queue: ConsumeQueue, pairs: dict[str, str], origin: in
 # op records
 
 
-def op(queue: ConsumeQueue, half: int, root: int, decision: Decision, now_ms: int, host: bytes) -> Draft:
+def op(queue: ConsumeQueue, half: int, root: int, decision: HalfDecision, now_ms: int, host: bytes) -> Draft:
     """`half`: the place in its queue of the record that is open no more."""
     packed, key = _OP_PROPERTIES[decision.value], ""
-    if decision is not Decision.RENEWED:
+    if decision is not HalfDecision.RENEWED:
         key = op_key(root)
         packed += _KEYS + key.encode() + b"\x02"
     return Draft(
@@ -237,7 +237,7 @@ def named_by(record: Record) -> list[int]:
     return [place for part in parts if (place := number(part.strip())) is not None]
 
 
-def decision_of(record: Record) -> Decision | None:
+def decision_of(record: Record) -> HalfDecision | None:
     """What an op record says was decided; None: it is Apache's, which ends a transaction either way."""
     text = properties.find(record.properties, DECISION)
-    return Decision(text) if text in {one.value for one in Decision} else None
+    return HalfDecision(text) if text in {one.value for one in HalfDecision} else None

@@ -1,6 +1,6 @@
 """Which transactions are open, read from the store when a broker starts: Apache's store or our own.
 
-In: both queues from the saved progress on. Out: the open ones, in `Transactions`. A half record that no op
+In: both queues from the saved progress on. Out: the open ones. A half record that no op
 record names is open. After a crash, and after Apache, which writes op records later than it answers, an op
 record may be missing: the log is read from the oldest open one on for records that name a half record as
 their origin, and the op record is written now.
@@ -13,8 +13,8 @@ import logging
 from collections.abc import AsyncIterator
 
 from turbopump.broker.transactions import records as forms
-from turbopump.broker.transactions.halves import Decision, Half
-from turbopump.broker.transactions.transactions import QUEUE, Transactions
+from turbopump.broker.transactions.halves import HalfDecision, OpenHalf
+from turbopump.broker.transactions.transactions import QUEUE, OpenTransactions
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from turbopump.protocol.record import Record
@@ -29,10 +29,10 @@ CLOSED_AT_ONCE = 256  # op records in one append
 
 NOTHING: frozenset[int] = frozenset()
 
-Closed = list[tuple[Half, Decision]]
+Closed = list[tuple[OpenHalf, HalfDecision]]
 
 
-async def reopen(store: Store, transactions: Transactions) -> None:
+async def reopen(store: Store, transactions: OpenTransactions) -> None:
     half_progress, op_progress = transactions.saved_progress()
     halves = store.find_queue(HALF_TOPIC, QUEUE)
     if halves is None:
@@ -60,7 +60,7 @@ async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], 
 
 async def _open(
     store: Store,
-    transactions: Transactions,
+    transactions: OpenTransactions,
     queue: ConsumeQueue,
     begin: int,
     named: set[int],
@@ -78,14 +78,14 @@ async def _open(
         older = transactions.halves.find(known.get(mark, half.root) if is_apaches else half.root)
         if older is not None:
             transactions.halves.close(older)
-            closed.append((older, Decision.RENEWED))
+            closed.append((older, HalfDecision.RENEWED))
         known[mark] = half.root
         if half.offset not in named:
             transactions.halves.add(half)
     return closed
 
 
-async def _look_back(store: Store, transactions: Transactions) -> Closed:
+async def _look_back(store: Store, transactions: OpenTransactions) -> Closed:
     """What was done of which no op record was written. Copies in the same queue were found before."""
     closed: Closed = []
     first = transactions.halves.first
@@ -96,12 +96,12 @@ async def _look_back(store: Store, transactions: Transactions) -> Closed:
         for origin in named:
             half = places.pop(origin if origin >= 0 else ~origin, None)
             if half is not None:
-                closed.append((half, Decision.COMMIT if origin >= 0 else Decision.EXPIRED))
+                closed.append((half, HalfDecision.COMMIT if origin >= 0 else HalfDecision.EXPIRED))
         await asyncio.sleep(0)
     return closed
 
 
-def _close(transactions: Transactions, closed: Closed) -> None:
+def _close(transactions: OpenTransactions, closed: Closed) -> None:
     for begin in range(0, len(closed), CLOSED_AT_ONCE):
         try:
             transactions.close(closed[begin : begin + CLOSED_AT_ONCE])

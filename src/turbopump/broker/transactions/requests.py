@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from turbopump.broker.transactions import records as forms
-from turbopump.broker.transactions.halves import CheckRules, Decision, Half, immunity_ms
+from turbopump.broker.transactions.halves import CheckRules, HalfDecision, OpenHalf, immunity_ms
 from turbopump.broker.transactions.ledger.stamps import stamp_of
 from turbopump.broker.transactions.recovery import records
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol import properties, record
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import NOT_SET, Command, reply
@@ -30,15 +30,15 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 
-DECISIONS = {COMMIT: Decision.COMMIT, ROLLBACK: Decision.ROLLBACK}
+DECISIONS = {COMMIT: HalfDecision.COMMIT, ROLLBACK: HalfDecision.ROLLBACK}
 LOOKED_UP = 32  # records of one key
 LOOK_S, LOOKS = 0.05, 60  # for a record that is not committed yet
 SEARCHING = 4  # long searches at once
 
 
-class TransactionRequests:
+class TransactionHandler:
     def __init__(
-        self, transactions: Transactions, store: Store, rules: Callable[[], CheckRules], clock: Clock
+        self, transactions: OpenTransactions, store: Store, rules: Callable[[], CheckRules], clock: Clock
     ) -> None:
         self._transactions = transactions
         self._store = store
@@ -63,7 +63,9 @@ class TransactionRequests:
             return self._end_when_readable(request, decision)
         return self._end(request, decision)
 
-    def _end(self, request: Request[EndTransactionRequest], decision: Decision) -> Result | Awaitable[Result]:
+    def _end(
+        self, request: Request[EndTransactionRequest], decision: HalfDecision
+    ) -> Result | Awaitable[Result]:
         half_record = self._quoted(request.header)
         half = self._transactions.halves.find(forms.root(half_record))
         if half is not None:
@@ -73,7 +75,9 @@ class TransactionRequests:
             return _again(request.command, known, decision)
         return self._search_and_end(request, half_record, decision)
 
-    async def _end_when_readable(self, request: Request[EndTransactionRequest], decision: Decision) -> Result:
+    async def _end_when_readable(
+        self, request: Request[EndTransactionRequest], decision: HalfDecision
+    ) -> Result:
         """With a transient pool a record can be read when it is committed, some moments after the send."""
         for _ in range(LOOKS):
             if request.header.commitLogOffset < self._store.committed_offset:
@@ -104,7 +108,11 @@ class TransactionRequests:
             raise IllegalOperation("the time of the half message is up: its producer will be asked")
 
     def _settle(
-        self, request: Request[EndTransactionRequest], quoted: Record, half: Half | None, decision: Decision
+        self,
+        request: Request[EndTransactionRequest],
+        quoted: Record,
+        half: OpenHalf | None,
+        decision: HalfDecision,
     ) -> Command | None:
         """`quoted` may be an older copy: the one that is open counts."""
         current = quoted
@@ -120,7 +128,7 @@ class TransactionRequests:
         return None
 
     def _answer_when_safe(
-        self, request: Request[EndTransactionRequest], end: int, decision: Decision
+        self, request: Request[EndTransactionRequest], end: int, decision: HalfDecision
     ) -> None:
         size = len(request.command.body)
         request.connection.begin(size)
@@ -138,7 +146,7 @@ class TransactionRequests:
         self._store.durable(end, answer)
 
     async def _search_and_end(
-        self, request: Request[EndTransactionRequest], quoted: Record, decision: Decision
+        self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision
     ) -> Command | None:
         """It is not open: was it decided, or did it expire? It may be decided while we search."""
         roots = self._roots(quoted)
@@ -156,7 +164,7 @@ class TransactionRequests:
         same = (copy for copy in copies if copy.born_timestamp == quoted.born_timestamp)
         return list(dict.fromkeys([forms.root(quoted), *map(forms.root, same)]))
 
-    async def _search(self, quoted: Record, roots: list[int], asked: Decision) -> Decision | None:
+    async def _search(self, quoted: Record, roots: list[int], asked: HalfDecision) -> HalfDecision | None:
         keys = [forms.op_key(root) for root in roots]
         ops = [record.decode(one) for key in keys for one in self._by_key(OP_HALF_TOPIC, key)]
         if ops:
@@ -173,14 +181,14 @@ class TransactionRequests:
                 return said
         return None
 
-    def _of_apache(self, quoted: Record, asked: Decision) -> Decision:
+    def _of_apache(self, quoted: Record, asked: HalfDecision) -> HalfDecision:
         """Its op records do not say how it ended: if the message is there, it was committed."""
         place, key = self._transactions.target(quoted), quoted.unique_key
         if self._store.index is None or place is None or key is None:
             return asked  # it has ended, one way or the other
         copies = [record.decode(one) for one in self._by_key(place[0], key)]
         was_committed = any(forms.is_commit_of(quoted, copy) for copy in copies)
-        return Decision.COMMIT if was_committed else Decision.ROLLBACK
+        return HalfDecision.COMMIT if was_committed else HalfDecision.ROLLBACK
 
     def _by_key(self, topic: str, key: str) -> list[bytes]:
         return self._store.query(topic, key, 0, self._clock.now_ms() + 1, LOOKED_UP).records if key else []
@@ -194,7 +202,7 @@ class TransactionRequests:
         root = forms.named_root(expired)
         if root is not None:  # otherwise Apache wrote it, and only its producer can know
             async with self._searching:
-                found = await self._search(expired, [root], Decision.COMMIT)
+                found = await self._search(expired, [root], HalfDecision.COMMIT)
             if self._transactions.halves.find(root) is not None:
                 raise IllegalOperation("the transaction is open: its producers will be asked")
             decided = self._transactions.decision(root) or found
@@ -204,16 +212,16 @@ class TransactionRequests:
         return Answer()
 
 
-def _final(ops: list[Record]) -> Decision | None:
+def _final(ops: list[Record]) -> HalfDecision | None:
     said = (forms.decision_of(op) for op in ops)
     return next((one for one in said if one is not None and one.is_final), None)
 
 
-def _again(request: Command, known: Decision, asked: Decision) -> Command:
+def _again(request: Command, known: HalfDecision, asked: HalfDecision) -> Command:
     if known is not asked:
         raise IllegalOperation(f"the transaction has ended before, by {known.value}")
     return _done(request, asked)
 
 
-def _done(request: Command, decision: Decision) -> Command:
-    return reply(request, remark=NOT_SET if decision is Decision.ROLLBACK else None)
+def _done(request: Command, decision: HalfDecision) -> Command:
+    return reply(request, remark=NOT_SET if decision is HalfDecision.ROLLBACK else None)

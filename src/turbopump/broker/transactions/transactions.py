@@ -15,13 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
-from turbopump.broker.delay.level_records import Schedule, delay_level, destination, place_named
-from turbopump.broker.delay.timer_intake import Postponed, Timing
-from turbopump.broker.groups.offsets import Offsets
+from turbopump.broker.delay.level_records import DelaySchedule, delay_level, destination, place_named
+from turbopump.broker.delay.timer_intake import TimerIntake, TimerPlacement
+from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.topics import Topics
 from turbopump.broker.transactions import records as forms
-from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, Decision, Half, Halves, immunity_ms
-from turbopump.broker.transactions.ledger.stamps import Stamp, StampedHalves, stamp_of
+from turbopump.broker.transactions.halves import (
+    NEVER_MS,
+    CheckRules,
+    HalfDecision,
+    OpenHalf,
+    OpenHalves,
+    immunity_ms,
+)
+from turbopump.broker.transactions.ledger.stamps import LedgerStamp, StampedHalves, stamp_of
 from turbopump.compiled import Arrivals, Groups
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused, SystemFailure
@@ -41,7 +48,7 @@ REMEMBERED = 65_536  # decisions of late: the index knows all others
 
 T = TypeVar("T")
 Append = Callable[[list[Draft]], list[Appended]]
-Timed = Callable[[dict[str, str], str, int], Postponed | None]
+Timed = Callable[[dict[str, str], str, int], TimerPlacement | None]
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
@@ -54,23 +61,23 @@ class AppendGroup(Protocol):
     ) -> T | None: ...
 
 
-class Transactions:
+class OpenTransactions:
     def __init__(
         self,
         store: Store,
         topics: Topics,
-        offsets: Offsets,
-        schedule: Schedule,
+        offsets: CommittedOffsets,
+        schedule: DelaySchedule,
         append: Append,
         rules: Callable[[], CheckRules],
         clock: Clock,
-        timing: Timing | None = None,
+        timing: TimerIntake | None = None,
         append_group: AppendGroup | None = None,
     ) -> None:
         """`append_group`: of `Sending`, where there is a compiled way to commit many together."""
-        self.halves = Halves()
+        self.halves = OpenHalves()
         self.stamps = StampedHalves()
-        self.on_ended: Callable[[str, Decision, int, int], None] | None = None
+        self.on_ended: Callable[[str, HalfDecision, int, int], None] | None = None
         """Told a topic, how messages of it ended, their age in milliseconds, and how many they are."""
         self._store = store
         self._topics = topics
@@ -82,7 +89,7 @@ class Transactions:
         self._timing = timing
         self._groups = store.groups() if append_group is not None else None
         self._append_group = append_group
-        self._decided: dict[int, Decision] = {}  # by root, those of late
+        self._decided: dict[int, HalfDecision] = {}  # by root, those of late
 
     @property
     def half_queue(self) -> ConsumeQueue:
@@ -97,23 +104,23 @@ class Transactions:
         at, offset, _ = appended
         wish = properties.find(draft.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(draft.born_timestamp, wish)
-        self.halves.add(Half(offset, at, due_ms, offset, topic_of(draft.properties)))
+        self.halves.add(OpenHalf(offset, at, due_ms, offset, topic_of(draft.properties)))
 
-    def stamped(self, stamp: Stamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
+    def stamped(self, stamp: LedgerStamp, first: int, places: Sequence[int], topics: Sequence[str]) -> None:
         """Half messages of a ledger were appended: queue offset of the first, places in the log, topics."""
         self.halves.add_stamped(first, places, topics)
         self.stamps.add(stamp, range(first, first + len(places)))
 
-    def found(self, record: Record) -> Half:
+    def found(self, record: Record) -> OpenHalf:
         """A half record that was open when the broker started."""
         stamp, topic = stamp_of(record.properties), topic_of(record.properties)
         if stamp is not None:
             root = forms.root(record)
             self.stamps.add(stamp, [root])
-            return Half(record.queue_offset, record.physical_offset, NEVER_MS, root, topic)
+            return OpenHalf(record.queue_offset, record.physical_offset, NEVER_MS, root, topic)
         wish = properties.find(record.properties, properties.CHECK_IMMUNITY_TIME_IN_SECONDS)
         due_ms = self._due_ms(min(record.born_timestamp, record.store_timestamp), wish)
-        return Half(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
+        return OpenHalf(record.queue_offset, record.physical_offset, due_ms, forms.root(record), topic)
 
     def _due_ms(self, born_ms: int, wish: str | None) -> int:
         """A producer whose clock is ahead does not keep its transactions from being looked at."""
@@ -121,13 +128,13 @@ class Transactions:
 
     # what becomes of them
 
-    def settle(self, record: Record, half: Half | None, decision: Decision) -> Appended:
+    def settle(self, record: Record, half: OpenHalf | None, decision: HalfDecision) -> Appended:
         """Ends a transaction, whose record is this one. No `half`: it had expired. Raises Refused, and then
         nothing has happened. The result is where the op record is.
         """
         root = forms.root(record) if half is None else half.root
         drafts = [self._op(record.queue_offset, root, decision)]
-        if decision is Decision.COMMIT:
+        if decision is HalfDecision.COMMIT:
             drafts.insert(0, self._committed(record))
         appended = self._append(drafts)
         if half is not None:
@@ -137,11 +144,11 @@ class Transactions:
         self._postponed(drafts)
         return appended[-1]
 
-    def settle_all(self, ended: Sequence[tuple[Record, Half, Decision]]) -> None:
+    def settle_all(self, ended: Sequence[tuple[Record, OpenHalf, HalfDecision]]) -> None:
         """The same for many that a ledger has decided about, in one append. A delay counts from here on."""
         drafts: list[Draft] = []
         for record, half, decision in ended:
-            if decision is Decision.COMMIT:
+            if decision is HalfDecision.COMMIT:
                 drafts.append(self._committed_of_ledger(record))
             drafts.append(self._op(half.offset, half.root, decision))
         self._append(drafts)
@@ -157,7 +164,7 @@ class Transactions:
         if self._timing is not None and any(draft.queue.topic == TIMER_TOPIC for draft in drafts):
             self._timing.on_postponed()
 
-    def commit_together(self, halves: list[Half]) -> bool:
+    def commit_together(self, halves: list[OpenHalf]) -> bool:
         """The same in one step for plain messages that are committed. False: nothing has happened."""
         groups, append = self._groups, self._append_group
         if groups is None or append is None or not halves:
@@ -170,10 +177,10 @@ class Transactions:
         if self.on_ended is not None:
             now_ms = self._clock.now_ms()
             for (topic, born_ms), count in Counter(zip([half.topic for half in halves], born)).items():  # noqa: B905
-                self.on_ended(topic, Decision.COMMIT, now_ms - born_ms, count)
+                self.on_ended(topic, HalfDecision.COMMIT, now_ms - born_ms, count)
         return True
 
-    def _commit(self, groups: Groups, halves: list[Half], arrivals: Arrivals | None) -> Committed | None:
+    def _commit(self, groups: Groups, halves: list[OpenHalf], arrivals: Arrivals | None) -> Committed | None:
         found = self._store.log.locate(halves[0].at)
         if found is None:
             return None
@@ -201,21 +208,21 @@ class Transactions:
         place = place_named(topic, queue_id, self._topics)
         return None if place is None else self._store.queue(*place)
 
-    def renew(self, half: Half, record: Record, times: int) -> tuple[Half, Record]:
+    def renew(self, half: OpenHalf, record: Record, times: int) -> tuple[OpenHalf, Record]:
         """It goes on waiting at the end of the queue, and its producers were asked so often."""
         copy = forms.renewed(record, self.half_queue, times)
-        at, offset, _ = self._append([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        at, offset, _ = self._append([copy, self._op(half.offset, half.root, HalfDecision.RENEWED)])[0]
         return self.halves.renew(half, offset, at), _stored(copy, at, offset, self._clock.now_ms())
 
-    def rewrite(self, half: Half, record: Record) -> None:
+    def rewrite(self, half: OpenHalf, record: Record) -> None:
         """The same before its file is deleted, also when the disk is called full."""
         copy = forms.renewed(record, self.half_queue, forms.asked(record))
-        at, offset, _ = self._store.rewrite([copy, self._op(half.offset, half.root, Decision.RENEWED)])[0]
+        at, offset, _ = self._store.rewrite([copy, self._op(half.offset, half.root, HalfDecision.RENEWED)])[0]
         self.halves.renew(half, offset, at)
 
-    def expire(self, half: Half, record: Record | None) -> None:
+    def expire(self, half: OpenHalf, record: Record | None) -> None:
         """Nobody is asked any more; a late decision still counts. No record: it cannot be read."""
-        drafts = [self._op(half.offset, half.root, Decision.EXPIRED)]
+        drafts = [self._op(half.offset, half.root, HalfDecision.EXPIRED)]
         if record is not None:
             # With the first that expires, as in Apache.
             self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1, purpose="for transactions that were given up")
@@ -229,7 +236,7 @@ class Transactions:
         at, offset, _ = self._append([copy])[0]
         self.halves.add(self.found(_stored(copy, at, offset, self._clock.now_ms())))
 
-    def close(self, closed: Sequence[tuple[Half, Decision]]) -> None:
+    def close(self, closed: Sequence[tuple[OpenHalf, HalfDecision]]) -> None:
         """Writes the op records that a crash, or Apache, left out."""
         self._append([self._op(half.offset, half.root, decision) for half, decision in closed])
         for half, decision in closed:
@@ -238,21 +245,21 @@ class Transactions:
             if decision.is_final:
                 self._remember(half.root, decision)
 
-    def decision(self, root: int) -> Decision | None:
+    def decision(self, root: int) -> HalfDecision | None:
         """How a transaction ended, if that was of late."""
         return self._decided.get(root)
 
-    def _remember(self, root: int, decision: Decision) -> None:
+    def _remember(self, root: int, decision: HalfDecision) -> None:
         self._decided[root] = decision
         if len(self._decided) > REMEMBERED:
             del self._decided[next(iter(self._decided))]
 
-    def _tell(self, record: Record, decision: Decision) -> None:
+    def _tell(self, record: Record, decision: HalfDecision) -> None:
         if self.on_ended is not None:
             age_ms = self._clock.now_ms() - record.born_timestamp
             self.on_ended(topic_of(record.properties), decision, age_ms, 1)
 
-    def _op(self, offset: int, root: int, decision: Decision) -> Draft:
+    def _op(self, offset: int, root: int, decision: HalfDecision) -> Draft:
         now_ms, host = self._clock.now_ms(), self._store.store_host
         return forms.op(self.op_queue, offset, root, decision, now_ms, host)
 
@@ -294,14 +301,14 @@ class Transactions:
             raise SystemFailure("the half message does not say where it belongs")
         return place
 
-    def _timed(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+    def _timed(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
         """A time of its own counts from the commit on; one that is not allowed any more is none."""
         try:
             return None if self._timing is None else self._timing.postpone(pairs, topic, queue_id)
         except Refused:
             return None
 
-    def _kept(self, pairs: dict[str, str], topic: str, queue_id: int) -> Postponed | None:
+    def _kept(self, pairs: dict[str, str], topic: str, queue_id: int) -> TimerPlacement | None:
         """The same of a ledger's: what was decided with its time has it."""
         return None if self._timing is None else self._timing.keep(pairs, topic, queue_id)
 

@@ -9,9 +9,9 @@ that owe some, is not touched.
 import logging
 from collections.abc import Callable
 
-from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
-from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
 
@@ -22,12 +22,12 @@ EXPIRED_PER_ROUND = 1024
 HOUR_MS = 3_600_000
 
 
-class Expiry:
+class BookExpiry:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerBooks,
         written: LedgerLog,
-        settling: Settling,
+        settling: Settlement,
         retention_hours: Callable[[], int],
         clock: Clock,
     ) -> None:

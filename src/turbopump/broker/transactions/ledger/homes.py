@@ -8,7 +8,7 @@ of a book: what home says is true when it says it, and then for ever.
 import logging
 from collections.abc import Sequence
 
-from turbopump.broker.transactions.ledger.ledger import Ledger
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.protocol import ledger as wire
 from turbopump.protocol.bodies import ClusterInfo
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -27,9 +27,9 @@ MASTER = 0
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 
 
-class Homes:
+class BookHomes:
     def __init__(
-        self, ledger: Ledger, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
+        self, ledger: LedgerBooks, broker_name: str, client: Client, name_servers: Sequence[str], clock: Clock
     ) -> None:
         self._ledger = ledger
         self._name = broker_name

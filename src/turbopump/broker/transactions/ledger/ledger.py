@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from turbopump.broker.transactions.halves import Decision
-from turbopump.broker.transactions.ledger.stamps import Stamp
+from turbopump.broker.transactions.halves import HalfDecision
+from turbopump.broker.transactions.ledger.stamps import LedgerStamp
 from turbopump.protocol.errors import (
     BrokenBody,
     Fenced,
@@ -41,7 +41,7 @@ LARGEST_ENTRY: Final = 1 << 20  # bytes
 NOBODY: Final = Entry(())
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
+class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
     """`home` is another broker: all that is noted here is where."""
 
     id: str
@@ -49,14 +49,14 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     home: str
 
 
-class Decided(msgspec.Struct, frozen=True, tag="decided"):
+class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
     id: str
     batch: int
     entry: Entry
     settled: int
 
 
-class Kept(msgspec.Struct, frozen=True, tag="kept"):
+class BookKept(msgspec.Struct, frozen=True, tag="kept"):
     """All but the entries of a book, once more, since earlier records are about to go."""
 
     id: str
@@ -69,7 +69,7 @@ class Kept(msgspec.Struct, frozen=True, tag="kept"):
     expired_ms: int = 0
 
 
-class Expired(msgspec.Struct, frozen=True, tag="expired"):
+class BookExpired(msgspec.Struct, frozen=True, tag="expired"):
     """Nobody has used the book since `used_ms`."""
 
     id: str
@@ -77,13 +77,13 @@ class Expired(msgspec.Struct, frozen=True, tag="expired"):
     expired_ms: int
 
 
-class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
+class BookForgotten(msgspec.Struct, frozen=True, tag="forgotten"):
     """Somebody has asked for it: nothing of the id is known any more."""
 
     id: str
 
 
-Change = Opened | Decided | Kept | Expired | Forgotten
+Change = BookOpened | BookDecided | BookKept | BookExpired | BookForgotten
 
 _CHANGE: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
 
@@ -95,29 +95,29 @@ def read_change(body: bytes) -> Change:
         raise BrokenBody(f"a record of the ledger cannot be read: {error}") from None
 
 
-class Ledger:
+class LedgerBooks:
     def __init__(self, broker_name: str) -> None:
         self.broker_name = broker_name
         self.books: dict[str, Book] = {}
 
     # what is to be written down; None: nothing
 
-    def open(self, id: str, run: str, home: str) -> Opened | None:
+    def open(self, id: str, run: str, home: str) -> BookOpened | None:
         """A run that is new becomes the current one, and fences off all before it, for ever."""
         check_names(id, run, home)
         book = self.books.get(id)
         if book is None:
             self._check_room()
-            return Opened(id, run, home)
+            return BookOpened(id, run, home)
         if book.home != home:
             raise IllegalOperation(f"the home of {id} is broker {book.home}, not {home}")
         if run == book.run or home != self.broker_name:
             return None
         if run in book.past:
             raise Fenced(f"run {run} of {id} was ended by a newer one; the current run is {book.run}")
-        return Opened(id, run, home)
+        return BookOpened(id, run, home)
 
-    def decide(self, id: str, batch: int, run: str, entry: Entry) -> Decided | None:
+    def decide(self, id: str, batch: int, run: str, entry: Entry) -> BookDecided | None:
         """None: it was decided before, see `entry`."""
         book = self.book(id)
         if batch in book.decided or batch <= book.highest:
@@ -133,7 +133,7 @@ class Ledger:
             where = ", ".join(owed(book))
             raise IllegalOperation(f"{MOST_UNSETTLED} decided batches of {id} are not settled yet at {where}")
         won = Entry(tuple(sorted(set(entry.tokens))), tuple(sorted(set(entry.brokers))))
-        return Decided(id, batch, won, book.settled)
+        return BookDecided(id, batch, won, book.settled)
 
     def _check_room(self) -> None:
         if len(self.books) < MOST_BOOKS:
@@ -156,17 +156,17 @@ class Ledger:
             and not owed(book)
         ]
 
-    def expire(self, id: str, now_ms: int) -> Expired:
-        return Expired(id, self.books[id].used_ms, now_ms)
+    def expire(self, id: str, now_ms: int) -> BookExpired:
+        return BookExpired(id, self.books[id].used_ms, now_ms)
 
-    def forget(self, id: str) -> Forgotten:
+    def forget(self, id: str) -> BookForgotten:
         """Raises IllegalOperation while brokers have half messages that are decided and not ended."""
         book = self.books.get(id)
         if book is None:
             raise QueryNotFound(f"transactional id {id} is not known here")
         if brokers := owed(book):
             raise IllegalOperation(f"decided batches of {id} are not settled yet at {', '.join(brokers)}")
-        return Forgotten(id)
+        return BookForgotten(id)
 
     def check_run(self, book: Book, id: str, run: str) -> None:
         if book.expired_ms:
@@ -188,7 +188,7 @@ class Ledger:
     def snapshot(self, id: str) -> list[Change]:
         """Changes that make the book as it is."""
         book = self.books[id]
-        kept = Kept(
+        kept = BookKept(
             id,
             book.home,
             book.run,
@@ -198,21 +198,21 @@ class Ledger:
             book.used_ms,
             book.expired_ms,
         )
-        return [kept, *(Decided(id, batch, entry, book.settled) for batch, entry in book.decided.items())]
+        return [kept, *(BookDecided(id, batch, entry, book.settled) for batch, entry in book.decided.items())]
 
     # changes
 
     def apply(self, change: Change, at_ms: int = 0) -> None:
         """In the order in which they were written. `at_ms`: when that was."""
-        if isinstance(change, Opened):
+        if isinstance(change, BookOpened):
             self._opened(change)
             self.books[change.id].used_ms = at_ms
-        elif isinstance(change, Expired):
+        elif isinstance(change, BookExpired):
             book = self.books.setdefault(change.id, Book(self.broker_name))
             self.books[change.id] = _expired(book, change)
-        elif isinstance(change, Forgotten):
+        elif isinstance(change, BookForgotten):
             self.books.pop(change.id, None)
-        elif isinstance(change, Decided):
+        elif isinstance(change, BookDecided):
             book = self.books.setdefault(change.id, Book(self.broker_name))
             book.used_ms = max(book.used_ms, at_ms)
             book.decided.setdefault(change.batch, change.entry)
@@ -232,7 +232,7 @@ class Ledger:
         book = self.book(id)
         self._settled(book, min(batch, book.highest))
 
-    def _opened(self, change: Opened) -> None:
+    def _opened(self, change: BookOpened) -> None:
         book = self.books.setdefault(change.id, Book(change.home))
         if book.run and book.run != change.run and change.home == self.broker_name:
             book.past = [*book.past, book.run][-PAST_RUNS:]
@@ -245,7 +245,7 @@ class Ledger:
             del book.decided[one]
 
 
-def _expired(book: Book, change: Expired) -> Book:
+def _expired(book: Book, change: BookExpired) -> Book:
     return Book(
         book.home,
         highest=book.highest,
@@ -266,14 +266,14 @@ def owed(book: Book) -> list[str]:
     return sorted({broker for entry in entries for broker in entry.brokers})
 
 
-def verdict(book: Book | None, stamp: Stamp) -> Decision | None:
+def verdict(book: Book | None, stamp: LedgerStamp) -> HalfDecision | None:
     """None: it waits."""
     if book is None:
         return None
     entry = entry_of(book, stamp.batch)
     if entry is not None:
-        return Decision.COMMIT if stamp.token in entry.tokens else Decision.ROLLBACK
-    return Decision.ROLLBACK if stamp.run in book.past or book.expired_ms else None
+        return HalfDecision.COMMIT if stamp.token in entry.tokens else HalfDecision.ROLLBACK
+    return HalfDecision.ROLLBACK if stamp.run in book.past or book.expired_ms else None
 
 
 def state_of(book: Book, broker: str) -> str:

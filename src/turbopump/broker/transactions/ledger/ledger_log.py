@@ -12,7 +12,7 @@ import logging
 
 import msgspec
 
-from turbopump.broker.transactions.ledger.ledger import Change, Forgotten, Ledger, read_change
+from turbopump.broker.transactions.ledger.ledger import BookForgotten, Change, LedgerBooks, read_change
 from turbopump.broker.transactions.recovery import records
 from turbopump.broker.transactions.transactions import Append
 from turbopump.protocol import properties
@@ -30,7 +30,7 @@ PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 
 class LedgerLog:
-    def __init__(self, ledger: Ledger, store: Store, append: Append, clock: Clock) -> None:
+    def __init__(self, ledger: LedgerBooks, store: Store, append: Append, clock: Clock) -> None:
         self._ledger = ledger
         self._store = store
         self._append = append
@@ -82,7 +82,7 @@ class LedgerLog:
         self._noted(changes[-1], appended[-1])
 
     def _noted(self, change: Change, appended: Appended) -> None:
-        if isinstance(change, Forgotten):
+        if isinstance(change, BookForgotten):
             self._since.pop(change.id, None)
             self._end.pop(change.id, None)
             return

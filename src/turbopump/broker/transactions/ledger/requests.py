@@ -11,9 +11,9 @@ from heapq import nsmallest
 
 from msgspec.structs import replace
 
-from turbopump.broker.transactions.ledger.ledger import Ledger, entry_of, owed, state_of
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks, entry_of, owed, state_of
 from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
-from turbopump.broker.transactions.ledger.settlement import Settling
+from turbopump.broker.transactions.ledger.settlement import Settlement
 from turbopump.protocol import ledger as wire
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import FlushDiskTimeout, IllegalOperation, InvalidParameter, QueryNotFound
@@ -37,8 +37,8 @@ MOST_READ = 64  # batches in one question
 MOST_ENDED = 16_384  # half messages in one call: about half a second
 
 
-class LedgerRequests:
-    def __init__(self, ledger: Ledger, log: LedgerLog, settling: Settling, store: Store) -> None:
+class LedgerHandler:
+    def __init__(self, ledger: LedgerBooks, log: LedgerLog, settling: Settlement, store: Store) -> None:
         self._ledger = ledger
         self._log = log
         self._settling = settling

@@ -10,14 +10,14 @@ import sys
 from dataclasses import dataclass
 
 from turbopump.broker.delay.level_records import delay_level
-from turbopump.broker.delay.timer_intake import Timing
+from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.produce.receipt import NAMES, Receipts
-from turbopump.broker.produce.send import NOT_PLAIN, Sending, check_zeros, tag_bits
+from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, check_zeros, tag_bits
 from turbopump.broker.topics import Topic
-from turbopump.broker.transactions.ledger.ledger import Ledger, check_names, entry_of
-from turbopump.broker.transactions.ledger.stamps import GROUP, STAMP, Stamp
+from turbopump.broker.transactions.ledger.ledger import LedgerBooks, check_names, entry_of
+from turbopump.broker.transactions.ledger.stamps import GROUP, STAMP, LedgerStamp
 from turbopump.broker.transactions.records import ADDED_LATER, FORGED, TIMES, number
-from turbopump.broker.transactions.transactions import Transactions, topic_of
+from turbopump.broker.transactions.transactions import OpenTransactions, topic_of
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import (
@@ -52,19 +52,19 @@ Place = tuple[Topic, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredHalves:
     count: int
     end: int  # in the log
 
 
-class LedgerSending:
+class LedgerSendHandler:
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: LedgerBooks,
         broker_name: str,
-        transactions: Transactions,
-        sending: Sending,
-        timing: Timing,
+        transactions: OpenTransactions,
+        sending: SendHandler,
+        timing: TimerIntake,
         receipts: Receipts,
         store: Store,
         clock: Clock,
@@ -84,7 +84,7 @@ class LedgerSending:
 
     async def send(self, request: Request[LedgerSendRequest]) -> Answer:
         header = request.header
-        stamp = Stamp(header.id, header.batch, header.run, header.token, header.home)
+        stamp = LedgerStamp(header.id, header.batch, header.run, header.token, header.home)
         self._check(stamp)
         stored = self._together(stamp, request) or self._one_by_one(stamp, request)
         durability = self._store.durability
@@ -93,7 +93,7 @@ class LedgerSending:
         told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
         return Answer(told, code=self._receipts.code(durability, waits=True))
 
-    def _together(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored | None:
+    def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
         """In one step. None: something of it is not plain, and nothing has happened."""
         groups = self._groups
         if groups is None:
@@ -126,16 +126,16 @@ class LedgerSending:
             return None
         first, places, topics, end = done
         self._transactions.stamped(stamp, first, places, topics)
-        return Stored(len(places), end)
+        return StoredHalves(len(places), end)
 
-    def _one_by_one(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> Stored:
+    def _one_by_one(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves:
         drafts, topics = self._drafts(stamp, request)
         appended = self._sending.append_unanswered(drafts)
         self._transactions.stamped(stamp, appended[0][1], [at for at, _, _ in appended], topics)
         at, _, size = appended[-1]
-        return Stored(len(drafts), at + size)
+        return StoredHalves(len(drafts), at + size)
 
-    def _check(self, stamp: Stamp) -> None:
+    def _check(self, stamp: LedgerStamp) -> None:
         """At home it is known whether anybody will want them."""
         check_names(stamp.id, stamp.run, stamp.token, stamp.home)
         if stamp.batch < 0:
@@ -150,7 +150,7 @@ class LedgerSending:
             words = f"{stamps.count(stamp.id)} half messages of {stamp.id} are open, {stamps.total} in all"
             raise FlowControl(f"{words}: some have to end first")
 
-    def _added(self, stamp: Stamp) -> bytes:
+    def _added(self, stamp: LedgerStamp) -> bytes:
         """To the properties of each."""
         pairs = {properties.TRANSACTION_PREPARED: "true", properties.PRODUCER_GROUP: GROUP} | stamp.pairs()
         added = properties.pack(pairs).encode() + self._sending.added
@@ -158,7 +158,9 @@ class LedgerSending:
             raise InvalidParameter(f"id, run, token and home take {len(added)} bytes, too many")
         return added
 
-    def _drafts(self, stamp: Stamp, request: Request[LedgerSendRequest]) -> tuple[list[Draft], list[str]]:
+    def _drafts(
+        self, stamp: LedgerStamp, request: Request[LedgerSendRequest]
+    ) -> tuple[list[Draft], list[str]]:
         """And the topics to which they belong."""
         messages = batch.split(request.body)
         if not 0 < len(messages) <= MOST_IN_FRAME:

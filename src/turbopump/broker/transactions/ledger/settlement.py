@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from turbopump.broker.transactions.halves import Decision, Half
+from turbopump.broker.transactions.halves import HalfDecision, OpenHalf
 from turbopump.broker.transactions.ledger.ledger import verdict
-from turbopump.broker.transactions.ledger.stamps import Written
-from turbopump.broker.transactions.transactions import Transactions
+from turbopump.broker.transactions.ledger.stamps import WrittenHalf
+from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol.errors import MessageIllegal, Refused, SystemFailure
 from turbopump.protocol.ledger import Book
 from turbopump.protocol.record import Record
@@ -33,7 +33,7 @@ TOGETHER = 1024  # ... and in one that is compiled
 ASKED_AT_ONCE = 8  # batches in one question to a home
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 
-Ended = tuple[Record, Half, Decision]
+Ended = tuple[Record, OpenHalf, HalfDecision]
 
 
 class Books(Protocol):
@@ -42,7 +42,7 @@ class Books(Protocol):
 
 
 @dataclass(slots=True)
-class Counts:
+class SettlementCounts:
     committed: int = 0
     rolled_back: int = 0
 
@@ -51,10 +51,10 @@ class Counts:
         return self.committed + self.rolled_back
 
 
-class Settling:
+class Settlement:
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: OpenTransactions,
         store: Store,
         books: Books,
         interval_s: Callable[[], float],
@@ -105,11 +105,11 @@ class Settling:
         except Exception as error:  # a fault of ours: other ids must not wait behind it
             self._say(f"Half messages of {id} cannot be ended, will try again", error)
 
-    async def settle(self, id: str, last: int | None = None, most: int = sys.maxsize) -> Counts:
+    async def settle(self, id: str, last: int | None = None, most: int = sys.maxsize) -> SettlementCounts:
         """What is decided of the id, up to batch `last`; when it is more than `most`, not all of it. Raises
         Refused when nothing can be written.
         """
-        counts = Counts()
+        counts = SettlementCounts()
         batches = self._stamps.batches(id, last)
         for begin in range(0, len(batches), ASKED_AT_ONCE):
             some = batches[begin : begin + ASKED_AT_ONCE]
@@ -131,20 +131,22 @@ class Settling:
         batches = self._stamps.batches(id, last)
         return sum(len(one.roots) for batch in batches for one in self._stamps.of(id, batch))
 
-    async def _end(self, written: Written, decision: Decision, counts: Counts, most: int) -> None:
+    async def _end(
+        self, written: WrittenHalf, decision: HalfDecision, counts: SettlementCounts, most: int
+    ) -> None:
         """In the order in which they were sent, also where some were written anew since."""
         left = iter(sorted(written.roots))
         while counts.total < most and (roots := list(islice(left, TOGETHER))):
             await self._warm(roots)
             halves = self._open(written, roots)
-            if decision is Decision.COMMIT and self._transactions.commit_together(halves):
+            if decision is HalfDecision.COMMIT and self._transactions.commit_together(halves):
                 self._count(written, decision, halves, counts)
             else:
                 await self._end_in_turns(written, decision, roots, counts)
             await asyncio.sleep(0)
 
     async def _end_in_turns(
-        self, written: Written, decision: Decision, roots: list[int], counts: Counts
+        self, written: WrittenHalf, decision: HalfDecision, roots: list[int], counts: SettlementCounts
     ) -> None:
         for begin in range(0, len(roots), SLICE):
             halves = self._open(written, roots[begin : begin + SLICE])
@@ -152,21 +154,27 @@ class Settling:
             self._count(written, decision, [half for _, half, _ in done], counts)
             await asyncio.sleep(0)
 
-    def _count(self, written: Written, decision: Decision, ended: Sequence[Half], counts: Counts) -> None:
+    def _count(
+        self,
+        written: WrittenHalf,
+        decision: HalfDecision,
+        ended: Sequence[OpenHalf],
+        counts: SettlementCounts,
+    ) -> None:
         self._stamps.discard(written, [half.root for half in ended])
-        if decision is Decision.COMMIT:
+        if decision is HalfDecision.COMMIT:
             counts.committed += len(ended)
         else:
             counts.rolled_back += len(ended)
 
-    def _open(self, written: Written, roots: list[int]) -> list[Half]:
+    def _open(self, written: WrittenHalf, roots: list[int]) -> list[OpenHalf]:
         """Of some that were, in their order."""
         found = [self._transactions.halves.find(root) for root in roots]
         ended = [root for root, half in zip(roots, found, strict=True) if half is None]
         self._stamps.discard(written, ended)
         return [half for half in found if half is not None]
 
-    def _read(self, halves: list[Half], decision: Decision) -> list[Ended]:
+    def _read(self, halves: list[OpenHalf], decision: HalfDecision) -> list[Ended]:
         found: list[Ended] = []
         for half in halves:
             record = self._store.look_up(half.at)

@@ -25,7 +25,7 @@ _MARK = ID.encode() + properties.NAME_END.encode()
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class LedgerStamp:
     id: str
     batch: int
     run: str
@@ -36,7 +36,7 @@ class Stamp:
         return dict(zip(STAMP, (self.id, str(self.batch), self.run, self.token, self.home), strict=True))
 
 
-def stamp_of(packed: bytes) -> Stamp | None:
+def stamp_of(packed: bytes) -> LedgerStamp | None:
     """None: producers decide about it."""
     if _MARK not in packed:
         return None
@@ -46,33 +46,33 @@ def stamp_of(packed: bytes) -> Stamp | None:
     id, batch, run, token, home = (pairs[name] for name in STAMP)
     if not batch.isdecimal() or len(batch) > MAX_DIGITS:
         return None
-    return Stamp(id, int(batch), run, token, home)
+    return LedgerStamp(id, int(batch), run, token, home)
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenHalf:
     """The half messages of one attempt, by root."""
 
-    stamp: Stamp
+    stamp: LedgerStamp
     roots: dict[int, None] = field(default_factory=dict)
 
 
 class StampedHalves:
     def __init__(self) -> None:
-        self._ids: dict[str, dict[int, dict[str, Written]]] = {}  # id -> batch -> token
+        self._ids: dict[str, dict[int, dict[str, WrittenHalf]]] = {}  # id -> batch -> token
         self._counts: dict[str, int] = {}
         self.total = 0
 
-    def add(self, stamp: Stamp, roots: Iterable[int]) -> None:
+    def add(self, stamp: LedgerStamp, roots: Iterable[int]) -> None:
         tokens = self._ids.setdefault(stamp.id, {}).setdefault(stamp.batch, {})
         written = tokens.get(stamp.token)
         if written is None:
-            written = tokens[stamp.token] = Written(stamp)
+            written = tokens[stamp.token] = WrittenHalf(stamp)
         before = len(written.roots)
         written.roots.update(dict.fromkeys(roots))
         self._count(stamp.id, len(written.roots) - before)
 
-    def discard(self, written: Written, roots: Iterable[int]) -> None:
+    def discard(self, written: WrittenHalf, roots: Iterable[int]) -> None:
         """They have ended."""
         before = len(written.roots)
         for root in roots:
@@ -87,7 +87,7 @@ class StampedHalves:
         self._counts[id] = self._counts.get(id, 0) + more
         self.total += more
 
-    def _forget(self, stamp: Stamp) -> None:
+    def _forget(self, stamp: LedgerStamp) -> None:
         batches = self._ids[stamp.id]
         del batches[stamp.batch][stamp.token]
         if not batches[stamp.batch]:
@@ -105,6 +105,6 @@ class StampedHalves:
         """Lowest first, up to `last`."""
         return sorted(batch for batch in self._ids.get(id, {}) if last is None or batch <= last)
 
-    def of(self, id: str, batch: int) -> Iterator[Written]:
+    def of(self, id: str, batch: int) -> Iterator[WrittenHalf]:
         """All attempts at a batch; they may be discarded meanwhile."""
         yield from list(self._ids.get(id, {}).get(batch, {}).values())
