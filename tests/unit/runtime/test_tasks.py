@@ -1,0 +1,225 @@
+import asyncio
+import gc
+import logging
+
+import pytest
+from tests.unit.remoting.kit import turn, virtual
+
+from turbopump.runtime.tasks import Tasks
+from turbopump.testing.loop import run_virtual
+
+LOG = logging.getLogger("turbopump.runtime.test")
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+async def fails() -> None:
+    raise ValueError("on purpose")
+
+
+@virtual
+async def test_a_task_runs_and_is_forgotten_when_it_ends() -> None:
+    tasks = Tasks(LOG)
+    done: list[int] = []
+
+    async def work() -> int:
+        await asyncio.sleep(60)
+        done.append(1)
+        return 7
+
+    task = tasks.start(work(), name="work")
+    assert (len(tasks), task.get_name()) == (1, "work")
+    assert await task == 7
+    assert (len(tasks), done) == (0, [1])
+
+
+@virtual
+async def test_a_task_that_nothing_else_refers_to_is_kept_until_it_ends() -> None:
+    tasks = Tasks(LOG)
+    done: list[int] = []
+
+    async def work() -> None:
+        await asyncio.get_running_loop().create_future()  # referred to by the task alone
+        done.append(1)  # pragma: no cover - never reached
+
+    tasks.start(work())
+    await turn()
+    gc.collect()
+    assert len(tasks) == 1
+    await tasks.close()
+    assert (len(tasks), done) == (0, [])
+
+
+def test_a_failure_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        tasks = Tasks(LOG)
+        tasks.start(fails(), name="poll")
+        await turn()
+        assert len(tasks) == 0
+        await tasks.close()
+
+    run_virtual(main())
+    gc.collect()
+    [record] = caplog.records
+    assert record.getMessage() == "Background task poll (fails) failed"
+    assert (record.name, record.levelno) == (LOG.name, logging.ERROR)
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+    assert record.exc_info[2] is not None
+
+
+def test_a_failure_at_the_end_of_a_cancelled_task_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            raise ValueError("while it ended")
+
+    async def main() -> None:
+        tasks = Tasks(LOG)
+        one, _ = tasks.start(work(), "one"), tasks.start(work(), "two")
+        await turn()
+        await tasks.cancel(one)
+        assert len(tasks) == 1
+        await tasks.close()
+        assert len(tasks) == 0
+
+    run_virtual(main())
+    gc.collect()
+    assert [record.args[0] for record in caplog.records if record.args] == ["one", "two"]
+
+
+def test_the_failure_of_an_awaited_task_is_raised_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        tasks = Tasks(LOG)
+        with pytest.raises(ValueError, match="on purpose"):
+            await tasks.start(fails(), log_failure=False)
+        assert len(tasks) == 0
+
+    run_virtual(main())
+    gc.collect()
+    assert caplog.records == []
+
+
+def test_a_cancelled_task_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        tasks = Tasks(LOG)
+        task = tasks.start(forever())
+        await turn()
+        await tasks.cancel(task)
+        assert task.cancelled()
+        assert len(tasks) == 0
+        await tasks.cancel(task)
+
+    run_virtual(main())
+    assert caplog.records == []
+
+
+@virtual
+async def test_a_task_cancelled_before_its_first_step_never_begins() -> None:
+    tasks = Tasks(LOG)
+    began: list[int] = []
+
+    async def work() -> None:
+        began.append(1)
+
+    await tasks.cancel(tasks.start(work()))
+    tasks.start(work())
+    await tasks.close()
+    assert (began, len(tasks)) == ([], 0)
+
+
+@virtual
+async def test_cancel_and_close_wait_for_what_a_task_does_at_its_end() -> None:
+    tasks = Tasks(LOG)
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(5)
+            ended.append(name)
+
+    one = tasks.start(work("one"))
+    tasks.start(work("two"))
+    await turn()
+    await tasks.cancel(one)
+    assert ended == ["one"]
+    await tasks.close()
+    assert ended == ["one", "two"]
+
+
+@virtual
+async def test_a_caller_that_is_cancelled_while_it_waits_is_cancelled() -> None:
+    tasks = Tasks(LOG)
+
+    async def slow() -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(5)
+
+    task = tasks.start(slow())
+    await turn()
+    for waiting in (asyncio.create_task(tasks.cancel(task)), asyncio.create_task(tasks.close())):
+        await turn()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    await tasks.close()
+    assert len(tasks) == 0
+
+
+@virtual
+async def test_close_may_be_called_twice_also_at_the_same_time() -> None:
+    tasks = Tasks(LOG)
+    task = tasks.start(forever())
+    await asyncio.gather(tasks.close(), tasks.close())
+    assert task.cancelled()
+    await tasks.close()
+    assert len(tasks) == 0
+
+
+@virtual
+async def test_close_ends_tasks_that_are_started_while_it_waits() -> None:
+    tasks = Tasks(LOG)
+    started: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            started.append(tasks.start(forever()))
+
+    tasks.start(work())
+    await turn()
+    await tasks.close()
+    assert [task.cancelled() for task in started] == [True]
+    assert len(tasks) == 0
+
+
+@virtual
+async def test_close_from_within_a_task_ends_the_others_and_then_that_task_goes_on() -> None:
+    tasks = Tasks(LOG)
+    other = tasks.start(forever())
+
+    async def work() -> str:
+        await tasks.close()
+        await asyncio.sleep(1)
+        return "went on"
+
+    assert await tasks.start(work()) == "went on"
+    assert other.cancelled()
+    assert len(tasks) == 0
+
+
+@virtual
+async def test_tasks_may_be_started_again_after_close() -> None:
+    tasks = Tasks(LOG)
+    tasks.start(forever())
+    await tasks.close()
+    task = tasks.start(asyncio.sleep(3, "again"))
+    assert await task == "again"
