@@ -11,6 +11,7 @@ from turbopump.testing import Cluster
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDE = DOCS / "client.md"
 README = DOCS.parent / "README.md"
+FRONT_PAGE = DOCS / "index.md"
 
 
 @pytest.fixture(scope="module")
@@ -29,3 +30,8 @@ def test_the_readme_shows_a_program_that_works(cluster: Cluster) -> None:
     block, on_spark = pages.blocks(README)
     pages.run(README, block, cluster.name_servers, {"__name__": "__main__"})
     compile(on_spark.code, str(README), "exec")  # tests/spark has the same queries
+
+
+def test_the_front_page_shows_a_program_that_works(cluster: Cluster) -> None:
+    (block,) = pages.blocks(FRONT_PAGE)
+    pages.run(FRONT_PAGE, block, cluster.name_servers, {"__name__": "__main__"})

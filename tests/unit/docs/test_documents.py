@@ -10,7 +10,10 @@ from turbopump.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 COMPATIBILITY = (ROOT / "docs/compatibility.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 
 
 def test_every_row_of_the_table_names_a_test_that_exists() -> None:
@@ -52,7 +55,9 @@ def test_every_command_that_is_mentioned_exists() -> None:
 
 def test_links_between_files_lead_somewhere() -> None:
     for page in PAGES:
-        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        text = page.read_text()
+        links = [*re.findall(r"\]\(([^)#:\s]+)[)#]", text), *re.findall(r'(?:src|srcset)="([^":#]+)"', text)]
+        for link in links:
             assert (page.parent / link).exists(), f"{page}: {link}"
 
 
@@ -102,6 +107,27 @@ def test_modules_on_the_map_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     for module in re.findall(r"`([a-z_]+/[a-z_]+\.py)`", text):
         assert (package / module).exists(), module
+
+
+def test_modules_of_the_glossary_exist() -> None:
+    rows = re.findall(r"^\| .* \| `([a-z_/.]+)` \|$", (ROOT / "docs/glossary.md").read_text(), re.MULTILINE)
+    assert len(rows) > 50
+    for module in rows:
+        assert (ROOT / "src/turbopump" / module).exists(), module
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_site_asks_nothing_of_the_network() -> None:
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert re.search(r"^  font: false", config, re.MULTILINE)
+    assert "http://" not in config
+    assert "https://" not in config
+    assert "@import" not in (ROOT / "docs/site.css").read_text()
 
 
 def _code(text: str) -> list[str]:
