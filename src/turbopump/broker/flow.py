@@ -14,8 +14,8 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.patience import NEVER
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class FlowControl:
     def __init__(self, waits: Callable[[], WaitLimits], disk_is_busy: Callable[[], bool]) -> None:
         self._waits = waits
         self._disk_is_busy = disk_is_busy
-        self._seldom = Seldom(log, LOG_INTERVAL_S)
+        self._refusals = RateLimitedLog(log, LOG_INTERVAL_S)
         self.refused: Counter[str] = Counter()  # how many for which reason
 
     def shortest_s(self) -> float:
@@ -103,4 +103,4 @@ class FlowControl:
         connection.write(b"".join(answers))
         words = "Refusing %d requests of %s, the first with code %d: they waited %d ms"
         now = asyncio.get_running_loop().time()
-        self._seldom.say(now, words, len(refused), connection, refused[0][0].code, waited_ms)
+        self._refusals.log(now, words, len(refused), connection, refused[0][0].code, waited_ms)

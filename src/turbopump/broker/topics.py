@@ -17,8 +17,8 @@ from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSeria
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
 from turbopump.protocol.light import is_good as is_good_light_queue
 from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Topics:
         self._rules = rules
         self._light_queues = light_queues
         self._clock = clock
-        self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
+        self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         built_in = built_in_topics(rules, identity)
         self._table: dict[str, Topic] = {topic.name: topic for topic in built_in}
         self._system = names.SYSTEM_TOPICS | self._table.keys()
@@ -277,7 +277,7 @@ class Topics:
         return replace(wanted, attributes=after)
 
     def _say_created(self, text: str, *args: object) -> None:
-        self._created.say(self._clock.monotonic(), text, *args)
+        self._created.log(self._clock.monotonic(), text, *args)
 
     def _put(self, topic: Topic) -> Topic:
         self._table[topic.name] = topic

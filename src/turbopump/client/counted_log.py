@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Hashable
 
-from turbopump.remoting.limits import Seldom
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 INTERVAL_S = 30.0
 MAX_KEYS = 1000  # what is told apart; then all counts begin again
@@ -19,12 +19,12 @@ class CountedLog:
         self._log = log
         self._level = level
         self._interval_s = interval_s
-        self._by_key: dict[Hashable, Seldom] = {}
+        self._by_key: dict[Hashable, RateLimitedLog] = {}
 
     def say(self, key: Hashable, text: str, *args: object) -> None:
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= MAX_KEYS:
                 self._by_key.clear()
-            known = self._by_key[key] = Seldom(self._log, self._interval_s, self._level)
-        known.say(asyncio.get_running_loop().time(), text, *args)
+            known = self._by_key[key] = RateLimitedLog(self._log, self._interval_s, self._level)
+        known.log(asyncio.get_running_loop().time(), text, *args)

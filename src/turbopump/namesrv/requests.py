@@ -38,11 +38,11 @@ from turbopump.protocol.names import (
 )
 from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route
 from turbopump.remoting.router import Routes as RouteTable
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Requests:
         self._notify = notify
         self._started = clock.monotonic()
         self._has_served = False
-        self._ignored = Seldom(log, LOG_INTERVAL_S)
+        self._ignored = RateLimitedLog(log, LOG_INTERVAL_S)
         self._keeping = asyncio.Lock()  # one change at a time is written, in a thread: the disk may hang
 
     def table(self) -> RouteTable:
@@ -355,7 +355,7 @@ class Requests:
         kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
         if ignored := len(topics) - len(kept):
             words = "Broker %s: %d topics with too long names are ignored"
-            self._ignored.say(self._clock.monotonic(), words, broker_name, ignored)
+            self._ignored.log(self._clock.monotonic(), words, broker_name, ignored)
         return kept
 
     def _check_ready(self) -> None:

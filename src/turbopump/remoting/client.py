@@ -16,10 +16,11 @@ from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import HEAD, JSON
 from turbopump.remoting.connection import Connection, ConnectionClosed
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.router import Router
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -52,8 +53,8 @@ class Client:
         self._limits = limits or Limits()
         self._connect_timeout_s = connect_timeout_s
         self._unfinished: Unfinished[Connection] = Unfinished()
-        self._misbehaved = Seldom(log, self._limits.log_interval_s)
-        self._failures = Seldom(log, self._limits.log_interval_s, logging.ERROR)
+        self._misbehaved = RateLimitedLog(log, self._limits.log_interval_s)
+        self._failures = RateLimitedLog(log, self._limits.log_interval_s, logging.ERROR)
         self._connections: dict[str, Connection] = {}
         self._dials: dict[str, asyncio.Task[Connection]] = {}
         self.extra = dict(extra or {})

@@ -24,8 +24,9 @@ from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import MAX_FRAME, Frame, cut
 from turbopump.protocol.ids import pack_host
 from turbopump.remoting.calls import Calls
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.patience import NEVER, Patience
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -67,12 +68,12 @@ class Connection(asyncio.Protocol):
         "_needed",
         "_output_full",
         "_patience",
+        "_peer_errors",
         "_posted",
         "_posted_bytes",
         "_reading",
         "_room",
         "_seen",
-        "_seldom",
         "_serve",
         "_shortcut",
         "_silent_since",
@@ -98,12 +99,12 @@ class Connection(asyncio.Protocol):
         serve: "Serve",
         limits: Limits,
         unfinished: "Unfinished[Connection]",
-        seldom: Seldom,
-        failures: Seldom,
+        peer_errors: RateLimitedLog,
+        failures: RateLimitedLog,
         shortcut: "Shortcut | None" = None,
         gathers: bool = False,
     ) -> None:
-        """`seldom` takes what peers do wrong, `failures` what we do: neither hides the other.
+        """`peer_errors` takes what peers do wrong, `failures` what we do: neither hides the other.
 
         `gathers`: this is the side that dialled, whose requests are written once per turn of the loop.
         It goes on reading answers while its own output waits, since whoever asks looks at `is_full`.
@@ -116,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._shortcut = shortcut
         self._limits = limits
         self._unfinished = unfinished
-        self._seldom = seldom
+        self._peer_errors = peer_errors
         self._failures = failures
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -170,7 +171,7 @@ class Connection(asyncio.Protocol):
         data = encode_within(response, MAX_FRAME)
         if data is None:
             words = "The answer to request %d of %s is longer than a frame; it is told so"
-            self._seldom.say(self._loop.time(), words, request.code, self)
+            self._peer_errors.log(self._loop.time(), words, request.code, self)
             _say_too_long(response)
             data = encode(response)
         self.write(data)
@@ -361,7 +362,7 @@ class Connection(asyncio.Protocol):
             self.abort()
         elif self.unfinished_for(now) >= limits.unfinished_s:
             words = "Closing %s: a frame that it began did not end in %s s"
-            self._seldom.say(now, words, self, limits.unfinished_s)
+            self._peer_errors.log(now, words, self, limits.unfinished_s)
             self.abort()
 
     def silent_for(self, now: float) -> float:
@@ -434,7 +435,7 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         words = "Serving %s failed; closing its connection\n%s"
-        self._failures.say(self._loop.time(), words, self, _trace(error))
+        self._failures.log(self._loop.time(), words, self, _trace(error))
         self.close()
 
     def _send(self, data: bytes) -> None:
@@ -449,7 +450,7 @@ class Connection(asyncio.Protocol):
     def _leaves_unread(self) -> None:
         """After each write while the peer does not take what was written before."""
         if self.unread > self._limits.output_hard:
-            self._seldom.say(
+            self._peer_errors.log(
                 self._loop.time(), "Closing %s: it leaves %d bytes of answers unread", self, self.unread
             )
             self.abort()
@@ -575,14 +576,14 @@ class Connection(asyncio.Protocol):
         while self._unfinished.bytes > self._limits.unfinished_bytes:
             hog = self._unfinished.largest()
             words = "Closing %s: too many unfinished frames are held, most bytes by this one: %d"
-            self._seldom.say(self._loop.time(), words, hog, len(hog._held))
+            self._peer_errors.log(self._loop.time(), words, hog, len(hog._held))
             hog._release()
             hog.abort()
 
     def _refuse(self, error: BrokenFrame, data: bytes) -> None:
         tls = data[:1] == bytes((TLS_HANDSHAKE,)) and self.reads == 1
         reason = "it speaks TLS, which is not offered here" if tls else error
-        self._seldom.say(self._loop.time(), "Closing %s: %s", self, reason)
+        self._peer_errors.log(self._loop.time(), "Closing %s: %s", self, reason)
         self.close()
 
 

@@ -1,6 +1,5 @@
 """What one peer, and all of them together, may cost us: every bound of the network edge, with its reason."""
 
-import logging
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -89,33 +88,3 @@ class Unfinished(Generic[H]):
     def largest(self) -> H:
         """Looks at all of them: only for the moment when there are too many bytes."""
         return max(self._held, key=self._held.__getitem__)
-
-
-class Seldom:
-    """A log line that peers can cause: so many per interval, and the next says how many were not written."""
-
-    __slots__ = ("_began", "_interval_s", "_level", "_lines", "_log", "_withheld", "_written")
-
-    def __init__(
-        self, log: logging.Logger, interval_s: float, level: int = logging.WARNING, lines: int = 1
-    ) -> None:
-        self._log = log
-        self._interval_s = interval_s
-        self._level = level
-        self._lines = lines
-        self._began: float | None = None
-        self._written = 0
-        self._withheld = 0
-
-    def say(self, now: float, text: str, *args: object, exc_info: BaseException | None = None) -> None:
-        if self._began is None or now - self._began >= self._interval_s:
-            self._began = now
-            self._written = 0
-        if self._written >= self._lines:
-            self._withheld += 1
-            return
-        if self._withheld:
-            text += f" (and {self._withheld} more since the last such line)"
-        self._written += 1
-        self._withheld = 0
-        self._log.log(self._level, text, *args, exc_info=exc_info)

@@ -17,7 +17,7 @@ from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.headers.base import Header
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -114,9 +114,9 @@ class Router:
         self._observe = observe
         self._routes: dict[int, Route[Any]] = dict(routes)
         self._running: set[asyncio.Task[None]] = set()
-        self._failures: dict[int, Seldom] = {}
-        self._unreadable = Seldom(log, LOG_INTERVAL_S, logging.INFO)
-        self._refused = Seldom(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
+        self._failures: dict[int, RateLimitedLog] = {}
+        self._unreadable = RateLimitedLog(log, LOG_INTERVAL_S, logging.INFO)
+        self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
 
     def serve(self, connection: Connection, frames: list[Frame]) -> None:
         """All frames of a read event, in order; those for which there is no room now are deferred."""
@@ -203,7 +203,7 @@ class Router:
         if answer.code != ResponseCode.SUCCESS:
             now = asyncio.get_running_loop().time()
             words = "%s of %s refused with code %d: %.300s"
-            self._refused.say(now, words, name, request.connection, answer.code, answer.remark)
+            self._refused.log(now, words, name, request.connection, answer.code, answer.remark)
 
     def _failure(self, request: Request[Any], error: Exception) -> Answer:
         command, connection = request.command, request.connection
@@ -213,10 +213,12 @@ class Router:
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback
             if self._routes[command.code].warn_as is None:
                 words = "Request %d of %s cannot be read: %.200s"
-                self._unreadable.say(now, words, command.code, connection, error)
+                self._unreadable.log(now, words, command.code, connection, error)
         else:
-            seldom = self._failures.setdefault(command.code, Seldom(log, LOG_INTERVAL_S, logging.ERROR))
-            seldom.say(now, "Request %d of %s failed", command.code, connection, exc_info=error)
+            failures = self._failures.setdefault(
+                command.code, RateLimitedLog(log, LOG_INTERVAL_S, logging.ERROR)
+            )
+            failures.log(now, "Request %d of %s failed", command.code, connection, exc_info=error)
         return Answer(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
 

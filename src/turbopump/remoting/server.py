@@ -10,10 +10,11 @@ import errno
 import logging
 
 from turbopump.remoting.connection import Connection, Serve, Shortcut
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.patience import Patience
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Listener, Network, ProtocolFactory
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -35,9 +36,9 @@ class Server:
         self._clock = clock
         self._limits = limits or Limits()
         self._unfinished: Unfinished[Connection] = Unfinished()
-        self._refused = Seldom(log, self._limits.log_interval_s)
-        self._misbehaved = Seldom(log, self._limits.log_interval_s)
-        self._failures = Seldom(log, self._limits.log_interval_s, logging.ERROR)
+        self._refused = RateLimitedLog(log, self._limits.log_interval_s)
+        self._misbehaved = RateLimitedLog(log, self._limits.log_interval_s)
+        self._failures = RateLimitedLog(log, self._limits.log_interval_s, logging.ERROR)
         self._listeners: list[Listener] = []
         self._sweeper: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
@@ -97,7 +98,7 @@ class Server:
 
     def _accept(self) -> asyncio.Protocol:
         if len(self.connections) >= self._limits.max_connections:
-            self._refused.say(
+            self._refused.log(
                 self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
             )
             return _Refusal()
@@ -113,7 +114,7 @@ class Server:
         while self._unread > self._limits.unread_bytes:
             longest = next(iter(self._deaf))
             words = "Closing %s: too many answers are left unread, and it has been deaf for longest"
-            self._misbehaved.say(self._clock.monotonic(), words, longest)
+            self._misbehaved.log(self._clock.monotonic(), words, longest)
             longest.abort()
 
     def _count_unread(self) -> None:
@@ -150,7 +151,7 @@ class Server:
             if total <= self._limits.unread_bytes:
                 break
             words = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
-            self._misbehaved.say(now, words, most, unread[most])
+            self._misbehaved.log(now, words, most, unread[most])
             total -= unread[most]
             most.abort()
 
@@ -165,11 +166,11 @@ class _Accepted(Connection):
         serve: Serve,
         limits: Limits,
         unfinished: Unfinished[Connection],
-        seldom: Seldom,
-        failures: Seldom,
+        peer_errors: RateLimitedLog,
+        failures: RateLimitedLog,
         server: Server,
     ) -> None:
-        super().__init__(serve, limits, unfinished, seldom, failures, server.shortcut)
+        super().__init__(serve, limits, unfinished, peer_errors, failures, server.shortcut)
         self._server = server
         self._patience = server.patience
 

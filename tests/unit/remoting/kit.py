@@ -8,7 +8,8 @@ from typing import Any
 from turbopump.protocol.command import Command, decode, encode
 from turbopump.protocol.frame import Frame, cut
 from turbopump.remoting.connection import Connection, Serve, Shortcut
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.testing.loop import run_virtual
 
 LOG = logging.getLogger("turbopump.remoting.test")
@@ -73,11 +74,16 @@ def connected(
     peer: Any = ("10.0.0.7", 4711),
     unfinished: Unfinished[Connection] | None = None,
     shortcut: Shortcut | None = None,
-    seldom: Seldom | None = None,
-    failures: Seldom | None = None,
+    peer_errors: RateLimitedLog | None = None,
+    failures: RateLimitedLog | None = None,
 ) -> tuple[Connection, RecordingTransport]:
-    seldom, failures = seldom or Seldom(LOG, 0.0), failures or Seldom(LOG, 0.0, logging.ERROR)
-    connection = Connection(serve, limits or Limits(), unfinished or Unfinished(), seldom, failures, shortcut)
+    peer_errors, failures = (
+        peer_errors or RateLimitedLog(LOG, 0.0),
+        failures or RateLimitedLog(LOG, 0.0, logging.ERROR),
+    )
+    connection = Connection(
+        serve, limits or Limits(), unfinished or Unfinished(), peer_errors, failures, shortcut
+    )
     transport = RecordingTransport(peer)
     transport.protocol = connection
     connection.connection_made(transport)

@@ -9,9 +9,10 @@ from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.frame import JSON, ROCKETMQ, Frame
 from turbopump.remoting.client import Client, answers
 from turbopump.remoting.connection import Connection, ConnectionClosed
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork, Weather
 
@@ -19,7 +20,13 @@ from turbopump.testing.network import MemoryNetwork, Weather
 def dialled(limits: Limits | None = None) -> tuple[Connection, RecordingTransport]:
     limits = limits or Limits()
     connection = Connection(
-        Router({}).serve, limits, Unfinished(), Seldom(LOG, 10.0), Seldom(LOG, 10.0), answers, gathers=True
+        Router({}).serve,
+        limits,
+        Unfinished(),
+        RateLimitedLog(LOG, 10.0),
+        RateLimitedLog(LOG, 10.0),
+        answers,
+        gathers=True,
     )
     transport = RecordingTransport()
     transport.protocol = connection

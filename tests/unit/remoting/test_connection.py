@@ -15,7 +15,8 @@ from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.errors import BrokenFrame, Refused
 from turbopump.protocol.frame import Frame, cut, pack
 from turbopump.remoting.connection import Connection, ConnectionClosed, Shortcut, TooManyCalls
-from turbopump.remoting.limits import Limits, Seldom, Unfinished
+from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.testing.loop import run_virtual
 
 
@@ -238,7 +239,7 @@ def test_bugs_in_serve_are_logged_seldom_and_without_what_the_peer_sent(
             raise ValueError(body)  # noqa: B904 - as a bug would, while something is answered
 
     async def main() -> None:
-        failures = Seldom(LOG, 10.0, logging.ERROR)
+        failures = RateLimitedLog(LOG, 10.0, logging.ERROR)
         for body in (b"secret 1", b"secret 2", b"secret 3"):
             connection, _ = connected(serve, failures=failures)
             connection.data_received(asked(1, body=body))
@@ -257,9 +258,9 @@ def test_peers_that_send_garbage_do_not_hide_a_bug_of_ours(caplog: pytest.LogCap
         raise KeyError("a bug")
 
     async def main() -> None:
-        seldom, failures = Seldom(LOG, 10.0), Seldom(LOG, 10.0, logging.ERROR)
+        peer_errors, failures = RateLimitedLog(LOG, 10.0), RateLimitedLog(LOG, 10.0, logging.ERROR)
         for data in (b"\xff" * 100, asked(1)):
-            connection, _ = connected(serve, seldom=seldom, failures=failures)
+            connection, _ = connected(serve, peer_errors=peer_errors, failures=failures)
             connection.data_received(data)
 
     run_virtual(main())

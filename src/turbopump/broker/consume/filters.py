@@ -32,8 +32,8 @@ from turbopump.protocol.errors import (
     SystemFailure,
 )
 from turbopump.protocol.names import RETRY_PREFIX, SQL92, TAG, WASM
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.queue_ext import Bits
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class GroupFilters:
         self._by_topic: dict[str, dict[str, GroupFilter]] = {}
         self._by_group: dict[str, dict[str, GroupFilter]] = {}
         self._count = 0
-        self._complaints = Seldom(log, BAD_INTERVAL_S, logging.WARNING, BAD_LINES)
+        self._complaints = RateLimitedLog(log, BAD_INTERVAL_S, logging.WARNING, BAD_LINES)
         self.version = 0
         """Higher when a filter came, changed or went: who waits with an old one looks again."""
         self.on_change: Callable[[], None] = lambda: None
@@ -230,7 +230,7 @@ class GroupFilters:
             predicate = predicate_of(told.expressionType, told.subString)
         except SubscriptionUnreadable as bad:
             words = "The expression of group %s for %s cannot be read: %s"
-            self._complaints.say(self._clock.monotonic(), words, group, told.topic, bad.remark)
+            self._complaints.log(self._clock.monotonic(), words, group, told.topic, bad.remark)
             if known is not None:
                 self._remove(known)
             return

@@ -29,10 +29,10 @@ from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import MessageIllegal, Refused, SystemBusy
 from turbopump.protocol.record import Record
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Workers
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.flush import Durability
@@ -97,9 +97,9 @@ class DelayedMessages:
         self._pacing = TurnPacer(store)
         self._no_rewriting_before = 0.0
         self._fetching: dict[DueRun, asyncio.Task[None]] = {}
-        self._trouble = Seldom(log, 60.0, logging.ERROR)
+        self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
         self._passed_over = 0
-        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
+        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES)
 
     def routes(self) -> Routes:
         return {RequestCode.GET_ALL_DELAY_OFFSET: Route(None, self.offsets)}
@@ -142,7 +142,7 @@ class DelayedMessages:
                 pause_s = self.turn()
             except Exception as error:  # a queue that cannot be read, or a fault of ours: others go on
                 words = "Queues of delayed messages cannot be looked at, will try again"
-                self._trouble.say(self._clock.monotonic(), words, exc_info=error)
+                self._trouble.log(self._clock.monotonic(), words, exc_info=error)
                 pause_s = LONGEST_PAUSE_S
             await self._pacing.rest(pause_s)
 
@@ -233,12 +233,12 @@ class DelayedMessages:
             self._deliver([draft for at, size, _ in due if (draft := self._copy(at, size)) is not None])
         except Refused as refused:
             words = "Delayed messages cannot be delivered, will try again: %s"
-            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         except Exception as error:  # whatever is wrong with this one: others must not wait behind it
             words = "Delayed messages of level %d from %d on cannot be delivered, will try again"
             now = self._clock.monotonic()
-            self._trouble.say(now, words, run.queue_id + 1, run.at, exc_info=error)
+            self._trouble.log(now, words, run.queue_id + 1, run.at, exc_info=error)
             self._pending.put_off(run, now_ms + AGAIN_AFTER_MS)
             return True
         self._pending.done(run, len(due), next_due_ms)
@@ -321,7 +321,7 @@ class DelayedMessages:
     def _pass_over(self, at: int | None, why: str) -> None:
         self._passed_over += 1
         words = "The delayed message at %s of the log %s: passed over, number %d since the start"
-        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
+        self._lost.log(self._clock.monotonic(), words, at, why, self._passed_over)
 
     def _target(self, record: Record) -> ConsumeQueue | None:
         found = level_records.destination(record, self._topics)
@@ -357,7 +357,7 @@ class DelayedMessages:
                     size += self._write_anew(run, self._doomed(run, below))  # some may be delivered by now
         except Refused as refused:
             words = "Delayed messages cannot be written anew, so their file is not deleted: %s"
-            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         if size:
             log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)

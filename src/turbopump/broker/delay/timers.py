@@ -31,10 +31,10 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import MessageIllegal, Refused
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.protocol.record import Record
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.runtime.disk import Disk, PlainFile, Workers
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store import timer_check
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
@@ -109,8 +109,8 @@ class TimedMessages:
         self._changed = asyncio.Event()
         self._is_ready = False
         self._pacing = TurnPacer(store)
-        self._trouble = Seldom(log, 60.0, logging.ERROR)
-        self._lost = Seldom(log, 60.0, logging.ERROR, LOST_LINES)
+        self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
+        self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES)
         self._passed_over = 0
 
     def routes(self) -> Routes:
@@ -191,14 +191,14 @@ class TimedMessages:
                     await self._resume()
                 self._is_ready = True
             except OSError as error:
-                self._trouble.say(self._clock.monotonic(), "Timers cannot begin, will try again: %s", error)
+                self._trouble.log(self._clock.monotonic(), "Timers cannot begin, will try again: %s", error)
                 await self._clock.sleep(AGAIN_AFTER_S)
         self._changed.set()
         while True:
             try:
                 pause_s = await self.turn()
             except Exception as error:  # a disk that is full, or a fault of ours
-                self._trouble.say(
+                self._trouble.log(
                     self._clock.monotonic(), "Timers have to wait, will try again", exc_info=error
                 )
                 pause_s = AGAIN_AFTER_S
@@ -398,7 +398,7 @@ class TimedMessages:
             self._deliver({key: draft for key, draft in drafts.items() if draft is not None}, taken)
         except Refused as refused:
             words = "Timed messages cannot be delivered, will try again: %s"
-            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         finally:
             for key in taken:  # what is not done
@@ -471,7 +471,7 @@ class TimedMessages:
     def _pass_over(self, at: int, why: str) -> None:
         self._passed_over += 1
         words = "The timed message at %s of the log %s: passed over, number %d since the start"
-        self._lost.say(self._clock.monotonic(), words, at, why, self._passed_over)
+        self._lost.log(self._clock.monotonic(), words, at, why, self._passed_over)
 
     # a start
 
@@ -511,7 +511,7 @@ class TimedMessages:
                 size = await self._put_again(below)
         except Refused as refused:
             words = "Timed messages cannot be written anew, so their file is not deleted: %s"
-            self._trouble.say(self._clock.monotonic(), words, refused.remark)
+            self._trouble.log(self._clock.monotonic(), words, refused.remark)
             return False
         if size:
             log.info("Timed messages are written anew before their file is deleted: %d bytes", size)

@@ -36,9 +36,9 @@ from turbopump.protocol.errors import (
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import RETRY_PREFIX
 from turbopump.remoting.client import Client
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class AssignmentHandler:
         self._topics = topics
         self._groups = groups
         self._clock = clock
-        self._trouble = Seldom(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
 
     def routes(self) -> Routes:
         return {
@@ -185,7 +185,7 @@ class AssignmentHandler:
         words = (
             "Consumer %s of group %s gets no queues of %s from this broker: %s; use setClientRebalance(true)"
         )
-        self._trouble.say(
+        self._trouble.log(
             self._clock.monotonic(), words, asked.clientId, asked.consumerGroup, asked.topic, reason
         )
         return InvalidParameter(f"{reason}; use setClientRebalance(true)")

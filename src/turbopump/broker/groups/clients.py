@@ -31,9 +31,9 @@ from turbopump.protocol.headers.client import (
 )
 from turbopump.protocol.sysflag import UNIT_SUBSCRIBED
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -93,8 +93,8 @@ class ClientHandler:
         self._watched: set[Connection] = set()
         self._notices = _RateBudget(NOTICES, NOTICE_PAUSE_S)
         self._untold: dict[str, None] = {}  # groups whose members are told when there is budget again
-        self._changes = Seldom(log, 1.0, logging.INFO, CHANGE_LINES)
-        self._quarrels = Seldom(log, QUARREL_INTERVAL_S, logging.WARNING, QUARREL_LINES)
+        self._changes = RateLimitedLog(log, 1.0, logging.INFO, CHANGE_LINES)
+        self._quarrels = RateLimitedLog(log, QUARREL_INTERVAL_S, logging.WARNING, QUARREL_LINES)
         self._quarrelling: dict[str, frozenset[frozenset[str]]] = {}  # group -> what was said of it
 
     def routes(self) -> Routes:
@@ -124,7 +124,7 @@ class ClientHandler:
                 self._members.add_producer(producer.groupName, self._member(beat, request))
             if changed:
                 words = "Consumer groups changed by %s on %s: %s"
-                self._changes.say(self._clock.monotonic(), words, beat.clientID, connection, _some(changed))
+                self._changes.log(self._clock.monotonic(), words, beat.clientID, connection, _some(changed))
         return Answer(HeartbeatResponse(IS_SUPPORT_HEART_BEAT_V2=True, IS_SUB_CHANGE=subscriptions_changed))
 
     def unregister(self, request: Request[UnregisterClientRequest]) -> Answer:
@@ -224,7 +224,7 @@ class ClientHandler:
         self._quarrelling[name] = said
         words = "The members of group %s subscribe to different things, and the last heartbeat counts: %s"
         told = "too many to name them" if is_long else _told(group, differences)
-        self._quarrels.say(self._clock.monotonic(), words, name, told)
+        self._quarrels.log(self._clock.monotonic(), words, name, told)
 
     def _create_retry_topic(self, data: ConsumerData, group: GroupView) -> None:
         """Tools find the brokers of a group by the route of its retry topic: it is there from the start."""

@@ -16,8 +16,8 @@ from turbopump.broker.topics import FAQ, MAX_QUEUES, READ
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from turbopump.protocol.errors import GroupNotFound, InvalidParameter, Refused
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class SubscriptionGroups:
         self._table = {
             name: SubscriptionGroup(SubscriptionGroupConfig(groupName=name)) for name in names.SYSTEM_GROUPS
         }
-        self._created = Seldom(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
+        self._created = RateLimitedLog(log, CREATED_INTERVAL_S, logging.INFO, CREATED_LINES)
         self._forbidden: dict[str, dict[str, int]] = {}  # group -> topic -> bits, of which READ is ours
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.on_change: Callable[[], None] = lambda: None
@@ -100,7 +100,7 @@ class SubscriptionGroups:
         group = self.find(name)
         if group is not None or not self._may_create(name):
             return group
-        self._created.say(self._clock.monotonic(), "Consumer group %s is created", name)
+        self._created.log(self._clock.monotonic(), "Consumer group %s is created", name)
         group = self._table[name] = SubscriptionGroup(SubscriptionGroupConfig(groupName=name))
         self._changed()
         return group

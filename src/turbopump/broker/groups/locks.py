@@ -18,9 +18,9 @@ from turbopump.protocol.bodies import (
     UnlockBatchRequestBody,
 )
 from turbopump.protocol.codes import RequestCode
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class LockHandler:
     def __init__(self, locks: LockTable, clock: Clock) -> None:
         self._locks = locks
         self._clock = clock
-        self._expired = Seldom(log, EXPIRED_INTERVAL_S, logging.WARNING, EXPIRED_LINES)
+        self._expired = RateLimitedLog(log, EXPIRED_INTERVAL_S, logging.WARNING, EXPIRED_LINES)
 
     def routes(self) -> Routes:
         return {
@@ -119,7 +119,7 @@ class LockHandler:
         got, taken = self._locks.lock(wish.consumerGroup, wish.clientId, wish.mqSet, now)
         for queue, before in taken:
             words = "Group %s: %s did not renew its lock of %s queue %d in time, now it is %s's"
-            self._expired.say(
+            self._expired.log(
                 now, words, wish.consumerGroup, before, queue.topic, queue.queueId, wish.clientId
             )
         return Answer(body=LockBatchResponseBody(lockOKMQSet=got).encode())

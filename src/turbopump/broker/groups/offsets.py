@@ -32,9 +32,9 @@ from turbopump.protocol.headers.offsets import (
 )
 from turbopump.protocol.light import QUEUE_ID as LIGHT_QUEUE
 from turbopump.protocol.names import LIGHT_PREFIX
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class CommittedOffsets:
         self._foreign: dict[str, dict[int, int]] = {}  # keys of the file that are no topic@group
         self._crashes: list[tuple[int, int]] = []  # where the log ended after each, and when
         self._commits = 0
-        self._back = Seldom(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
+        self._back = RateLimitedLog(log, BACK_INTERVAL_S, logging.WARNING, BACK_LINES)
         self.version = DataVersion(counter=0, stateVersion=0, timestamp=clock.now_ms())
         self.is_dirty = False
         """Whether there is more than the last `dump` held."""
@@ -128,7 +128,7 @@ class CommittedOffsets:
         before = _put(self._table, group, topic, queue_id, offset)
         if offset < before:  # by a member that did not know that it had lost the queue, or by a tool
             words = "Group %s stepped back on %s queue %d: from %d to %d"
-            self._back.say(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
+            self._back.log(self._clock.monotonic(), words, group, topic, queue_id, before, offset)
         self._commits += 1
         has_new_version = self._commits % self._rules.version_step == 0
         if has_new_version:
@@ -414,7 +414,7 @@ class OffsetHandler:
         self._first_offset = first_offset
         self._fence = fence
         self._clock = clock
-        self._unusual = Seldom(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
+        self._unusual = RateLimitedLog(log, UNUSUAL_INTERVAL_S, logging.WARNING, UNUSUAL_LINES)
         self._unknown: set[str] = set()  # groups that are not known and have a commit since the start
 
     def routes(self) -> Routes:
@@ -450,7 +450,7 @@ class OffsetHandler:
             if request.command.is_oneway:  # nobody hears the answer: consumers of Java commit so
                 words = "Commit of group %s by %s is refused: %s"
                 host = request.connection.peer[0]
-                self._unusual.say(
+                self._unusual.log(
                     self._clock.monotonic(), words, request.header.consumerGroup, host, refusal.remark
                 )
             return Answer({}, code=refusal.code, remark=refusal.remark)
@@ -499,7 +499,7 @@ class OffsetHandler:
                 "Group %s is not known and autoCreateSubscriptionGroup is off: its commit is kept, "
                 "but it cannot read until mqadmin updateSubGroup creates it"
             )
-            self._unusual.say(self._clock.monotonic(), words, group)
+            self._unusual.log(self._clock.monotonic(), words, group)
 
     def _is_there(self, group: str, topic: str, queue_id: int) -> bool:
         """Peers may ask about names that they invent."""

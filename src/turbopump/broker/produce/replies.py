@@ -25,9 +25,9 @@ from turbopump.protocol.headers.send import (
 )
 from turbopump.protocol.ids import host_text
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ReplyHandler:
         self._durability = durability
         self._stores = stores
         self._owed = ConcurrencyLimit(MAX_UNANSWERED)
-        self._lost = Seldom(log, LINES_EVERY_S)
+        self._lost = RateLimitedLog(log, LINES_EVERY_S)
 
     def routes(self) -> Routes:
         names: Route[SendMessageRequest] = Route(SendMessageRequest, self.send)
@@ -75,7 +75,7 @@ class ReplyHandler:
             await self._push(request)
         except Refused as refused:
             code, remark = refused.code, refused.remark
-            self._lost.say(self._clock.monotonic(), "A reply of %s is lost: %s", request.connection, remark)
+            self._lost.log(self._clock.monotonic(), "A reply of %s is lost: %s", request.connection, remark)
         return reply(request.command, code, remark, self._kept(prepared))
 
     async def _push(self, request: Request[SendMessageRequest]) -> None:
@@ -125,6 +125,6 @@ class ReplyHandler:
         try:
             appended = self._sending.append(prepared.drafts)
         except Refused as refused:
-            self._lost.say(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
+            self._lost.log(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
             return self._receipts.refused() | nowhere
         return self._receipts.fields(prepared.queue_id, appended, None, self._durability)

@@ -28,10 +28,10 @@ from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import SendMessageRequest, SendMessageV2Request
 from turbopump.protocol.names import HALF_TOPIC, NOT_FOR_SENDERS, RETRY_PREFIX, check_topic, dlq_topic
 from turbopump.protocol.sysflag import INNER_BATCH, MULTI_TAGS, TRANSACTION_MASK
-from turbopump.remoting.limits import Seldom
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
@@ -124,7 +124,7 @@ class SendHandler:
         self._schedule = schedule
         self._timing = timing
         self._in_order = in_order
-        self._unheard = Seldom(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
+        self._unheard = RateLimitedLog(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
         self.added = _added_properties(rules)
         self._together = store.groups()
         self._id_front = receipts.store_host.hex().upper().encode()
@@ -175,7 +175,7 @@ class SendHandler:
 
     def unheard(self, host: str, refused: Refused) -> None:
         """A one-way send is refused, which its producer does not hear: so it is in the log, with a count."""
-        self._unheard.say(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
+        self._unheard.log(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
 
     def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
         """Into the store, and into the statistics; with SYNC_FLUSH, whoever answers says how long it took."""

@@ -28,8 +28,8 @@ from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 
@@ -74,7 +74,7 @@ class TransactionChecks:
         self._deciders = deciders
         self._rules = rules
         self._clock = clock
-        self._trouble = Seldom(log, 60.0, logging.ERROR, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, 60.0, logging.ERROR, TROUBLE_LINES)
 
     async def run(self) -> None:
         """Rounds, until it is cancelled."""
@@ -165,7 +165,7 @@ class TransactionChecks:
         await self._store.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
-        self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)
+        self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)
 
 
 def given_up(half: Record, asked: int) -> str:

@@ -17,8 +17,8 @@ from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.ledger import LedgerReadRequest
 from turbopump.protocol.ledger import Book
 from turbopump.remoting.client import Client
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class BookHomes:
         self._name_servers = name_servers
         self._clock = clock
         self._addresses: dict[str, str] = {}
-        self._trouble = Seldom(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, TROUBLE_S, logging.WARNING, TROUBLE_LINES)
 
     async def book(self, id: str, home: str, batches: Sequence[int]) -> Book | None:
         """None: home cannot be reached, or does not know the id."""
@@ -54,7 +54,7 @@ class BookHomes:
         except (OSError, BrokenBody) as error:
             self._addresses.pop(home, None)
             words = "Half messages of %s wait, since its home, broker %s, cannot be asked: %s"
-            self._trouble.say(self._clock.monotonic(), words, id, home, error)
+            self._trouble.log(self._clock.monotonic(), words, id, home, error)
             return None
 
     async def _find(self, home: str) -> str:

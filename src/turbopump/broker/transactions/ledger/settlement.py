@@ -21,8 +21,8 @@ from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol.errors import MessageIllegal, Refused, SystemFailure
 from turbopump.protocol.ledger import Book
 from turbopump.protocol.record import Record
-from turbopump.remoting.limits import Seldom
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Settlement:
         self._clock = clock
         self._asked: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._trouble = Seldom(log, TROUBLE_S, logging.ERROR, TROUBLE_LINES)
+        self._trouble = RateLimitedLog(log, TROUBLE_S, logging.ERROR, TROUBLE_LINES)
 
     def soon(self, id: str) -> None:
         """There is news in its book."""
@@ -201,4 +201,4 @@ class Settlement:
         await self._store.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
-        self._trouble.say(self._clock.monotonic(), "%s", words, exc_info=error)
+        self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)
