@@ -107,7 +107,7 @@ sharding key of its own gets the name of its queue as one. Between queues rows o
 
 The jobs are made of functions from DataFrame to DataFrame in `turbopump.pipelines.transforms`:
 `dedupe.dedupe`, `bodies.json_body` and `avro_body`, `statistics.stats`, `rates` and `skew`,
-`traces.deliveries` and `latencies`, `letters.letters`, `failures` and `again`.
+`traces.deliveries` and `latencies`, `dead_letters.with_origin`, `failures` and `to_resend`.
 
 ## On a cluster
 

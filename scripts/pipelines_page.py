@@ -13,7 +13,7 @@ from typing import Any
 
 from turbopump import pipelines
 from turbopump.pipelines.log.plan import EARLIEST
-from turbopump.pipelines.options import Option
+from turbopump.pipelines.options import FormatOption
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipeline-options.md"
 
@@ -47,8 +47,8 @@ def sections() -> dict[str, str]:
     return {name: _section(TITLES.get(name, f"`{name}`"), found[name]) for name in order}
 
 
-def _tables() -> Iterator[tuple[str, tuple[Option, ...]]]:
-    seen: list[tuple[Option, ...]] = []
+def _tables() -> Iterator[tuple[str, tuple[FormatOption, ...]]]:
+    seen: list[tuple[FormatOption, ...]] = []
     for found in pkgutil.walk_packages(pipelines.__path__, f"{pipelines.__name__}."):
         try:
             module = import_module(found.name)
@@ -60,7 +60,7 @@ def _tables() -> Iterator[tuple[str, tuple[Option, ...]]]:
                 yield _home(f"{found.name}.{name}", value), value
 
 
-def _home(name: str, table: tuple[Option, ...]) -> str:
+def _home(name: str, table: tuple[FormatOption, ...]) -> str:
     """Where a table is made: modules that import it have it too, under the same name."""
     for title in TITLES:
         module, _, word = title.rpartition(".")
@@ -70,10 +70,10 @@ def _home(name: str, table: tuple[Option, ...]) -> str:
 
 
 def _is_table(value: Any) -> bool:
-    return isinstance(value, tuple) and bool(value) and all(isinstance(one, Option) for one in value)
+    return isinstance(value, tuple) and bool(value) and all(isinstance(one, FormatOption) for one in value)
 
 
-def _section(title: str, table: tuple[Option, ...]) -> str:
+def _section(title: str, table: tuple[FormatOption, ...]) -> str:
     rows = [
         f"| `{one.name}` | {', '.join(f'`{word}`' for word in one.aliases)} | {_default(one.default)} | "
         f"{one.help.replace('|', chr(92) + '|')} |\n"

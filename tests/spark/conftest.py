@@ -85,10 +85,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def settings(home: Path) -> dict[str, str]:
-    from turbopump.pipelines.ground import QUICK
+    from turbopump.pipelines.requirements import FAST_WORKER_CONF
 
     return {
-        **QUICK,
+        **FAST_WORKER_CONF,
         "spark.driver.memory": "1g",
         "spark.local.dir": str(home / "local"),
         "spark.log.level": "ERROR",

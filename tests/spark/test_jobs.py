@@ -18,24 +18,24 @@ from tests.spark.reading import messages, messages_once_there
 from turbopump import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
 from turbopump.pipelines.jobs.catalog import JOBS
 from turbopump.pipelines.jobs.checks import check
-from turbopump.pipelines.jobs.showing import Outcome, Screen
+from turbopump.pipelines.jobs.display import Display, JobResult
+from turbopump.pipelines.jobs.job_run import JobRun
 from turbopump.pipelines.jobs.spec import BadSpec, given_by
-from turbopump.pipelines.jobs.work import Work
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 _numbers = itertools.count()
-Run = Callable[..., Outcome]
+Run = Callable[..., JobResult]
 
 
 @pytest.fixture
 def run(spark: Any, broker: peers.Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def done(job: str, **line: Any) -> Outcome:
+    def done(job: str, **line: Any) -> JobResult:
         given = given_by(JOBS[job].flags, {}, {name.rstrip("_"): value for name, value in line.items()}, job)
         check(job, given, JOBS[job].check)
-        outcome: Outcome = JOBS[job].load()(
-            Work(spark, given, Screen(err=io.StringIO()), job, broker.namesrv)
+        outcome: JobResult = JOBS[job].load()(
+            JobRun(spark, given, Display(err=io.StringIO()), job, broker.namesrv)
         )
         return outcome
 

@@ -46,7 +46,7 @@ def numbers(count: int) -> Counter[bytes]:
     return Counter(str(number).encode() for number in range(count))
 
 
-def write(path, first: int, token: str) -> files.Files:
+def write(path, first: int, token: str) -> files.WrittenFiles:
     return files.write(str(path), BY, token, [batch(first)])
 
 
@@ -153,25 +153,27 @@ def test_columns_are_added_where_that_is_asked_for(tmp_path):
         table.commit(str(tmp_path), BY, [files.write(str(tmp_path), BY, "y", [more])], "q", 1)
     for number in (1, 2):
         part = files.write(str(tmp_path), BY, f"z{number}", [more])
-        assert table.commit(str(tmp_path), BY, [part], "q", number, table.How(merge_schema=True))
+        assert table.commit(str(tmp_path), BY, [part], "q", number, table.WriteMode(merge_schema=True))
     found = DeltaTable(str(tmp_path)).to_pyarrow_table()
     assert sorted(found.column("extra").to_pylist(), key=str) == [1, 1, 2, 2, 3, 3, 4, 4] + [None] * 4
     other = batch(4).set_column(5, "body", pa.array([1, 2, 3, 4]))
     part = files.write(str(tmp_path), BY, "w", [other])
     with pytest.raises(lake.OtherTable, match=r"differs in body: select its columns, or give another path$"):
-        table.commit(str(tmp_path), BY, [part], "q", 3, table.How(merge_schema=True))
+        table.commit(str(tmp_path), BY, [part], "q", 3, table.WriteMode(merge_schema=True))
 
 
 def test_rows_take_the_place_of_others_once(tmp_path):
     table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 0)
-    over = table.How(overwrite=True)
+    over = table.WriteMode(overwrite=True)
     assert table.commit(str(tmp_path), BY, [write(tmp_path, 4, "y")], "q", 1, over)
     assert not table.commit(str(tmp_path), BY, [write(tmp_path, 8, "z")], "q", 1, over)
     assert bodies(tmp_path) == numbers(8) - numbers(4)
     less = files.write(str(tmp_path), BY, "w", [batch(8).drop_columns(["properties"])])
     with pytest.raises(lake.OtherTable, match="differs in properties"):
         table.commit(str(tmp_path), BY, [less], "q", 2, over)
-    assert table.commit(str(tmp_path), BY, [less], "q", 2, table.How(overwrite=True, overwrite_schema=True))
+    assert table.commit(
+        str(tmp_path), BY, [less], "q", 2, table.WriteMode(overwrite=True, overwrite_schema=True)
+    )
     assert "properties" not in DeltaTable(str(tmp_path)).to_pyarrow_table().column_names
     assert table.commit(str(tmp_path), BY, [], "q", 3, over, batch(0).drop_columns(["properties"]).schema)
     assert not bodies(tmp_path)
@@ -187,7 +189,7 @@ def test_a_column_of_another_writer_that_is_not_null_stays_so(tmp_path):
         table.commit(str(tmp_path), (), [files.write(str(tmp_path), (), "y", [bad])], "q", 1)
     part = files.write(str(tmp_path), (), "z", [pa.record_batch({"body": ["a", "b"]})])
     with pytest.raises(lake.OtherTable, match=r"column id .* is NOT NULL, and 2 rows"):
-        table.commit(str(tmp_path), (), [part], "q", 1, table.How(merge_schema=True))
+        table.commit(str(tmp_path), (), [part], "q", 1, table.WriteMode(merge_schema=True))
 
 
 def test_compaction_leaves_the_rows_and_takes_what_nobody_committed(tmp_path):
@@ -204,7 +206,7 @@ def test_compaction_leaves_the_rows_and_takes_what_nobody_committed(tmp_path):
 
 
 def test_few_files_are_open_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MOST_OPEN", 1)
+    monkeypatch.setattr(files, "MAX_OPEN_FILES", 1)
     written = files.write(str(tmp_path), BY, "x", [batch(0), batch(4)])
     assert len(written.files) == 4
     table.commit(str(tmp_path), BY, [written], "q", 0)
@@ -283,7 +285,7 @@ def test_a_batch_that_is_passed_over_leaves_a_warning_with_its_rows(tmp_path, ca
         table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 2)
     assert "4 rows of batch 2 of q are not written again" in caplog.text
     with pytest.raises(table.AlreadyWritten, match="txnVersion"):
-        table.commit(str(tmp_path), BY, [write(tmp_path, 4, "y")], "q", 0, table.How(may_repeat=False))
+        table.commit(str(tmp_path), BY, [write(tmp_path, 4, "y")], "q", 0, table.WriteMode(may_repeat=False))
 
 
 def test_parquet_has_the_same_partitions(spark, tmp_path):

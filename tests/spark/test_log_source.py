@@ -110,15 +110,15 @@ def test_conditions_are_taken_over_where_the_api_allows(spark, store, condition)
 def test_a_condition_that_is_taken_over_spares_reading(store):
     from pyspark.sql.datasource import EqualTo, GreaterThan, IsNotNull
 
-    from turbopump.pipelines.log.plan import Query
+    from turbopump.pipelines.log.plan import StoreQuery
     from turbopump.pipelines.log_source import taken_over
 
-    query = taken_over(Query(), EqualTo(("topic",), "T"))
+    query = taken_over(StoreQuery(), EqualTo(("topic",), "T"))
     assert query.among == {"T"}
     assert taken_over(query, EqualTo(("topic",), "U")).among == frozenset()
-    assert taken_over(Query(since_ms=START), GreaterThan(("storeTimestamp",), BEGIN)).since_ms == START
-    assert taken_over(Query(), IsNotNull(("topic",))) == Query()
-    assert taken_over(Query(), EqualTo(("keys",), "two words")) == Query()
+    assert taken_over(StoreQuery(since_ms=START), GreaterThan(("storeTimestamp",), BEGIN)).since_ms == START
+    assert taken_over(StoreQuery(), IsNotNull(("topic",))) == StoreQuery()
+    assert taken_over(StoreQuery(), EqualTo(("keys",), "two words")) == StoreQuery()
 
 
 def test_an_empty_topic_is_an_empty_frame(spark, tmp_path):

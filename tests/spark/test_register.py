@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from turbopump.pipelines.ground import CannotRun, check_worker
+from turbopump.pipelines.requirements import CannotRun, check_worker
 
 
 def test_the_format_is_there_by_name(spark):

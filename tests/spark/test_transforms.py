@@ -11,11 +11,11 @@ import fastavro
 import pytest
 
 from turbopump.client.observe.trace import Trace, TraceMessageKind, encode
-from turbopump.pipelines.jobs.movers import limited
+from turbopump.pipelines.jobs.transfer import limited
 from turbopump.pipelines.schema import schema_of
 from turbopump.pipelines.transforms.bodies import ERROR, BadAvroSchema, avro_body, json_body
+from turbopump.pipelines.transforms.dead_letters import failures, to_resend, with_origin
 from turbopump.pipelines.transforms.dedupe import MAX_TIMES, dedupe, kept, passed
-from turbopump.pipelines.transforms.letters import again, failures, letters
 from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
 from turbopump.pipelines.transforms.traces import deliveries, latencies, traces
 
@@ -178,9 +178,9 @@ def test_a_message_counts_for_each_of_its_keys(frame: Any) -> None:
 def test_dead_letters_say_where_they_came_from_and_go_back_without_their_way(frame: Any) -> None:
     pairs = {"RETRY_TOPIC": "Orders", "ORIGIN_MESSAGE_ID": "first", "DELAY": "3", "own": "1", "TAGS": "t"}
     rows = [message(n, topic="%DLQ%billing", tags="t", properties=pairs, reconsumeTimes=16) for n in range(2)]
-    dead = letters(frame([*rows, message(9)]))
+    dead = with_origin(frame([*rows, message(9)]))
     assert [tuple(row)[:4] for row in failures(dead).collect()] == [("billing", "Orders", "t", 2)]
-    to_group, to_topic = again(dead).collect()[0], again(dead, to_topic=True).collect()[0]
+    to_group, to_topic = to_resend(dead).collect()[0], to_resend(dead, to_topic=True).collect()[0]
     assert to_group.topic == "%RETRY%billing"
     assert to_group.properties == {
         "own": "1",
@@ -218,3 +218,15 @@ def test_traces_tell_how_long_a_message_took(frame: Any) -> None:
 def test_a_rate_is_kept_without_losing_a_row(frame: Any) -> None:
     rows = [message(number) for number in range(25)]
     assert limited(frame(rows).select("body"), 20).count() == 25
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("letters", with_origin), ("failures", failures), ("again", to_resend)]
+)
+def test_the_former_names_of_dead_letters_work_with_a_warning(old: str, new: Any) -> None:
+    from turbopump.pipelines.transforms import letters
+
+    with pytest.warns(DeprecationWarning, match=f"dead_letters.{new.__name__}"):
+        assert getattr(letters, old) is new
+    with pytest.raises(AttributeError, match="no attribute 'none'"):
+        getattr(letters, "none")  # noqa: B009

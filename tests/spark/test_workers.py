@@ -16,7 +16,7 @@ from tests.spark.clusters import standalone
 from tests.spark.conftest import Start, need_spark
 
 from turbopump.pipelines import shipping
-from turbopump.pipelines.workers import settling
+from turbopump.pipelines.worker_memory import freeze_after
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def in_a_task() -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_a_task")
 def test_a_worker_settles_behind_the_last_row_of_its_first_task() -> None:
-    rows = settling([1, 2])
+    rows = freeze_after([1, 2])
     assert [next(rows), next(rows)] == [1, 2]
     assert not gc.get_freeze_count()
     assert list(rows) == []
@@ -38,16 +38,16 @@ def test_a_worker_settles_behind_the_last_row_of_its_first_task() -> None:
 
 @pytest.mark.usefixtures("in_a_task")
 def test_it_settles_once() -> None:
-    list(settling([1]))
+    list(freeze_after([1]))
     kept = [[] for _ in range(100)]
     first = gc.get_freeze_count()
-    list(settling([1]))
+    list(freeze_after([1]))
     assert gc.get_freeze_count() <= first
     assert len(kept) == 100
 
 
 def test_no_other_process_is_touched() -> None:
-    assert list(settling([1, 2])) == [1, 2]
+    assert list(freeze_after([1, 2])) == [1, 2]
     assert not gc.get_freeze_count()
 
 
@@ -59,7 +59,7 @@ import pyspark_rocketmq, pyspark_rocketmq_delta, pyspark_rocketmq_log
 import pyarrow as pa
 from deltalake import DeltaTable
 from turbopump.pipelines.lake import files, table
-from turbopump.pipelines.lake.reading import Part, TableReader
+from turbopump.pipelines.lake.table_reader import FilePartition, TableReader
 from turbopump.pipelines.sink import at_least_once, exactly_once, spark
 from turbopump.pipelines.source import reader
 from pyspark.sql.types import LongType, StructType

@@ -18,7 +18,7 @@ from turbopump.protocol.names import ABSENT_BROKERS_NAMESPACE, KNOWN_BROKERS_NAM
 from turbopump.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from turbopump.pipelines.parquet import Exported
+    from turbopump.pipelines.parquet import ExportResult
     from turbopump.pipelines.schema import Schema
 
 PARTS = ("topic", "date", "hour")
@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _export(options: argparse.Namespace) -> "Exported":
-    from turbopump.pipelines.parquet import exported, missing_for
+def _export(options: argparse.Namespace) -> "ExportResult":
+    from turbopump.pipelines.parquet import export, missing_for
     from turbopump.pipelines.schema import schema_of
 
     columns = [word.strip() for word in options.columns.split(",") if word.strip()]
@@ -78,7 +78,7 @@ def _export(options: argparse.Namespace) -> "Exported":
         raise Failure(f"--by {options.by} needs the column {missing}", ASKED_WRONGLY)
     batches = _of_directory(options, schema) if options.directory else _of_brokers(options, schema)
     shown = Shown(sys.stderr)
-    return exported(shown.passing(batches), schema, options.to, by, options.compression)
+    return export(shown.passing(batches), schema, options.to, by, options.compression)
 
 
 def _of_directory(options: argparse.Namespace, schema: "Schema") -> Iterator[Any]:
@@ -109,9 +109,9 @@ def _of_brokers(options: argparse.Namespace, schema: "Schema") -> Iterator[Any]:
 
 
 async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterator[Any]:
-    from turbopump.pipelines.pulled import Wanted, pulled
+    from turbopump.pipelines.topic_reader import TopicQuery, read_topic
 
-    wanted = Wanted(
+    wanted = TopicQuery(
         options.topic[0],
         schema,
         None if options.queue is None else frozenset(options.queue),
@@ -123,7 +123,7 @@ async def _pulled(options: argparse.Namespace, schema: "Schema") -> AsyncIterato
     await _check_brokers(options)
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(connect.connected(options.namesrv))
-        async for batch in pulled(Puller(here.client, here.routes), here.routes, wanted):
+        async for batch in read_topic(Puller(here.client, here.routes), here.routes, wanted):
             yield batch
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from turbopump.cli import connect
 from turbopump.cli.failures import ASKED_WRONGLY, FAILED, Failure
 from turbopump.pipelines import shipping
-from turbopump.pipelines.ground import CannotRun
 from turbopump.pipelines.jobs.catalog import JOBS, Job
 from turbopump.pipelines.jobs.checks import check
+from turbopump.pipelines.jobs.display import Display, JobResult
 from turbopump.pipelines.jobs.session import session
-from turbopump.pipelines.jobs.showing import Outcome, Screen
-from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
+from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, given_by, read_file
+from turbopump.pipelines.requirements import CannotRun
 
 PACK_HELP = "one archive of our packages, for executors that do not have them"
 STDERR = 2
@@ -49,16 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _all_flags() -> list[Flag]:
+def _all_flags() -> list[JobFlag]:
     """Of all jobs, each once: a file names its job, and a flag of another one is refused then."""
-    found: dict[str, Flag] = {}
+    found: dict[str, JobFlag] = {}
     for job in JOBS.values():
         for flag in job.flags:
             found.setdefault(flag.key, flag)
     return list(found.values())
 
 
-def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[Flag]) -> None:
+def _add_flags(parser: argparse.ArgumentParser, flags: Sequence[JobFlag]) -> None:
     for flag in flags:
         words = [f"--{flag.name}"] if not flag.is_pairs else [f"--{flag.name.removesuffix('s')}"]
         if flag.read is None:
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         name, given = _told(options)
     except BadSpec as error:
         raise Failure(str(error), ASKED_WRONGLY) from None
-    screen = Screen(options.is_json)
+    screen = Display(options.is_json)
     outcome = _carried_out(name, JOBS[name], given, screen)
     screen.show(outcome)
     return FAILED if outcome.is_failure else 0
@@ -113,7 +113,7 @@ def _text(path: str) -> str:
         raise BadSpec(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
+def _carried_out(name: str, job: Job, given: Any, screen: Display) -> JobResult:
     name_server = ";".join(connect.name_servers(given["namesrv"]))
     for time in ("since", "until"):
         if given.get(time) is not None:
@@ -132,17 +132,17 @@ def _carried_out(name: str, job: Job, given: Any, screen: Screen) -> Outcome:
         return _done(work, job, errors)
 
 
-def _work(spark: Any, given: Any, screen: Screen, name: str, name_server: str) -> Any:
-    from turbopump.pipelines.jobs.work import Work
+def _work(spark: Any, given: Any, screen: Display, name: str, name_server: str) -> Any:
+    from turbopump.pipelines.jobs.job_run import JobRun
 
-    return Work(spark, given, screen, name, name_server)
+    return JobRun(spark, given, screen, name, name_server)
 
 
-def _done(work: Any, job: Job, errors: "SparkErrors") -> Outcome:
+def _done(work: Any, job: Job, errors: "SparkErrors") -> JobResult:
     _stop_by_signal(work.stop)
     errors.is_shown = bool(work.given.get("follow"))
     try:
-        outcome: Outcome = job.load()(work)
+        outcome: JobResult = job.load()(work)
         return outcome
     except (BadSpec, ValueError) as error:
         raise Failure(str(error), ASKED_WRONGLY) from None

@@ -29,7 +29,7 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import MIN_MS
 
 if TYPE_CHECKING:
-    from turbopump.pipelines.keeping import Keeping
+    from turbopump.pipelines.record_writer import RecordWriter
 
 TERMINAL_BODY_LIMIT = 1000
 """Characters of a body on a terminal, which four megabytes would flood. Pipes and files get all of it."""
@@ -123,15 +123,15 @@ def kept(path: str, printer: "Printer") -> Iterator[Take]:
         notice(f"{done.rows} messages, {done.bytes >> 10} KiB: {done.path}")
 
 
-def _keeping(path: str) -> "Keeping":
+def _keeping(path: str) -> "RecordWriter":
     try:
-        from turbopump.pipelines.keeping import Keeping
         from turbopump.pipelines.parquet import ParquetFile
+        from turbopump.pipelines.record_writer import RecordWriter
         from turbopump.pipelines.schema import schema_of
     except ModuleNotFoundError as error:
         raise Failure(f"--to needs PyArrow: pip install 'turbopump[arrow]' ({error})") from None
     schema = schema_of()
-    return Keeping(ParquetFile(path, schema), schema)
+    return RecordWriter(ParquetFile(path, schema), schema)
 
 
 async def _tail(options: argparse.Namespace, take: Take) -> None:

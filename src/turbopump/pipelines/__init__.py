@@ -26,7 +26,7 @@ def register(spark: Any) -> None:
 
     Raises CannotRun, whose text says what to install or to set.
     """
-    from turbopump.pipelines.ground import check
+    from turbopump.pipelines.requirements import check
 
     check(spark)
     for module, name in FORMATS:
@@ -46,8 +46,8 @@ def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = Fa
 
     `empty`: for triggers that found nothing, too. `spark.streams.removeListener` of what it returns ends it.
     """
-    from turbopump.pipelines.listening import Telling
+    from turbopump.pipelines.progress_listener import ProgressListener
 
-    listener = Telling(tell, empty)
+    listener = ProgressListener(tell, empty)
     spark.streams.addListener(listener)
     return listener

@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from turbopump.pipelines.pairs import Pairs, cut, patched
-from turbopump.pipelines.places import (
+from turbopump.pipelines.property_columns import PropertyColumns, cut, patched
+from turbopump.pipelines.record_positions import (
     BORN_HOST_AT,
     RECONSUMED_AT,
     STORE_HOST_AT,
     Data,
     Mask,
     Numbers,
-    Places,
+    RecordPositions,
     field_at,
     locate,
     longer_by,
@@ -61,7 +61,7 @@ def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = 
 
 
 def batches(
-    data: Data, places: Places, schema: Schema, broker: str | None, rows: int
+    data: Data, places: RecordPositions, schema: Schema, broker: str | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
     """All of them, at most `rows` in a batch; fewer where bodies are large."""
     for at in range(0, len(places), rows):
@@ -74,23 +74,23 @@ def batches(
             yield batch
 
 
-def rows_of(data: Data, places: Places, schema: Schema, broker: str | None) -> pa.RecordBatch:
+def rows_of(data: Data, places: RecordPositions, schema: Schema, broker: str | None) -> pa.RecordBatch:
     """As `decode`, of records that are known to be whole."""
-    rows = _Rows(data, places, broker)
+    rows = _ColumnReader(data, places, broker)
     return pa.RecordBatch.from_arrays([READ[name](rows) for name in schema.names], schema=schema.arrow)
 
 
-class _Rows:
+class _ColumnReader:
     """Some records, a column at a time."""
 
-    def __init__(self, data: Data, places: Places, broker: str | None) -> None:
+    def __init__(self, data: Data, places: RecordPositions, broker: str | None) -> None:
         self.data = data
         self.places = places
         self._broker = broker
 
     @cached_property
-    def pairs(self) -> Pairs:
-        return Pairs(self.data, self.places.properties, self.places.property_sizes)
+    def pairs(self) -> PropertyColumns:
+        return PropertyColumns(self.data, self.places.properties, self.places.property_sizes)
 
     # numbers
 
@@ -213,31 +213,31 @@ class _Rows:
         return found
 
 
-READ: dict[str, Callable[[_Rows], Any]] = {
-    "topic": _Rows.topic,
-    "brokerName": _Rows.broker,
+READ: dict[str, Callable[[_ColumnReader], Any]] = {
+    "topic": _ColumnReader.topic,
+    "brokerName": _ColumnReader.broker,
     "queueId": lambda rows: rows.number("queue_id", pa.int32()),
     "queueOffset": lambda rows: rows.number("queue_offset", pa.int64()),
-    "msgId": _Rows.message_id,
-    "tags": _Rows.tags,
-    "keys": _Rows.keys,
-    "body": _Rows.body,
-    "bornTimestamp": _Rows.born,
-    "storeTimestamp": _Rows.stored,
-    "reconsumeTimes": _Rows.reconsume_times,
+    "msgId": _ColumnReader.message_id,
+    "tags": _ColumnReader.tags,
+    "keys": _ColumnReader.keys,
+    "body": _ColumnReader.body,
+    "bornTimestamp": _ColumnReader.born,
+    "storeTimestamp": _ColumnReader.stored,
+    "reconsumeTimes": _ColumnReader.reconsume_times,
     "flag": lambda rows: rows.number("flag", pa.int32()),
     "properties": lambda rows: rows.pairs.maps(),
     "sysFlag": lambda rows: _plain(rows.places.sys_flags, pa.int32()),
-    "bornHost": _Rows.born_host,
-    "storeHost": _Rows.store_host,
-    "offsetMsgId": _Rows.offset_id,
+    "bornHost": _ColumnReader.born_host,
+    "storeHost": _ColumnReader.store_host,
+    "offsetMsgId": _ColumnReader.offset_id,
     "commitLogOffset": lambda rows: rows.number("physical", pa.int64()),
     "storeSize": lambda rows: _plain(rows.places.sizes, pa.int32()),
-    "key": _Rows.first_key,
-    "value": _Rows.body,
+    "key": _ColumnReader.first_key,
+    "value": _ColumnReader.body,
     "partition": lambda rows: rows.number("queue_id", pa.int32()),
     "offset": lambda rows: rows.number("queue_offset", pa.int64()),
-    "timestamp": _Rows.stored,
+    "timestamp": _ColumnReader.stored,
     "timestampType": lambda rows: pa.repeat(pa.scalar(SET_BY_BROKER, pa.int32()), len(rows.places)),
     "headers": lambda rows: rows.pairs.headers(),
 }

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from turbopump import Admin, Message, Producer
-from turbopump.pipelines.ground import CannotRun
+from turbopump.pipelines.jobs.display import ResultTable
 from turbopump.pipelines.jobs.session import check, session
-from turbopump.pipelines.jobs.showing import Table
+from turbopump.pipelines.requirements import CannotRun
 from turbopump.protocol.bodies import TopicConfig
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
 
@@ -128,7 +128,7 @@ def publish(spark: Any, name_server: str, home: Path) -> None:
     writer.mode("append").save()
 
 
-def read_totals(spark: Any, name_server: str) -> Table:
+def read_totals(spark: Any, name_server: str) -> ResultTable:
     """The newest of each city: every run adds its own."""
     from turbopump.pipelines.transforms.bodies import json_body
 
@@ -138,7 +138,7 @@ def read_totals(spark: Any, name_server: str) -> Table:
         "SELECT city, max_by(orders, storeTimestamp) AS orders, max_by(amount, storeTimestamp) AS amount "
         "FROM totals GROUP BY city ORDER BY city"
     )
-    return Table("totals", "", [row.asDict() for row in rows.collect()], rows.columns)
+    return ResultTable("totals", "", [row.asDict() for row in rows.collect()], rows.columns)
 
 
 def say(line: str) -> None:

@@ -29,12 +29,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from turbopump.pipelines import tables
 from turbopump.pipelines.log.files import StoreFiles
-from turbopump.pipelines.log.look import partitions_of
 from turbopump.pipelines.log.options import FORMAT, TABLE, query_of, rows_of
-from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, Positions, Query
-from turbopump.pipelines.log.read import Reader, Rows
-from turbopump.pipelines.options import BadOption, Options, is_of_table, local_path, own_options
-from turbopump.pipelines.workers import settling
+from turbopump.pipelines.log.partitions import partitions_of
+from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, QueuePositions, StoreQuery
+from turbopump.pipelines.log.store_reader import RowFormat, StoreReader
+from turbopump.pipelines.options import BadOption, FormatOptions, is_of_table, local_path, own_options
+from turbopump.pipelines.worker_memory import freeze_after
 
 READ_ONLY = "format rocketmq-log reads a store's files: write to a topic with format rocketmq"
 
@@ -45,14 +45,14 @@ class RocketMqLog(DataSource):
         return FORMAT
 
     def schema(self) -> Any:
-        rows = rows_of(Options(TABLE, own_options(self.options), FORMAT))
+        rows = rows_of(FormatOptions(TABLE, own_options(self.options), FORMAT))
         if not is_of_table(self.options):
             return rows.schema.ddl
         return tables.with_options(from_arrow_schema(rows.schema.arrow), self.options, (TABLE,), FORMAT)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        asked = Options(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
-        kind = FilteringReader if asked["pushFilters"] else LogReader
+        asked = FormatOptions(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
+        kind = FilteringLogReader if asked["pushFilters"] else LogReader
         path = local_path(
             asked.need("path", f"the store directory, as in load(path). In SQL: {tables.hint('path')}")
         )
@@ -66,7 +66,7 @@ class RocketMqLog(DataSource):
 
 
 class LogReader(DataSourceReader):
-    def __init__(self, path: str, log_dirs: tuple[str, ...], query: Query, rows: Rows) -> None:
+    def __init__(self, path: str, log_dirs: tuple[str, ...], query: StoreQuery, rows: RowFormat) -> None:
         self._path = path
         self._log_dirs = log_dirs
         self._query = query
@@ -78,11 +78,11 @@ class LogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         pieces: Partition = partition.value
-        reader = Reader(StoreFiles(self._path, self._log_dirs), self._query, self._rows)
-        return settling(reader.read(pieces))
+        reader = StoreReader(StoreFiles(self._path, self._log_dirs), self._query, self._rows)
+        return freeze_after(reader.read(pieces))
 
 
-class FilteringReader(LogReader):
+class FilteringLogReader(LogReader):
     """Takes conditions of the query over. All of them stay with Spark as well, which costs little and keeps
     its answer right, whatever the files can be asked.
     """
@@ -93,7 +93,7 @@ class FilteringReader(LogReader):
         return filters
 
 
-def taken_over(query: Query, condition: Filter) -> Query:
+def taken_over(query: StoreQuery, condition: Filter) -> StoreQuery:
     """The query narrowed by a condition, perhaps less than it says; as it was, if files cannot answer it."""
     match condition:
         case EqualTo((column,), value) | EqualNullSafe((column,), value) if value is not None:
@@ -107,7 +107,7 @@ def taken_over(query: Query, condition: Filter) -> Query:
     return query
 
 
-def _one_of(query: Query, column: str, values: list[Any]) -> Query:
+def _one_of(query: StoreQuery, column: str, values: list[Any]) -> StoreQuery:
     wanted = frozenset(values)
     match column:
         case "topic":
@@ -123,20 +123,20 @@ def _one_of(query: Query, column: str, values: list[Any]) -> Query:
     return query
 
 
-def _at_least(query: Query, column: str, value: Any) -> Query:
+def _at_least(query: StoreQuery, column: str, value: Any) -> StoreQuery:
     match column, value:
         case (("queueOffset" | "offset"), int()):
-            return replace(query, least=max(query.least, value))
+            return replace(query, min_offset=max(query.min_offset, value))
         case (("storeTimestamp" | "timestamp"), datetime()):
             since = _in_ms(value)
             return replace(query, since_ms=since if query.since_ms is None else max(since, query.since_ms))
     return query
 
 
-def _at_most(query: Query, column: str, value: Any) -> Query:
+def _at_most(query: StoreQuery, column: str, value: Any) -> StoreQuery:
     match column, value:
         case (("queueOffset" | "offset"), int()):
-            return replace(query, most=min(query.most, value))
+            return replace(query, max_offset=min(query.max_offset, value))
         case (("storeTimestamp" | "timestamp"), datetime()):
             until = _in_ms(value) + 1
             return replace(query, until_ms=until if query.until_ms is None else min(until, query.until_ms))
@@ -147,8 +147,8 @@ def _is_one_key(keys: str) -> bool:
     return keys != "" and " " not in keys
 
 
-def _has_offsets(query: Query) -> bool:
-    return query.starting != Positions(EARLIEST) or query.ending != Positions(LATEST)
+def _has_offsets(query: StoreQuery) -> bool:
+    return query.starting != QueuePositions(EARLIEST) or query.ending != QueuePositions(LATEST)
 
 
 def _in_ms(moment: datetime) -> int:

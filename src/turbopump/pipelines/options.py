@@ -1,8 +1,9 @@
-"""Options of the formats `rocketmq` and `rocketmq-log`: Spark's strings in, typed values out.
+"""Options of the Spark formats: Spark's strings in, typed values out.
 
 Names are those of Spark's Kafka connector where it has one, with RocketMQ's own as aliases; case does not
-matter, since Spark loses it. An option that nobody knows is an error that names the nearest one: a wrong name
-that is passed over is a query with the wrong rows. Each format declares its options in one table (`Option`).
+matter, since Spark does not keep it. An unknown option is an error that names the nearest known one: ignoring
+a misspelt option would return the wrong rows. Each format declares its options in one table of
+`FormatOption`.
 """
 
 import json
@@ -27,7 +28,7 @@ class BadOption(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class FormatOption:
     """One option: `read` makes its value of the text, and raises ValueError with what it wants."""
 
     name: str
@@ -37,10 +38,10 @@ class Option:
     help: str = ""
 
 
-class Options:
+class FormatOptions:
     """What was given, by the names of the table; all that was not given has its default."""
 
-    def __init__(self, table: Iterable[Option], given: Mapping[str, str], format: str) -> None:
+    def __init__(self, table: Iterable[FormatOption], given: Mapping[str, str], format: str) -> None:
         self._values: dict[str, Any] = {}
         self._given: dict[str, str] = {}
         known = {word.lower(): option for option in table for word in (option.name, *option.aliases)}
@@ -49,7 +50,7 @@ class Options:
         for word, text in given.items():
             self._take(word, text, known, format)
 
-    def _take(self, word: str, text: str, known: Mapping[str, Option], format: str) -> None:
+    def _take(self, word: str, text: str, known: Mapping[str, FormatOption], format: str) -> None:
         option = known.get(word.lower())
         if option is None:
             if word.lower() not in SPARKS_OWN:
@@ -107,7 +108,7 @@ def local_path(address: str) -> str:
     return re.sub(r"^file:(//)?(?=/)", "", address)
 
 
-def version_of(options: Options) -> int | None:
+def version_of(options: FormatOptions) -> int | None:
     """The option txnVersion, which is for batches that have a transactionalId."""
     if options.is_given("txnVersion") and not options.is_given("transactionalId"):
         raise BadOption("option txnVersion numbers batches of a transactionalId: give transactionalId too")
@@ -180,12 +181,12 @@ def document(given: str) -> Any:
         raise ValueError(f"is no JSON: {error}") from None
 
 
-def _unknown(word: str, known: Mapping[str, Option], format: str) -> str:
+def _unknown(word: str, known: Mapping[str, FormatOption], format: str) -> str:
     near = get_close_matches(word.lower(), known, 1, 0.5)
     names = sorted({option.name for option in known.values()})
     hint = f"did you mean {_spelled(near[0], known[near[0]])}?" if near else f"there are {', '.join(names)}"
     return f"format {format} has no option {word!r}: {hint}"
 
 
-def _spelled(near: str, option: Option) -> str:
+def _spelled(near: str, option: FormatOption) -> str:
     return next(word for word in (option.name, *option.aliases) if word.lower() == near)

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from turbopump.pipelines.schema import Schema
 
-GROUP_ROWS = 100_000
-GROUP_BYTES = 64 * 1024 * 1024
+MAX_GROUP_ROWS = 100_000
+MAX_GROUP_BYTES = 64 * 1024 * 1024
 """A row group ends at the first of these."""
-OPEN_FILES = 64  # of a partitioned directory
+MAX_OPEN_FILES = 64  # of a partitioned directory
 
 TIMES = ("storeTimestamp", "timestamp")
 PARTS: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
@@ -32,21 +32,21 @@ PARTS: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     path: str
     rows: int
     bytes: int
     files: int
 
 
-def exported(
+def export(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
-) -> Exported:
+) -> ExportResult:
     """Raises OSError, among others when something is there already."""
     return _directory(batches, schema, to, by, compression) if by else _file(batches, schema, to, compression)
 
 
-def _file(batches: Iterable[pa.RecordBatch], schema: Schema, to: str, compression: str) -> Exported:
+def _file(batches: Iterable[pa.RecordBatch], schema: Schema, to: str, compression: str) -> ExportResult:
     file = ParquetFile(to, schema, compression)
     try:
         for batch in batches:
@@ -72,15 +72,15 @@ class ParquetFile:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
-        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+        if self._waiting_rows >= MAX_GROUP_ROWS or self._waiting_bytes >= MAX_GROUP_BYTES:
             self._put_group()
 
-    def close(self) -> Exported:
+    def close(self) -> ExportResult:
         """It has its name from here on, unless a part of it could not be written."""
         self._put_group()
         self._writer.close()
         os.replace(self._unfinished, self._to)
-        return Exported(self._to, self._rows, os.path.getsize(self._to), 1)
+        return ExportResult(self._to, self._rows, os.path.getsize(self._to), 1)
 
     def discard(self) -> None:
         with suppress(OSError):  # there may be no room for its end, which nobody will read
@@ -102,7 +102,7 @@ class ParquetFile:
 
 def _directory(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
-) -> Exported:
+) -> ExportResult:
     """`to/topic=T/date=2025-06-30/hour=12/part-0.parquet`: Spark, DuckDB and polars read the names too."""
     if os.path.isdir(to) and os.listdir(to):
         raise FileExistsError(errno.EEXIST, "is there, and is not empty", to)
@@ -125,11 +125,11 @@ def _directory(
         partitioning=ds.partitioning(parts, flavor="hive"),
         file_options=ds.ParquetFileFormat().make_write_options(compression=compression),
         file_visitor=written.append,
-        max_open_files=OPEN_FILES,
-        max_rows_per_group=GROUP_ROWS,
+        max_open_files=MAX_OPEN_FILES,
+        max_rows_per_group=MAX_GROUP_ROWS,
         existing_data_behavior="error",
     )
-    return Exported(to, rows, sum(os.path.getsize(file.path) for file in written), len(written))
+    return ExportResult(to, rows, sum(os.path.getsize(file.path) for file in written), len(written))
 
 
 def with_parts(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

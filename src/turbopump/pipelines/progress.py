@@ -16,7 +16,7 @@ PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffset
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class StreamLag:
     """Messages that are there and were not read yet: over all queues, and of the queues at either end."""
 
     total: int = 0
@@ -24,15 +24,15 @@ class Lag:
     most: int = 0
 
 
-def lag_of(source: Mapping[str, Any]) -> Lag:
+def lag_of(source: Mapping[str, Any]) -> StreamLag:
     """Of one of a query's sources; one that is not ours has none."""
     try:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         done, there = positions_of(end), positions_of(latest)
     except ValueError:
-        return Lag()
+        return StreamLag()
     behind = [max(0, offset - done.get(queue, 0)) for queue, offset in there.items()]
-    return Lag(sum(behind), min(behind), max(behind))
+    return StreamLag(sum(behind), min(behind), max(behind))
 
 
 def _offsets(told: Any) -> Any:

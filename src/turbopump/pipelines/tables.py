@@ -14,19 +14,19 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from turbopump.pipelines.options import BadOption, Option, Options, is_of_table, own_options
+from turbopump.pipelines.options import BadOption, FormatOption, FormatOptions, is_of_table, own_options
 
 STORED = "rocketmq.options"
 VARCHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
 """Spark's name for the declared type of a column that it keeps as a string; not part of its API, so a test
 looks for it.
 """
-LONGEST_VARCHAR = (1 << 31) - 1
+MAX_VARCHAR_LENGTH = (1 << 31) - 1
 SECRET = "tlskeypassword"
 
 
 def with_options(
-    schema: Any, given: Mapping[str, str], tables: Iterable[tuple[Option, ...]], format: str
+    schema: Any, given: Mapping[str, str], tables: Iterable[tuple[FormatOption, ...]], format: str
 ) -> Any:
     """The columns as they are, or for CREATE TABLE with its options, which must be options of the format."""
     if not is_of_table(given):
@@ -39,12 +39,12 @@ def with_options(
         )
     every = {option.name: option for table in tables for option in table}
     unknown = {name: found[name] for name in found if not _is_known(name, tables)}
-    Options(every.values(), unknown, format)  # raises BadOption for the first of them
+    FormatOptions(every.values(), unknown, format)  # raises BadOption for the first of them
     return _carrying(schema, found)
 
 
 def for_reader(
-    given: Mapping[str, str], schema: Any, needed: str, table: tuple[Option, ...]
+    given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
     """Options of a query's reader: its own, and those of its table if it does not give the `needed` one."""
     own = own_options(given)
@@ -55,7 +55,7 @@ def for_reader(
 
 
 def for_writer(
-    given: Mapping[str, str], schema: Any, needed: str, table: tuple[Option, ...]
+    given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
     """Options of INSERT INTO: its own, and those of its table if it does not give the `needed` one."""
     own = own_options(given)
@@ -87,25 +87,25 @@ def _carrying(schema: Any, options: dict[str, str]) -> Any:
     strings = (at for at, field in enumerate(fields) if field.dataType.typeName() == "string")
     at = next(strings, 0)
     old = fields[at]
-    kind = VarcharType(LONGEST_VARCHAR) if old.dataType.typeName() == "string" else old.dataType
+    kind = VarcharType(MAX_VARCHAR_LENGTH) if old.dataType.typeName() == "string" else old.dataType
     metadata = {**(old.metadata or {}), STORED: json.dumps(options, sort_keys=True)}
     fields[at] = StructField(old.name, kind, old.nullable, metadata)
     return StructType(fields)
 
 
-def _is_known(name: str, tables: Iterable[tuple[Option, ...]]) -> bool:
+def _is_known(name: str, tables: Iterable[tuple[FormatOption, ...]]) -> bool:
     return any(name in _names(table) for table in tables)
 
 
-def known(options: Mapping[str, str], table: tuple[Option, ...]) -> dict[str, str]:
+def known(options: Mapping[str, str], table: tuple[FormatOption, ...]) -> dict[str, str]:
     """Those that the table has."""
     return {name: text for name, text in options.items() if name in _names(table)}
 
 
-def _gives(own: Mapping[str, str], needed: str, table: tuple[Option, ...]) -> bool:
+def _gives(own: Mapping[str, str], needed: str, table: tuple[FormatOption, ...]) -> bool:
     words = next((option.name, *option.aliases) for option in table if option.name == needed)
     return not {word.lower() for word in words}.isdisjoint(name.lower() for name in own)
 
 
-def _names(table: tuple[Option, ...]) -> set[str]:
+def _names(table: tuple[FormatOption, ...]) -> set[str]:
     return {word.lower() for option in table for word in (option.name, *option.aliases)}

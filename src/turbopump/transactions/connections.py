@@ -7,7 +7,7 @@ from inspect import isawaitable
 from typing import Any, TypeVar
 
 from turbopump.client.errors import InvalidArgument
-from turbopump.transactions.database import Written, is_async, is_known, performed
+from turbopump.transactions.database import DialectSteps, is_async, is_known, run_steps
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ def opened(connect: Callable[[], Any]) -> Iterator[Any]:
         given.close()
 
 
-class OpenedAsync:
+class AsyncConnectionScope:
     """The same for async connections; `connect` may be a coroutine function too."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
@@ -63,7 +63,7 @@ class OpenedAsync:
             await self._given.__aexit__(*error)
 
 
-class Connections:
+class UserConnections:
     """Runs steps on connections of the user. Blocking ones are made and used in a thread; which kind they are
     is seen at the first one.
     """
@@ -72,7 +72,7 @@ class Connections:
         self._connect = connect
         self._is_async: bool | None = None
 
-    async def perform(self, written: Written[T]) -> T:
+    async def perform(self, written: DialectSteps[T]) -> T:
         if self._is_async is None:
             first = await asyncio.to_thread(self._first, written)
             if not self._is_async:
@@ -82,22 +82,22 @@ class Connections:
             return await perform_async(self._connect, written)
         return await asyncio.to_thread(perform_blocking, self._connect, written)
 
-    def _first(self, written: Written[T]) -> Any:
+    def _first(self, written: DialectSteps[T]) -> Any:
         """What the steps gave, or an async connection for them."""
         given = self._connect()
         self._is_async = _gives_async(given)
         return given if self._is_async else perform_blocking(lambda: given, written)
 
 
-def perform_blocking(connect: Callable[[], Any], written: Written[T]) -> T:
+def perform_blocking(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
     with opened(connect) as connection:
-        done: T = performed(connection, written)
+        done: T = run_steps(connection, written)
         return done
 
 
-async def perform_async(connect: Callable[[], Any], written: Written[T]) -> T:
-    async with OpenedAsync(connect) as connection:
-        done: T = await performed(connection, written)
+async def perform_async(connect: Callable[[], Any], written: DialectSteps[T]) -> T:
+    async with AsyncConnectionScope(connect) as connection:
+        done: T = await run_steps(connection, written)
         return done
 
 

@@ -47,7 +47,7 @@ class Statement:
     parameters: Mapping[str, object] = field(default_factory=dict)
 
 
-class Act(Enum):
+class TransactionCommand(Enum):
     BEGIN = auto()
     """A transaction that we end; what the connection has begun by itself already becomes part of it."""
     JOIN = auto()
@@ -57,50 +57,50 @@ class Act(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatementResult:
     rows: list[Any]
     count: int
     """Rows written."""
 
 
-NOTHING = Answer([], 0)
+NOTHING = StatementResult([], 0)
 
-Steps = Generator[Statement | Act, Answer, T]
-Written = Callable[[str], Steps[T]]
+Steps = Generator[Statement | TransactionCommand, StatementResult, T]
+DialectSteps = Callable[[str], Steps[T]]
 """Steps that depend on the dialect."""
 
 
 @overload
-def performed(connection: AsyncConnection, written: Written[T]) -> Awaitable[T]: ...
+def run_steps(connection: AsyncConnection, written: DialectSteps[T]) -> Awaitable[T]: ...
 @overload
-def performed(connection: BlockingConnection, written: Written[T]) -> T: ...
-def performed(connection: Any, written: Written[T]) -> T | Awaitable[T]:
+def run_steps(connection: BlockingConnection, written: DialectSteps[T]) -> T: ...
+def run_steps(connection: Any, written: DialectSteps[T]) -> T | Awaitable[T]:
     """Runs the steps on this connection. An error of a statement is raised inside them."""
     driver = driver_of(connection)
     steps = written(driver.dialect)
     return _run_async(driver, steps) if driver.is_async else _run(driver, steps)
 
 
-def in_transaction(written: Written[T]) -> Written[T]:
+def in_transaction(written: DialectSteps[T]) -> DialectSteps[T]:
     """The steps between BEGIN and COMMIT; an error rolls back."""
 
     def whole(dialect: str) -> Steps[T]:
         try:
-            yield Act.BEGIN
+            yield TransactionCommand.BEGIN
             result = yield from written(dialect)
-            yield Act.COMMIT
+            yield TransactionCommand.COMMIT
         except BaseException:
-            yield from rolled_back()
+            yield from rollback()
             raise
         return result
 
     return whole
 
 
-def rolled_back() -> Steps[None]:
+def rollback() -> Steps[None]:
     """After an error, which is what the caller must see: a connection that is gone has rolled back too."""
     try:
-        yield Act.ROLLBACK
+        yield TransactionCommand.ROLLBACK
     except Exception:
         log.debug("No rollback", exc_info=True)
 
@@ -110,7 +110,7 @@ def is_async(connection: object) -> bool:
 
 
 def is_known(connection: object) -> bool:
-    """Is it something that `performed` takes?"""
+    """Is it something that `run_steps` takes?"""
     return _driver_class(type(connection)) is not None
 
 
@@ -121,25 +121,25 @@ def checked_table(name: str) -> str:
     return name
 
 
-def created(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]) -> Steps[None]:
+def create_if_missing(dialect: str, table: str, definitions: Mapping[str, tuple[str, ...]]) -> Steps[None]:
     """The table, made when it is missing. On PostgreSQL two that make it at once wait for each other.
 
     There it is looked for first: CREATE … IF NOT EXISTS would ask for the right to create even if it exists.
     """
     if dialect == POSTGRESQL:
-        if (yield from is_there(table)):
+        if (yield from table_exists(table)):
             return
-        yield locked(table)
+        yield advisory_lock(table)
     for definition in definitions[dialect]:
         yield Statement(definition)
 
 
-def is_there(table: str) -> Steps[bool]:
+def table_exists(table: str) -> Steps[bool]:
     """On PostgreSQL."""
     return (yield Statement("SELECT to_regclass(:name)", {"name": table})).rows[0][0] is not None
 
 
-def locked(name: str) -> Statement:
+def advisory_lock(name: str) -> Statement:
     """PostgreSQL: waits for any other transaction that holds the lock of that name."""
     return Statement("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"turbopump {name}"})
 
@@ -168,7 +168,7 @@ def _driver_class(kind: type) -> "type[_Driver] | None":
 
 
 def _run(driver: "_Driver", steps: Steps[T]) -> T:
-    send: Callable[[Any], Statement | Act] = steps.send
+    send: Callable[[Any], Statement | TransactionCommand] = steps.send
     value: Any = None
     while True:
         try:
@@ -183,7 +183,7 @@ def _run(driver: "_Driver", steps: Steps[T]) -> T:
 
 
 async def _run_async(driver: "_Driver", steps: Steps[T]) -> T:
-    send: Callable[[Any], Statement | Act] = steps.send
+    send: Callable[[Any], Statement | TransactionCommand] = steps.send
     value: Any = None
     while True:
         try:
@@ -206,10 +206,10 @@ class _Driver:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    def perform(self, step: Statement | Act) -> Answer:
+    def perform(self, step: Statement | TransactionCommand) -> StatementResult:
         raise NotImplementedError
 
-    async def perform_async(self, step: Statement | Act) -> Answer:
+    async def perform_async(self, step: Statement | TransactionCommand) -> StatementResult:
         raise NotImplementedError
 
 
@@ -218,7 +218,7 @@ class _Sqlite(_Driver):
 
     dialect = SQLITE
 
-    def perform(self, step: Statement | Act) -> Answer:
+    def perform(self, step: Statement | TransactionCommand) -> StatementResult:
         command = _sqlite_command(self.connection, step)
         if callable(command):
             command()
@@ -229,7 +229,7 @@ class _Sqlite(_Driver):
         cursor.row_factory = None  # the user's own may make anything of a row
         try:
             cursor.execute(command.sql, command.parameters)
-            return Answer(cursor.fetchall(), cursor.rowcount)
+            return StatementResult(cursor.fetchall(), cursor.rowcount)
         finally:
             cursor.close()
 
@@ -238,7 +238,7 @@ class _AsyncSqlite(_Driver):
     is_async = True
     dialect = SQLITE
 
-    async def perform_async(self, step: Statement | Act) -> Answer:
+    async def perform_async(self, step: Statement | TransactionCommand) -> StatementResult:
         command = _sqlite_command(self.connection, step)
         if callable(command):
             await command()
@@ -248,10 +248,12 @@ class _AsyncSqlite(_Driver):
         async with self.connection.cursor() as cursor:
             cursor.row_factory = None
             await cursor.execute(command.sql, command.parameters)
-            return Answer(list(await cursor.fetchall()), cursor.rowcount)
+            return StatementResult(list(await cursor.fetchall()), cursor.rowcount)
 
 
-def _sqlite_command(connection: Any, step: Statement | Act) -> Statement | Callable[[], Any] | None:
+def _sqlite_command(
+    connection: Any, step: Statement | TransactionCommand
+) -> Statement | Callable[[], Any] | None:
     """What to execute, a method to call, or nothing. Since Python 3.12 there are connections that end
     transactions by SQL alone (`autocommit=True`).
     """
@@ -260,17 +262,17 @@ def _sqlite_command(connection: Any, step: Statement | Act) -> Statement | Calla
     match step:
         case Statement():
             return step
-        case Act.BEGIN:
+        case TransactionCommand.BEGIN:
             return None if is_begun else Statement("BEGIN IMMEDIATE")
-        case Act.JOIN:
+        case TransactionCommand.JOIN:
             if not is_begun and (commits_itself or connection.isolation_level is None):
                 raise InvalidArgument(NO_TRANSACTION)
             return None
-        case Act.COMMIT:
+        case TransactionCommand.COMMIT:
             return Statement("COMMIT") if commits_itself else connection.commit
-        case Act.ROLLBACK if not is_begun:
+        case TransactionCommand.ROLLBACK if not is_begun:
             return None
-        case Act.ROLLBACK:
+        case TransactionCommand.ROLLBACK:
             return Statement("ROLLBACK") if commits_itself else connection.rollback
 
 
@@ -279,7 +281,7 @@ class _Psycopg(_Driver):
 
     dialect = POSTGRESQL
 
-    def perform(self, step: Statement | Act) -> Answer:
+    def perform(self, step: Statement | TransactionCommand) -> StatementResult:
         command = self._command(step)
         if callable(command):
             command()
@@ -288,7 +290,7 @@ class _Psycopg(_Driver):
             return NOTHING
         with self._cursor() as cursor:
             cursor.execute(_pyformat(command.sql), command.parameters)
-            return Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            return StatementResult(cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
     def _cursor(self) -> Any:
         if type(self.connection).__module__.startswith("psycopg2"):
@@ -297,31 +299,32 @@ class _Psycopg(_Driver):
             return self.connection.cursor(cursor_factory=cursor)
         return _plain_cursor(self.connection)
 
-    def _command(self, step: Statement | Act) -> Statement | Callable[[], Any] | None:
+    def _command(self, step: Statement | TransactionCommand) -> Statement | Callable[[], Any] | None:
         """Where the connection commits each statement, BEGIN and COMMIT are statements."""
         connection = self.connection
         by_hand = connection.autocommit and (
-            step in (Act.COMMIT, Act.ROLLBACK) or connection.info.transaction_status == _IDLE
+            step in (TransactionCommand.COMMIT, TransactionCommand.ROLLBACK)
+            or connection.info.transaction_status == _IDLE
         )
         match step:
             case Statement():
                 return step
-            case Act.BEGIN:
+            case TransactionCommand.BEGIN:
                 return Statement("BEGIN") if by_hand else None
-            case Act.JOIN:
+            case TransactionCommand.JOIN:
                 if by_hand:
                     raise InvalidArgument(NO_TRANSACTION)
                 return None
-            case Act.COMMIT:
+            case TransactionCommand.COMMIT:
                 return Statement("COMMIT") if by_hand else connection.commit
-            case Act.ROLLBACK:
+            case TransactionCommand.ROLLBACK:
                 return Statement("ROLLBACK") if by_hand else connection.rollback
 
 
 class _AsyncPsycopg(_Psycopg):
     is_async = True
 
-    async def perform_async(self, step: Statement | Act) -> Answer:
+    async def perform_async(self, step: Statement | TransactionCommand) -> StatementResult:
         command = self._command(step)
         if callable(command):
             await command()
@@ -330,7 +333,7 @@ class _AsyncPsycopg(_Psycopg):
             return NOTHING
         async with _plain_cursor(self.connection) as cursor:
             await cursor.execute(_pyformat(command.sql), command.parameters)
-            return Answer(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
+            return StatementResult(await cursor.fetchall() if cursor.description else [], cursor.rowcount)
 
 
 _IDLE = 0  # PQTRANS_IDLE of libpq
@@ -358,19 +361,19 @@ class _Alchemy(_Driver):
             self.connection if hasattr(self.connection, "exec_driver_sql") else self.connection.connection()
         )
 
-    def perform(self, step: Statement | Act) -> Answer:
+    def perform(self, step: Statement | TransactionCommand) -> StatementResult:
         match step:
-            case Act.COMMIT:
+            case TransactionCommand.COMMIT:
                 self.connection.commit()
-            case Act.ROLLBACK:
+            case TransactionCommand.ROLLBACK:
                 self.connection.rollback()
-            case Act():
+            case TransactionCommand():
                 connection = self._connection()
                 if _must_begin(connection.dialect.name, connection.connection, step):
                     connection.exec_driver_sql(_BEGIN_IMMEDIATE)
             case Statement():
                 result = self._connection().execute(*_alchemy(step))
-                return Answer(result.all() if result.returns_rows else [], result.rowcount)
+                return StatementResult(result.all() if result.returns_rows else [], result.rowcount)
         return NOTHING
 
 
@@ -386,20 +389,20 @@ class _AsyncAlchemy(_Driver):
         inner = self.connection
         return inner if hasattr(inner, "exec_driver_sql") else await inner.connection()
 
-    async def perform_async(self, step: Statement | Act) -> Answer:
+    async def perform_async(self, step: Statement | TransactionCommand) -> StatementResult:
         match step:
-            case Act.COMMIT:
+            case TransactionCommand.COMMIT:
                 await self.connection.commit()
-            case Act.ROLLBACK:
+            case TransactionCommand.ROLLBACK:
                 await self.connection.rollback()
-            case Act():
+            case TransactionCommand():
                 connection = await self._connection()
                 pooled = await connection.get_raw_connection()
                 if _must_begin(connection.dialect.name, pooled, step):
                     await connection.exec_driver_sql(_BEGIN_IMMEDIATE)
             case Statement():
                 result = await (await self._connection()).execute(*_alchemy(step))
-                return Answer(result.all() if result.returns_rows else [], result.rowcount)
+                return StatementResult(result.all() if result.returns_rows else [], result.rowcount)
         return NOTHING
 
 
@@ -412,14 +415,14 @@ class _Django(_Driver):
         self._raw = driver_of(connection.connection)
         self.dialect = self._raw.dialect
 
-    def perform(self, step: Statement | Act) -> Answer:
+    def perform(self, step: Statement | TransactionCommand) -> StatementResult:
         match step:
             case Statement():
                 return self._raw.perform(step)
-            case Act.ROLLBACK:
+            case TransactionCommand.ROLLBACK:
                 if self.connection.in_atomic_block:
                     self.connection.set_rollback(True)
-            case Act():
+            case TransactionCommand():
                 if not self.connection.in_atomic_block:
                     raise InvalidArgument("with Django this is done inside `with transaction.atomic():`")
         return NOTHING
@@ -428,10 +431,10 @@ class _Django(_Driver):
 _BEGIN_IMMEDIATE = "BEGIN IMMEDIATE"
 
 
-def _must_begin(dialect: str, pooled: Any, step: Act) -> bool:
+def _must_begin(dialect: str, pooled: Any, step: TransactionCommand) -> bool:
     """SQLAlchemy begins by itself, but on SQLite not before the first write."""
     if dialect == SQLITE:
-        return step is Act.BEGIN and not pooled.driver_connection.in_transaction
+        return step is TransactionCommand.BEGIN and not pooled.driver_connection.in_transaction
     if dialect != POSTGRESQL:
         raise InvalidArgument(f"this works with SQLite and PostgreSQL; the session's database is {dialect}")
     if getattr(pooled.dbapi_connection, "autocommit", False) is True:

@@ -28,21 +28,21 @@ from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.message import MessageExt
 from turbopump.protocol import properties
-from turbopump.transactions.connections import OpenedAsync, opened
+from turbopump.transactions.connections import AsyncConnectionScope, opened
 from turbopump.transactions.database import (
     POSTGRESQL,
     SQLITE,
-    Act,
     AsyncConnection,
     BlockingConnection,
+    DialectSteps,
     Statement,
     Steps,
-    Written,
+    TransactionCommand,
     checked_table,
-    created,
+    create_if_missing,
     in_transaction,
-    performed,
-    rolled_back,
+    rollback,
+    run_steps,
 )
 
 __all__ = ["Key", "WorkUndone", "create_table", "forget", "idempotent", "once", "once_each"]
@@ -52,8 +52,10 @@ log = logging.getLogger(__name__)
 TABLE = "turbopump_processed"
 KEEP = timedelta(days=7)  # brokers keep messages for 3 days: a repeat cannot come later
 CLEAN_EVERY_S = 3600.0
-CLEAN_AT_ONCE = 1000  # rows a transaction: a long one would hold up consumers on SQLite
-LONGEST_KEY = 512  # characters; longer ones are recorded by their hash. PostgreSQL's index takes 2,700 bytes
+DELETES_PER_TURN = 1000  # rows a transaction: a long one would hold up consumers on SQLite
+MAX_KEY_LENGTH = (
+    512  # characters; longer ones are recorded by their hash. PostgreSQL's index takes 2,700 bytes
+)
 
 Key = str | Callable[[MessageExt], str]
 """`"message_id"`, `"keys"`, or a function of the message."""
@@ -114,18 +116,18 @@ def once_each(
     return OnceEach(_Claims(messages, group, key, table, commit), connection)
 
 
-class _Block:
+class _OnceBlock:
     def __init__(self, claims: "_Claims", connection: Any) -> None:
         self._claims = claims
         self._connection = connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _say_all_again(error)
-        performed(self._connection, self._claims.leave(error is None))
+        run_steps(self._connection, self._claims.leave(error is None))
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         _say_all_again(error)
-        await performed(self._connection, self._claims.leave(error is None))
+        await run_steps(self._connection, self._claims.leave(error is None))
 
 
 def _say_all_again(error: BaseException | None) -> None:
@@ -134,25 +136,25 @@ def _say_all_again(error: BaseException | None) -> None:
         error.consumed = 0
 
 
-class Once(_Block):
+class Once(_OnceBlock):
     """True: the message is new."""
 
     def __enter__(self) -> bool:
-        return bool(performed(self._connection, self._claims.enter))
+        return bool(run_steps(self._connection, self._claims.enter))
 
     async def __aenter__(self) -> bool:
-        return bool(await performed(self._connection, self._claims.enter))
+        return bool(await run_steps(self._connection, self._claims.enter))
 
 
-class OnceEach(_Block):
+class OnceEach(_OnceBlock):
     """The messages that are new."""
 
     def __enter__(self) -> list[MessageExt]:
-        new: list[MessageExt] = performed(self._connection, self._claims.enter)
+        new: list[MessageExt] = run_steps(self._connection, self._claims.enter)
         return new
 
     async def __aenter__(self) -> list[MessageExt]:
-        new: list[MessageExt] = await performed(self._connection, self._claims.enter)
+        new: list[MessageExt] = await run_steps(self._connection, self._claims.enter)
         return new
 
 
@@ -179,13 +181,13 @@ class _Claims:
 
     def enter(self, dialect: str) -> Steps[list[MessageExt]]:
         try:
-            yield Act.BEGIN if self._commit else Act.JOIN
+            yield TransactionCommand.BEGIN if self._commit else TransactionCommand.JOIN
             if not self._is_created:
-                yield from created(dialect, self._table, _definitions(self._table))
+                yield from create_if_missing(dialect, self._table, _definitions(self._table))
             return (yield from self._claim())
         except BaseException:
             if self._commit:
-                yield from rolled_back()
+                yield from rollback()
             raise
 
     def _claim(self) -> Steps[list[MessageExt]]:
@@ -205,7 +207,7 @@ class _Claims:
 
     def _mark(self, message: MessageExt) -> dict[str, object]:
         key = self._key(message)
-        if len(key) > LONGEST_KEY:
+        if len(key) > MAX_KEY_LENGTH:
             key = "sha256:" + hashlib.sha256(key.encode()).hexdigest()
         return {
             "consumer_group": self._group,
@@ -214,21 +216,21 @@ class _Claims:
             "claim": self._claim_id,
         }
 
-    def leave(self, is_done: bool) -> Written[None]:
+    def leave(self, is_done: bool) -> DialectSteps[None]:
         def steps(dialect: str) -> Steps[None]:
             if not is_done:
                 if self._commit:
-                    yield from rolled_back()
+                    yield from rollback()
                     yield from self._withdraw(dialect)
                 return
             try:
                 if self._marks:
                     yield from self._check()
                 if self._commit:
-                    yield Act.COMMIT
+                    yield TransactionCommand.COMMIT
             except BaseException:
                 if self._commit:
-                    yield from rolled_back()
+                    yield from rollback()
                 raise
 
         return steps
@@ -301,12 +303,12 @@ def idempotent(
     key_function(key)
 
     def decorate(handler: Callable[..., Any]) -> Callable[..., Any]:
-        return _Handler(handler, connect, group, key, table, keep).face()
+        return _IdempotentHandler(handler, connect, group, key, table, keep).face()
 
     return decorate
 
 
-class _Handler:
+class _IdempotentHandler:
     def __init__(
         self,
         handler: Callable[..., Any],
@@ -322,7 +324,7 @@ class _Handler:
         self._key = key
         self._table = table
         self._keep = keep
-        self._shape = _Shape(handler)
+        self._shape = _HandlerSignature(handler)
         self._is_created = False
         self._clean_at = 0.0  # monotonic
 
@@ -347,22 +349,22 @@ class _Handler:
     def _work(self, connection: Any, given: Sequence[Any]) -> Any:
         messages, is_batch = self._shape.messages(given)
         claims = self._claims(messages)
-        new = performed(connection, claims.enter)
+        new = run_steps(connection, claims.enter)
         try:
             result = None
             if new:
                 result = self._handler(*self._shape.arguments(given, new, is_batch), connection)
         except BaseException as error:
             _say_all_again(error)
-            performed(connection, claims.leave(False))
+            run_steps(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)
-        performed(connection, claims.leave(is_consumed))
+        run_steps(connection, claims.leave(is_consumed))
         self._is_created = is_consumed
         return result
 
     async def _call_async(self, *given: Any) -> Any:
-        async with OpenedAsync(self._connect) as connection:
+        async with AsyncConnectionScope(self._connect) as connection:
             result = await self._work_async(connection, given)
             if self._is_time_to_clean():
                 await self._clean_async(connection)
@@ -371,7 +373,7 @@ class _Handler:
     async def _work_async(self, connection: Any, given: Sequence[Any]) -> Any:
         messages, is_batch = self._shape.messages(given)
         claims = self._claims(messages)
-        new = await performed(connection, claims.enter)
+        new = await run_steps(connection, claims.enter)
         try:
             result = None
             if new:
@@ -379,10 +381,10 @@ class _Handler:
                 result = await self._handler(*arguments, connection)
         except BaseException as error:
             _say_all_again(error)
-            await performed(connection, claims.leave(False))
+            await run_steps(connection, claims.leave(False))
             raise
         is_consumed = _is_consumed(result)
-        await performed(connection, claims.leave(is_consumed))
+        await run_steps(connection, claims.leave(is_consumed))
         self._is_created = is_consumed
         return result
 
@@ -413,7 +415,7 @@ class _Handler:
             log.warning("Old keys in %s could not be deleted", self._table, exc_info=True)
 
 
-class _Shape:
+class _HandlerSignature:
     """Which parameters a handler has, and which ones its face must show a consumer, who decodes by them."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
@@ -483,7 +485,9 @@ def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None:
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
     """For those whose handlers may not create tables. It does nothing when the table is there."""
     definitions = _definitions(checked_table(table))
-    return performed(connection, in_transaction(lambda dialect: created(dialect, table, definitions)))
+    return run_steps(
+        connection, in_transaction(lambda dialect: create_if_missing(dialect, table, definitions))
+    )
 
 
 @overload
@@ -498,7 +502,7 @@ def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE)
     columns = "consumer_group, topic, message_key"
     delete = Statement(
         f"DELETE FROM {checked_table(table)} WHERE ({columns}) IN "
-        f"(SELECT {columns} FROM {table} WHERE done_at < :before LIMIT {CLEAN_AT_ONCE})",
+        f"(SELECT {columns} FROM {table} WHERE done_at < :before LIMIT {DELETES_PER_TURN})",
         {"before": before_ms},
     )
 
@@ -511,7 +515,7 @@ def forget(connection: Any, *, older_than: timedelta = KEEP, table: str = TABLE)
             deleted += count
         return deleted
 
-    return performed(connection, steps)
+    return run_steps(connection, steps)
 
 
 def _definitions(table: str) -> dict[str, tuple[str, ...]]:

@@ -32,16 +32,16 @@ from turbopump.client.settings import ProducerSettings, made
 from turbopump.protocol import properties
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.chance import Chance
-from turbopump.transactions.connections import Connections, perform_blocking
+from turbopump.transactions.connections import UserConnections, perform_blocking
 from turbopump.transactions.database import (
-    Act,
     AsyncConnection,
     BlockingConnection,
+    DialectSteps,
     Steps,
-    Written,
+    TransactionCommand,
     checked_table,
     in_transaction,
-    performed,
+    run_steps,
 )
 from turbopump.transactions.outbox_table import OutboxTable, Pending
 from turbopump.transactions.relay import TABLE, AsyncSends, BlockingSends, Relay, RelayThread
@@ -87,13 +87,13 @@ def send(connection: Any, message: Message, *, by: str | None = None, table: str
     before you write its message. Raises InvalidArgument when the message could never be sent, or when the
     connection commits each statement and no transaction was begun.
     """
-    row = _Row(message, by, table)
+    row = _NewRow(message, by, table)
 
     def steps(dialect: str) -> Steps[str]:
-        yield Act.JOIN
+        yield TransactionCommand.JOIN
         return (yield from row.put(dialect))
 
-    return performed(connection, steps)
+    return run_steps(connection, steps)
 
 
 @overload
@@ -133,7 +133,7 @@ def keep(
     A send that failed may have reached a broker all the same. Send a `stamped` message, so that both have one
     message id and an idempotent consumer takes one of them; `send_or_keep` does all of this.
     """
-    return performed(connection, in_transaction(_Row(message, by, table, error).put))
+    return run_steps(connection, in_transaction(_NewRow(message, by, table, error).put))
 
 
 @overload
@@ -144,7 +144,7 @@ def pending(
 def pending(connection: BlockingConnection, *, most: int = 100, table: str = TABLE) -> list[Pending]: ...
 def pending(connection: Any, *, most: int = 100, table: str = TABLE) -> Any:
     """The oldest messages that are not sent yet: how often each was tried, and why the last try failed."""
-    return performed(connection, OutboxTable(checked_table(table)).pending(most))
+    return run_steps(connection, OutboxTable(checked_table(table)).pending(most))
 
 
 @overload
@@ -153,7 +153,7 @@ def retry_now(connection: AsyncConnection, *, table: str = TABLE) -> Awaitable[i
 def retry_now(connection: BlockingConnection, *, table: str = TABLE) -> int: ...
 def retry_now(connection: Any, *, table: str = TABLE) -> Any:
     """Ends the pauses of all messages that failed, and says how many. Commits."""
-    return performed(connection, in_transaction(OutboxTable(checked_table(table)).hurry))
+    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).hurry))
 
 
 @overload
@@ -162,7 +162,7 @@ def discard(connection: AsyncConnection, row: int, *, table: str = TABLE) -> Awa
 def discard(connection: BlockingConnection, row: int, *, table: str = TABLE) -> bool: ...
 def discard(connection: Any, row: int, *, table: str = TABLE) -> Any:
     """Gives up the pending message with this id: the only way in which one is dropped. Commits."""
-    return performed(connection, in_transaction(OutboxTable(checked_table(table)).discard(row)))
+    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).discard(row)))
 
 
 @overload
@@ -171,7 +171,7 @@ def create_table(connection: AsyncConnection, *, table: str = TABLE) -> Awaitabl
 def create_table(connection: BlockingConnection, *, table: str = TABLE) -> None: ...
 def create_table(connection: Any, *, table: str = TABLE) -> Any:
     """For those whose programs may not create tables. It does nothing when the table is there."""
-    return performed(connection, in_transaction(OutboxTable(checked_table(table)).exists))
+    return run_steps(connection, in_transaction(OutboxTable(checked_table(table)).exists))
 
 
 def stamped(message: Message) -> Message:
@@ -214,11 +214,11 @@ def send_or_keep(
     still raises InvalidArgument, a producer that is not running NotRunning.
     """
     _checked(message)
-    call = _Direct(producer, connect, stamped(message), by, checked_table(table))
+    call = _DirectSend(producer, connect, stamped(message), by, checked_table(table))
     return call.send_async() if inspect.iscoroutinefunction(producer.send) else call.send()
 
 
-class _Direct:
+class _DirectSend:
     def __init__(
         self, producer: Any, connect: Callable[[], Any], message: Message, by: str | None, table: str
     ) -> None:
@@ -239,7 +239,7 @@ class _Direct:
             return Kept(perform_blocking(self._connect, self._kept(error)), error)
 
     async def send_async(self) -> SendResult | Kept:
-        connections = Connections(self._connect)
+        connections = UserConnections(self._connect)
         must_wait = self._by is not None and await connections.perform(self._waits())
         if must_wait:
             return Kept(await connections.perform(self._kept(None)), None)
@@ -249,14 +249,14 @@ class _Direct:
         except (OSError, Refused) as error:
             return Kept(await connections.perform(self._kept(error)), error)
 
-    def _waits(self) -> Written[bool]:
+    def _waits(self) -> DialectSteps[bool]:
         return in_transaction(OutboxTable(self._table).holds(self._by or ""))
 
-    def _kept(self, error: Exception | None) -> Written[str]:
-        return in_transaction(_Row(self._message, self._by, self._table, error).put)
+    def _kept(self, error: Exception | None) -> DialectSteps[str]:
+        return in_transaction(_NewRow(self._message, self._by, self._table, error).put)
 
 
-class _Row:
+class _NewRow:
     """A message on its way into the table."""
 
     def __init__(

@@ -17,18 +17,18 @@ from turbopump.protocol import properties
 from turbopump.transactions.database import (
     POSTGRESQL,
     SQLITE,
+    DialectSteps,
     Statement,
     Steps,
-    Written,
-    created,
-    is_there,
-    locked,
+    advisory_lock,
+    create_if_missing,
+    table_exists,
 )
 
-LONGEST_ERROR = 2000  # characters of a failure that are kept
+MAX_ERROR_LENGTH = 2000  # characters of a failure that are kept
 FIRST_PAUSE_MS = 1000
-LONGEST_PAUSE_MS = 300_000
-DELETED_AT_ONCE = 500  # SQLite takes 999 parameters
+MAX_PAUSE_MS = 300_000
+DELETES_PER_TURN = 500  # SQLite takes 999 parameters
 
 COLUMNS = "id, message_id, topic, lane, head, attempts, last_error, created_at, next_at, body"
 
@@ -55,7 +55,7 @@ def pause_ms(attempts: int) -> int:
     >>> [pause_ms(attempts) for attempts in (1, 2, 3, 9, 10, 1000)]
     [1000, 2000, 4000, 256000, 300000, 300000]
     """
-    return min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS << min(attempts - 1, 20))
+    return min(MAX_PAUSE_MS, FIRST_PAUSE_MS << min(attempts - 1, 20))
 
 
 class OutboxTable:
@@ -63,7 +63,7 @@ class OutboxTable:
         self.name = name
 
     def exists(self, dialect: str) -> Steps[None]:
-        yield from created(dialect, self.name, self._definitions())
+        yield from create_if_missing(dialect, self.name, self._definitions())
 
     def put(self, message: Message, by: str | None, now_ms: int, failure: str = "") -> Steps[str]:
         """The message must have its unique key. With a failure it has been tried once."""
@@ -79,7 +79,7 @@ class OutboxTable:
                 "lane": by or "",
                 "head": _head(message),
                 "attempts": attempts,
-                "failure": failure[:LONGEST_ERROR],
+                "failure": failure[:MAX_ERROR_LENGTH],
                 "now": now_ms,
                 "next_at": now_ms + (pause_ms(attempts) if attempts else 0),
                 "body": message.body,
@@ -87,7 +87,7 @@ class OutboxTable:
         )
         return key
 
-    def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> Written[list[Pending]]:
+    def take(self, token: str, most: int, lease_ms: int, now_ms: int) -> DialectSteps[list[Pending]]:
         """Up to `most` rows for the relay with this token. One relay at a time is here: who looked while
         another one takes would not see that a lane is taken. PostgreSQL's own clock counts there.
         """
@@ -97,7 +97,7 @@ class OutboxTable:
             if dialect == POSTGRESQL:
                 yield Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 yield from self.exists(dialect)
-                yield locked(self.name)
+                yield advisory_lock(self.name)
                 now = yield from _server_ms()
             else:
                 yield from self.exists(dialect)
@@ -119,7 +119,7 @@ class OutboxTable:
 
     def settle(
         self, token: str, sent: Sequence[int], failed: Mapping[int, str], now_ms: int
-    ) -> Written[None]:
+    ) -> DialectSteps[None]:
         """What became of the rows of this token: the stored ones go, those that failed wait, others are free.
         A row that another relay has taken over since is left alone.
         """
@@ -127,8 +127,8 @@ class OutboxTable:
 
         def steps(dialect: str) -> Steps[None]:
             now = (yield from _server_ms()) if dialect == POSTGRESQL else now_ms
-            for start in range(0, len(sent), DELETED_AT_ONCE):
-                some = {f"id{row}": row for row in sent[start : start + DELETED_AT_ONCE]}
+            for start in range(0, len(sent), DELETES_PER_TURN):
+                some = {f"id{row}": row for row in sent[start : start + DELETES_PER_TURN]}
                 places = ", ".join(f":{name}" for name in some)
                 delete = f"DELETE FROM {self.name} WHERE {mine} AND id IN ({places})"
                 yield Statement(delete, {"token": token, **some})
@@ -150,24 +150,24 @@ class OutboxTable:
             "taken_by = '', taken_until = 0 WHERE id = :id",
             {
                 "attempts": attempts,
-                "error": error[:LONGEST_ERROR],
+                "error": error[:MAX_ERROR_LENGTH],
                 "next_at": now_ms + pause_ms(attempts),
                 "id": row,
             },
         )
 
-    def pending(self, most: int) -> Written[list[Pending]]:
+    def pending(self, most: int) -> DialectSteps[list[Pending]]:
         def steps(dialect: str) -> Steps[list[Pending]]:
             if dialect == SQLITE:
                 yield from self.exists(dialect)
-            elif not (yield from is_there(self.name)):  # who only looks may be in no transaction
+            elif not (yield from table_exists(self.name)):  # who only looks may be in no transaction
                 return []
             select = f"SELECT {COLUMNS} FROM {self.name} ORDER BY id LIMIT :most"
             return _pending((yield Statement(select, {"most": most})).rows)
 
         return steps
 
-    def holds(self, lane: str) -> Written[bool]:
+    def holds(self, lane: str) -> DialectSteps[bool]:
         def steps(dialect: str) -> Steps[bool]:
             yield from self.exists(dialect)
             select = f"SELECT 1 FROM {self.name} WHERE lane = :lane LIMIT 1"
@@ -179,7 +179,7 @@ class OutboxTable:
         yield from self.exists(dialect)
         return (yield Statement(f"UPDATE {self.name} SET next_at = 0 WHERE attempts > 0")).count
 
-    def discard(self, row: int) -> Written[bool]:
+    def discard(self, row: int) -> DialectSteps[bool]:
         def steps(dialect: str) -> Steps[bool]:
             yield from self.exists(dialect)
             return (yield Statement(f"DELETE FROM {self.name} WHERE id = :id", {"id": row})).count == 1
@@ -228,7 +228,7 @@ def _pending(rows: Sequence[Any]) -> list[Pending]:
     ]
 
 
-class _Head(msgspec.Struct, omit_defaults=True):
+class _MessageHead(msgspec.Struct, omit_defaults=True):
     """A message without topic and body."""
 
     tags: str = ""
@@ -244,7 +244,7 @@ class _Head(msgspec.Struct, omit_defaults=True):
 
 
 def _head(message: Message) -> str:
-    head = _Head(
+    head = _MessageHead(
         message.tags,
         message.keys,
         dict(message.properties),
@@ -259,6 +259,6 @@ def _head(message: Message) -> str:
 
 
 def _message(topic: str, head: str, body: bytes) -> Message:
-    known = msgspec.json.decode(head, type=_Head)
+    known = msgspec.json.decode(head, type=_MessageHead)
     fields = {name: getattr(known, name) for name in known.__struct_fields__}
     return CopiedMessage(topic, bytes(body), **fields)

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 from turbopump.client.errors import InvalidArgument, NotRunning
 from turbopump.client.message import Message, SendResult
 from turbopump.runtime.clock import Clock, SystemClock
-from turbopump.transactions.connections import Connections
+from turbopump.transactions.connections import UserConnections
 from turbopump.transactions.database import checked_table, in_transaction
 from turbopump.transactions.outbox_table import OutboxTable, Pending
 
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 
 TABLE = "turbopump_outbox"
 BATCH = 100
-AT_ONCE = 32
+MAX_CONCURRENT_SENDS = 32
 INTERVAL_S = 1.0
 LEASE_S = 60.0
-AFTER_TROUBLE_S = 5.0
-CLOSE_PATIENCE_S = 30.0
+FAILURE_PAUSE_S = 5.0
+CLOSE_TIMEOUT_S = 30.0
 
 
 class BlockingSends(Protocol):
@@ -66,7 +66,7 @@ class Relay:
         *,
         table: str = TABLE,
         batch: int = BATCH,
-        at_once: int = AT_ONCE,
+        at_once: int = MAX_CONCURRENT_SENDS,
         interval: float = INTERVAL_S,
         lease: float = LEASE_S,
         clock: Clock | None = None,
@@ -75,7 +75,7 @@ class Relay:
             if value <= 0:
                 raise InvalidArgument(f"{name}={value}: it must be more than 0")
         self._producer = producer
-        self._connections = Connections(connect)
+        self._connections = UserConnections(connect)
         self._table = OutboxTable(checked_table(table))
         self._batch = batch
         self._at_once = at_once
@@ -96,8 +96,8 @@ class Relay:
             except NotRunning:
                 raise
             except Exception:
-                log.exception("The outbox could not be relayed; again in %s s", AFTER_TROUBLE_S)
-                await self._rest(AFTER_TROUBLE_S)
+                log.exception("The outbox could not be relayed; again in %s s", FAILURE_PAUSE_S)
+                await self._rest(FAILURE_PAUSE_S)
                 continue
             if taken < self._batch:
                 await self._rest(self._interval)
@@ -206,7 +206,7 @@ class RelayThread:
     def close(self) -> None:
         """May be called again. What is not sent by then stays in the outbox."""
         self._call(self._relay.close)
-        self._thread.join(CLOSE_PATIENCE_S)
+        self._thread.join(CLOSE_TIMEOUT_S)
 
     def wake(self) -> None:
         """There is something new: look now. From any thread."""

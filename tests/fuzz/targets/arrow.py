@@ -17,8 +17,8 @@ try:
     import numpy as np
 
     from turbopump.pipelines.decode import BatchTooLarge, batches, decode, starts_in
-    from turbopump.pipelines.packed import is_packed, taken_apart
-    from turbopump.pipelines.places import locate
+    from turbopump.pipelines.inner_batches import has_inner_batches, unpack
+    from turbopump.pipelines.record_positions import locate
     from turbopump.pipelines.schema import COLUMNS, KAFKA_COLUMNS, Schema
 
     HAS_ARROW = True
@@ -41,7 +41,7 @@ def arrow(data: bytes) -> None:
     _same_rows([found], [expected(one, "b") for one in wanted])
     parts = batches(data, locate(data, starts), Schema(KAFKA_COLUMNS), None, AT_ONCE)
     _same_rows(parts, [expected_for_kafka(one) for one in wanted])
-    if is_packed(locate(data, starts)):
+    if has_inner_batches(locate(data, starts)):
         _same_messages(data, starts, wanted)
 
 
@@ -63,7 +63,7 @@ def _same_places(data: bytes, starts: "np.ndarray") -> None:
 
 def _same_messages(data: bytes, starts: "np.ndarray", wanted: list[record.Record]) -> None:
     """Of inner batches, whose messages have no bytes of their own in the log."""
-    apart, begins = taken_apart(data, starts)
+    apart, begins = unpack(data, starts)
     messages = [record.encode(message) for one in wanted for message in inner.messages_of(one)]
     assert apart == b"".join(messages)
     rows = [expected(record.decode(message), "b") for message in messages]

@@ -13,13 +13,13 @@ from turbopump.broker.transactions.ledger.send import LedgerSendHandler
 from turbopump.client.produce.ledger import Fenced
 from turbopump.pipelines.sink import at_least_once, connections, exactly_once
 from turbopump.pipelines.sink.at_least_once import StoredUnsafely
-from turbopump.pipelines.sink.exactly_once import NOTHING, CannotBeExact, Run
+from turbopump.pipelines.sink.exactly_once import NOTHING, CannotBeExact, QueryRun
 from turbopump.pipelines.sink.rows import BadRow
-from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
+from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions, sink_of
 from turbopump.protocol import properties
 from turbopump.testing import Cluster
 
-FIRST, SECOND = Run("query", "first"), Run("query", "second")
+FIRST, SECOND = QueryRun("query", "first"), QueryRun("query", "second")
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def two_brokers() -> Iterator[Cluster]:
         yield cluster
 
 
-def sink(cluster: Cluster, delivery: str = EXACTLY_ONCE, topic: str = "T", **given: str) -> Sink:
+def sink(cluster: Cluster, delivery: str = EXACTLY_ONCE, topic: str = "T", **given: str) -> SinkOptions:
     options = {"nameServer": cluster.name_servers, "topic": topic, "sendTimeoutMs": "8000", **given}
     return sink_of(options, [("body", "string")], False, delivery)
 
@@ -225,7 +225,7 @@ def test_a_job_that_was_replaced_does_not_end_the_one_that_replaced_it(two_broke
 
 
 def test_a_topic_that_does_not_exist_is_named(two_brokers, monkeypatch):
-    monkeypatch.setattr(connections, "NO_TOPIC_S", 1.0)
+    monkeypatch.setattr(connections, "TOPIC_PATIENCE_S", 1.0)
     with pytest.raises(CannotBeExact, match="topic Nowhere does not exist"):
         exactly_once.write(sink(two_brokers, topic="Nowhere"), FIRST, 0, arrow(0, 10))
 
@@ -237,8 +237,8 @@ def test_a_batch_that_is_too_large_is_told_what_to_do(two_brokers, monkeypatch):
 
 
 def test_connections_are_kept_and_few(two_brokers, monkeypatch):
-    monkeypatch.setattr(connections, "MOST_KEPT", 2)
-    kept: connections.Kept[exactly_once.Ledger] = connections.Kept()
+    monkeypatch.setattr(connections, "MAX_CACHED", 2)
+    kept: connections.ConnectionCache[exactly_once.Ledger] = connections.ConnectionCache()
     one = sink(two_brokers)
     made = [kept.get(number, lambda: exactly_once._ledger(one, FIRST)) for number in (1, 2, 1, 3)]
     assert made[0] is made[2]

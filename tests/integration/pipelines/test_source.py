@@ -9,21 +9,24 @@ from tests.interop.asking import asked
 
 from turbopump import Message
 from turbopump.client.message import MessageQueue
-from turbopump.pipelines.source import brokers
+from turbopump.pipelines.source import broker_client
+from turbopump.pipelines.source.cluster_view import BlockingClusterView
 from turbopump.pipelines.source.offsets import BadOffsets, DataLost, MissingBrokers, Range
-from turbopump.pipelines.source.plan import Stream, batch_ranges
-from turbopump.pipelines.source.reading import Eyes, read
-from turbopump.pipelines.source.settings import Query, query_of
+from turbopump.pipelines.source.plan import StreamPlan, batch_ranges
+from turbopump.pipelines.source.range_reader import read
+from turbopump.pipelines.source.settings import SourceQuery, query_of
 from turbopump.protocol.codes import RequestCode
 from turbopump.testing import Cluster
 
 
-def query(cluster, topic: str, is_stream: bool = False, **given: str) -> Query:
+def query(cluster, topic: str, is_stream: bool = False, **given: str) -> SourceQuery:
     return query_of({"nameServer": cluster.name_servers, "subscribe": topic, **given}, is_stream)
 
 
-def table(wanted: Query) -> pa.Table:
-    batches = [batch for one in batch_ranges(wanted, Eyes(wanted)) for batch in read(one, wanted)]
+def table(wanted: SourceQuery) -> pa.Table:
+    batches = [
+        batch for one in batch_ranges(wanted, BlockingClusterView(wanted)) for batch in read(one, wanted)
+    ]
     assert all(batch.schema == wanted.schema.arrow for batch in batches)
     return pa.Table.from_batches(batches, wanted.schema.arrow)
 
@@ -72,11 +75,15 @@ def test_assigned_queues_alone_are_read(cluster, producer, topic):
 def test_a_pattern_matches_no_topic_of_the_system_unless_asked_to(cluster, producer, topic):
     fill(producer, topic, 1)
     plain = query_of({"nameServer": cluster.name_servers, "subscribePattern": ".*"}, False)
-    names = Eyes(plain).look().topics
+    names = BlockingClusterView(plain).snapshot().topics
     assert topic in names
     assert not {"TBW102", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"} & set(names)
     everything = {"subscribePattern": ".*", "includeSystemTopics": "true"}
-    more = Eyes(query_of({"nameServer": cluster.name_servers, **everything}, False)).look().topics
+    more = (
+        BlockingClusterView(query_of({"nameServer": cluster.name_servers, **everything}, False))
+        .snapshot()
+        .topics
+    )
     assert "SCHEDULE_TOPIC_XXXX" in more
 
 
@@ -142,7 +149,7 @@ def test_times_find_their_offsets(cluster, producer, topic):
 def test_one_queue_is_read_by_many_tasks(cluster, producer, topic):
     fill(producer, topic, 1000)
     wanted = query(cluster, topic, minPartitions="7", columns="queueOffset")
-    tasks = batch_ranges(wanted, Eyes(wanted))
+    tasks = batch_ranges(wanted, BlockingClusterView(wanted))
     assert len(tasks) >= 7
     assert table(wanted)["queueOffset"].to_pylist() == list(range(1000))
 
@@ -151,30 +158,30 @@ def test_one_connection_serves_all_tasks_of_a_process(cluster, producer, topic):
     fill(producer, topic, 10)
     wanted = query(cluster, topic)
     table(wanted)
-    first = brokers.shared(wanted.access)
+    first = broker_client.shared_client(wanted.access)
     table(wanted)
-    assert brokers.shared(query(cluster, topic, tags="x").access) is first
+    assert broker_client.shared_client(query(cluster, topic, tags="x").access) is first
 
 
 def test_a_group_is_seen_by_tools_and_its_lag_too(cluster, producer, topic):
     fill(producer, topic, 10)
     group = cluster.new_group()
     wanted = query(cluster, topic, True, groupId=group, startingOffsets="earliest")
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     start = stream.initial()
     end = stream.next(start, None)
     fill(producer, topic, 3)
     stream.next(end, None)
     progress = cluster.admin().groups.progress(group).offsetTable
-    seen = {at.queueId: (one.brokerOffset, one.consumerOffset) for at, one in progress.items()}
-    assert seen[0] == (13, 10)
+    snapshot = {at.queueId: (one.brokerOffset, one.consumerOffset) for at, one in progress.items()}
+    assert snapshot[0] == (13, 10)
 
 
 def test_offsets_that_a_tool_resets_do_not_disturb_the_reading(cluster, producer, topic):
     fill(producer, topic, 300)
     group = cluster.new_group()
     wanted = query(cluster, topic, True, groupId=group, startingOffsets="earliest")
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     end = stream.next(stream.initial(), None)
     stream.next(end, None)
     cluster.admin().offsets.reset_to(group, topic, 0)
@@ -190,7 +197,7 @@ def test_new_queues_and_brokers_are_taken_up(cluster):
     with cluster.producer() as producer:
         fill(producer, name, 4)
     wanted = query(cluster, name, True, startingOffsets="earliest")
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     start = stream.initial()
     assert start[name] == {"broker-a": {"0": 0}}
     start = stream.next(start, None)
@@ -209,7 +216,7 @@ def test_a_broker_that_restarts_is_waited_for(cluster):
     with cluster.producer() as producer:
         fill(producer, name, 2000)
     wanted = query(cluster, name, True, startingOffsets="earliest")
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     start = stream.initial()
     end = stream.next(start, None)
     rows = read(Range(queue(name), 0, 2000), wanted)
@@ -287,9 +294,9 @@ def test_history_of_a_missing_broker_does_not_appear_when_it_is_back(cluster, by
     cluster.stop_broker("broker-b")
     strict = query(cluster, name, True, **given, **ONCE)
     with pytest.raises(MissingBrokers, match="broker-b"):
-        Stream(strict, Eyes(strict), time.monotonic).initial()
+        StreamPlan(strict, BlockingClusterView(strict), time.monotonic).initial()
     wanted = query(cluster, name, True, allowMissingBrokers="true", **given)
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     start = stream.initial()
     cluster.start_broker("broker-b")
     both(cluster, name, 3)
@@ -298,16 +305,16 @@ def test_history_of_a_missing_broker_does_not_appear_when_it_is_back(cluster, by
     assert stream.next(taken_up, None)[name] == {"broker-a": {"0": 8}, "broker-b": {"0": 8}}
 
 
-def begun(cluster, name: str, **given: str) -> tuple[Query, dict]:
+def begun(cluster, name: str, **given: str) -> tuple[SourceQuery, dict]:
     """A stream that has read all, and a query to go on with."""
     wanted = query(cluster, name, True, startingOffsets="earliest", **given)
-    stream = Stream(wanted, Eyes(wanted), time.monotonic)
+    stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
     return wanted, dict(stream.next(stream.initial(), None))
 
 
-def go_on(wanted: Query, start: dict) -> list[bytes]:
+def go_on(wanted: SourceQuery, start: dict) -> list[bytes]:
     """The rows that a new run of the query reads."""
-    stream, found = Stream(wanted, Eyes(wanted), time.monotonic), []
+    stream, found = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic), []
     while (end := stream.next(start, None)) != start:
         for one in stream.ranges(start, end):
             found += [body for batch in read(one, wanted) for body in batch.column("body").to_pylist()]
@@ -354,7 +361,7 @@ def test_a_topic_that_gets_fewer_queues_is_read_to_the_end_of_the_others(cluster
             fill(producer, name, 40, number)
         cluster.create_topic(name, queues=1)
         fill(producer, name, 2, 0)
-        stream = Stream(wanted, Eyes(wanted), time.monotonic)
+        stream = StreamPlan(wanted, BlockingClusterView(wanted), time.monotonic)
         end = stream.next(start, None)
         assert end[name] == {"broker-a": {"0": 46, "1": 44, "2": 44}}
         rows = [row for one in stream.ranges(start, end) for b in read(one, wanted) for row in b.to_pylist()]

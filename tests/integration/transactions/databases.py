@@ -13,7 +13,7 @@ from typing import Any
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.protocol import properties
 from turbopump.protocol.record import MAGIC_V1, Record, crc31
-from turbopump.transactions.database import Statement, Steps, performed
+from turbopump.transactions.database import Statement, Steps, run_steps
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class AsyncDatabase:
 
 def run(connection: Any, sql: str, **parameters: object) -> list[Any]:
     """A statement of the user, by the same SQL for every kind of connection."""
-    return performed(connection, lambda dialect: _rows(sql, parameters))
+    return run_steps(connection, lambda dialect: _rows(sql, parameters))
 
 
 def run_async(connection: Any, sql: str, **parameters: object) -> Awaitable[list[Any]]:
-    return performed(connection, lambda dialect: _rows(sql, parameters))
+    return run_steps(connection, lambda dialect: _rows(sql, parameters))
 
 
 def _rows(sql: str, parameters: dict[str, object]) -> Steps[list[Any]]:

@@ -13,7 +13,7 @@ from tests.integration.transactions.databases import AsyncDatabase, Database, me
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.message import MessageExt
-from turbopump.transactions.database import Act, Steps, performed
+from turbopump.transactions.database import Steps, TransactionCommand, run_steps
 from turbopump.transactions.idempotent import WorkUndone, create_table, forget, idempotent, once, once_each
 
 BILL = "INSERT INTO bills (what) VALUES (:what)"
@@ -119,7 +119,7 @@ def test_work_that_commits_by_itself_and_then_fails_comes_again(
     def half_way() -> None:
         with once(connection, message("A1"), group="billing"):
             bill(connection, "first half")
-            performed(connection, lambda dialect: committed())
+            run_steps(connection, lambda dialect: committed())
             raise ValueError("half way")
 
     with pytest.raises(ValueError, match="half way"):
@@ -130,7 +130,7 @@ def test_work_that_commits_by_itself_and_then_fails_comes_again(
 
 
 def committed() -> Steps[None]:
-    yield Act.COMMIT
+    yield TransactionCommand.COMMIT
 
 
 def test_who_rolls_back_inside_and_goes_on_does_not_take_another_consumers_record_for_his(

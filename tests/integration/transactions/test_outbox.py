@@ -89,7 +89,7 @@ class Flaky:
 def test_trouble_with_the_database_does_not_end_a_relay(
     plain: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("turbopump.transactions.relay.AFTER_TROUBLE_S", 0.01)
+    monkeypatch.setattr("turbopump.transactions.relay.FAILURE_PAUSE_S", 0.01)
     write(plain, b"1")
     broker = Broker()
     run_until_sent(replace(plain, connect=Flaky(plain, 1, 2)), broker, 1)

@@ -173,8 +173,8 @@ def test_a_file_that_cannot_be_written_is_not_there(tmp_path: Path, monkeypatch:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
-    monkeypatch.setattr("turbopump.pipelines.parquet.GROUP_ROWS", 1)
-    monkeypatch.setattr("turbopump.pipelines.keeping.BATCH_ROWS", 1)
+    monkeypatch.setattr("turbopump.pipelines.parquet.MAX_GROUP_ROWS", 1)
+    monkeypatch.setattr("turbopump.pipelines.record_writer.MAX_BATCH_ROWS", 1)
     with (
         pytest.raises(OSError, match=r"No space|not be written"),
         kept(str(path), Printer(show_line(0), None)) as take,

@@ -11,7 +11,7 @@ from tests.unit.pipelines.reference import expected, expected_for_kafka
 
 from turbopump.pipelines import decode as module
 from turbopump.pipelines.decode import batches, decode, starts_in
-from turbopump.pipelines.places import locate
+from turbopump.pipelines.record_positions import locate
 from turbopump.pipelines.schema import COLUMNS, KAFKA_COLUMNS, Schema, schema_of
 from turbopump.protocol import record as codec
 from turbopump.protocol.compression import compress
@@ -145,7 +145,7 @@ def test_only_what_is_asked_for_is_read(monkeypatch):
 
 
 def test_a_string_whose_last_pair_is_open_takes_the_short_way(monkeypatch):
-    monkeypatch.setattr("turbopump.pipelines.pairs.parse", None)
+    monkeypatch.setattr("turbopump.pipelines.property_columns.parse", None)
     data = stored([record(properties=b"TAGS\x01a\x02UNIQ_KEY\x01U"), record(properties=b""), record()])
     assert [row["properties"] for row in rows(data)] == [
         [("TAGS", "a"), ("UNIQ_KEY", "U")],
@@ -155,7 +155,7 @@ def test_a_string_whose_last_pair_is_open_takes_the_short_way(monkeypatch):
 
 
 def test_text_beyond_ascii_takes_the_short_way(monkeypatch):
-    monkeypatch.setattr("turbopump.pipelines.pairs.parse", None)
+    monkeypatch.setattr("turbopump.pipelines.property_columns.parse", None)
     (row,) = rows(stored([record(properties="TAGS\x01订单\x02".encode())]))
     assert row["tags"] == "订单"
 

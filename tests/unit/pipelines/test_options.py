@@ -1,23 +1,33 @@
 import pytest
 
-from turbopump.pipelines.options import BadOption, Option, Options, choice, count, document, flag, text, words
+from turbopump.pipelines.options import (
+    BadOption,
+    FormatOption,
+    FormatOptions,
+    choice,
+    count,
+    document,
+    flag,
+    text,
+    words,
+)
 
 TABLE = (
-    Option("nameServer", text, aliases=("rocketmq.namesrv.addr",)),
-    Option("subscribe", words, aliases=("topic",)),
-    Option("assign", document),
-    Option("maxOffsetsPerTrigger", count()),
-    Option("failOnDataLoss", flag, True),
-    Option("delivery", choice("exactly-once", "at-least-once"), "exactly-once"),
+    FormatOption("nameServer", text, aliases=("rocketmq.namesrv.addr",)),
+    FormatOption("subscribe", words, aliases=("topic",)),
+    FormatOption("assign", document),
+    FormatOption("maxOffsetsPerTrigger", count()),
+    FormatOption("failOnDataLoss", flag, True),
+    FormatOption("delivery", choice("exactly-once", "at-least-once"), "exactly-once"),
 )
 
 
-def read(**given: str) -> Options:
-    return Options(TABLE, given, "rocketmq")
+def read(**given: str) -> FormatOptions:
+    return FormatOptions(TABLE, given, "rocketmq")
 
 
 def test_case_does_not_matter_and_an_alias_is_as_good():
-    options = Options(TABLE, {"ROCKETMQ.namesrv.addr": " h:1 ", "SUBSCRIBE": "a, b,"}, "rocketmq")
+    options = FormatOptions(TABLE, {"ROCKETMQ.namesrv.addr": " h:1 ", "SUBSCRIBE": "a, b,"}, "rocketmq")
     assert options["nameServer"] == "h:1"
     assert options["subscribe"] == ("a", "b")
 
@@ -45,7 +55,7 @@ def test_a_name_that_is_near_to_nothing_gets_the_whole_list():
 
 
 def test_options_that_spark_adds_are_passed_over():
-    assert Options(TABLE, {"checkpointLocation": "/c", "path": "p"}, "rocketmq")["subscribe"] is None
+    assert FormatOptions(TABLE, {"checkpointLocation": "/c", "path": "p"}, "rocketmq")["subscribe"] is None
 
 
 def test_an_option_and_its_alias_together_are_refused():

@@ -1,4 +1,4 @@
-from turbopump.pipelines.progress import Lag, lag_of, line
+from turbopump.pipelines.progress import StreamLag, lag_of, line
 
 PROGRESS = {
     "id": "0f1e2d3c-aaaa", "name": "orders", "batchId": 12, "numInputRows": 20480,
@@ -28,11 +28,11 @@ def test_a_stream_without_a_name_and_without_lag():
 
 
 def test_the_lag_of_each_source():
-    assert lag_of(PROGRESS["sources"][0]) == Lag(1024, 0, 1000)
+    assert lag_of(PROGRESS["sources"][0]) == StreamLag(1024, 0, 1000)
     text = {"endOffset": '{"T":{"a":{"0":5}}}', "latestOffset": '{"T":{"a":{"0":9}}}'}
-    assert lag_of(text) == Lag(4, 4, 4)
+    assert lag_of(text) == StreamLag(4, 4, 4)
 
 
 def test_a_source_of_another_kind_has_no_lag():
-    assert lag_of({"endOffset": '{"0":5}', "latestOffset": "17"}) == Lag()
-    assert lag_of({"endOffset": "no json", "latestOffset": None}) == Lag()
+    assert lag_of({"endOffset": '{"0":5}', "latestOffset": "17"}) == StreamLag()
+    assert lag_of({"endOffset": "no json", "latestOffset": None}) == StreamLag()

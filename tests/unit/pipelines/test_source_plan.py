@@ -7,7 +7,7 @@ import pytest
 
 from turbopump.client.message import MessageQueue
 from turbopump.pipelines.source.offsets import BadOffsets, DataLost, Ends, MissingBrokers, Range
-from turbopump.pipelines.source.plan import Stream, batch_ranges
+from turbopump.pipelines.source.plan import StreamPlan, batch_ranges
 from turbopump.pipelines.source.settings import query_of
 
 
@@ -30,7 +30,7 @@ class Cluster:
     deaf: bool = False
     """Brokers answer questions about ends, and then no more."""
 
-    def look(self, known=(), is_whole: bool = False) -> "Cluster":
+    def snapshot(self, known=(), is_whole: bool = False) -> "Cluster":
         return self
 
     def marks(self, at):
@@ -69,8 +69,8 @@ def query(is_stream: bool = True, **given: str):
     return query_of({"nameServer": "h:1", **topics, **given}, is_stream)
 
 
-def stream(cluster: Cluster, clock: Clock | None = None, **given: str) -> Stream:
-    return Stream(query(**given), cluster, clock or Clock(), lambda: NOW_MS)
+def stream(cluster: Cluster, clock: Clock | None = None, **given: str) -> StreamPlan:
+    return StreamPlan(query(**given), cluster, clock or Clock(), lambda: NOW_MS)
 
 
 def at(*offsets: int, **proof: object) -> dict:

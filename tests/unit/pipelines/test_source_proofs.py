@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from turbopump.client.admin.clusters import BrokerAt, Layout
 from turbopump.client.message import MessageQueue
-from turbopump.pipelines.source.brokers import missing_of
+from turbopump.pipelines.source.broker_client import missing_of
 from turbopump.pipelines.source.offsets import BadOffsets, missing_brokers, positions_of
-from turbopump.pipelines.source.proofs import Offsets, full_document, host_and_time, mark_of, offsets_of
-from turbopump.pipelines.source.removed import is_of_removed
+from turbopump.pipelines.source.proofs import ProvenOffsets, full_document, host_and_time, mark_of, offsets_of
+from turbopump.pipelines.source.removed_queues import is_of_removed
 from turbopump.protocol.errors import Refused
 
 NAMES = st.sampled_from(["a", "b-1"])
 QUEUES = st.builds(MessageQueue, st.sampled_from(["T", "%RETRY%g"]), NAMES, st.integers(0, 5))
 OFFSETS = st.builds(
-    Offsets,
+    ProvenOffsets,
     st.dictionaries(QUEUES, st.integers(0, 1 << 62)),
     st.dictionaries(QUEUES, st.builds(mark_of, st.just("7F000001"), st.integers(0, 1 << 41))),
     st.dictionaries(NAMES, st.sampled_from(["C", "D"])),
@@ -35,7 +35,7 @@ def test_offsets_and_proofs_come_back_from_json(offsets):
 
 
 def test_a_checkpoint_from_before_there_were_proofs_is_read():
-    assert offsets_of({"T": {"a": {"0": 5}}}) == Offsets({MessageQueue("T", "a", 0): 5})
+    assert offsets_of({"T": {"a": {"0": 5}}}) == ProvenOffsets({MessageQueue("T", "a", 0): 5})
 
 
 @pytest.mark.parametrize("proof", [[], {"marks": {"T": 5}}, {"clusters": 5}, {"missing": 5}])

@@ -4,12 +4,12 @@ import pytest
 
 from turbopump.client.message import MessageQueue
 from turbopump.pipelines.options import BadOption
-from turbopump.pipelines.source.settings import OPTIONS, Filter, Query, duration, query_of
+from turbopump.pipelines.source.settings import OPTIONS, SourceFilter, SourceQuery, duration, query_of
 
 PLAIN = {"nameserver": "h:9876", "subscribe": "T"}
 
 
-def query(is_stream: bool = True, **given: str) -> Query:
+def query(is_stream: bool = True, **given: str) -> SourceQuery:
     return query_of({**PLAIN, **given}, is_stream)
 
 
@@ -17,8 +17,8 @@ def test_a_query_is_what_its_options_say():
     found = query(
         tags="a||b", maxOffsetsPerTrigger="10", minOffsetsPerTrigger="3", maxTriggerDelay="2m", groupId="g"
     )
-    assert found.filter == Filter("a || b", "TAG", ("a", "b"))
-    assert (found.most, found.least, found.longest_delay_s, found.group) == (10, 3, 120.0, "g")
+    assert found.filter == SourceFilter("a || b", "TAG", ("a", "b"))
+    assert (found.max_offsets, found.min_offsets, found.max_delay_s, found.group) == (10, 3, 120.0, "g")
     assert found.access.group == "g"
     assert pickle.loads(pickle.dumps(found)) == found
 
@@ -76,7 +76,10 @@ def test_assigned_queues():
         ({"sql": "b >"}, "option sql: "),
         ({"columns": "topic,bodi"}, "there is no column 'bodi': did you mean body?"),
         ({"maxTriggerDelay": "soon"}, "wants a time such as 500ms, 90s, 15m or 1h"),
-        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "must not be more than"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"},
+            "must be at most maxOffsetsPerTrigger (5), got 9",
+        ),
         ({"subscribePattern": "("}, "is no regular expression"),
     ],
 )

@@ -3,7 +3,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turbopump.pipelines.source.brokers import first_late
+from turbopump.pipelines.source.broker_client import first_late
 
 
 @given(st.integers(0, 50), st.integers(0, 200), st.integers(0, 250), st.integers(0, 250))

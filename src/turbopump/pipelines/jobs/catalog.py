@@ -7,8 +7,8 @@ from typing import Any
 
 from turbopump.pipelines.jobs import checks
 from turbopump.pipelines.jobs.counts import DROPS
-from turbopump.pipelines.jobs.end import source, target
-from turbopump.pipelines.jobs.spec import Flag, Given, TypedTime
+from turbopump.pipelines.jobs.endpoint import source, target
+from turbopump.pipelines.jobs.spec import Given, JobFlag, TypedTime
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import parse_duration_s, parse_time
 
@@ -38,21 +38,23 @@ def _count(text: str) -> int:
     return int(text)
 
 
-FROM = Flag("from", "topic:A,B  log:STORE  delta:DIR  parquet:DIR  dlq:GROUP", source, metavar="WHERE")
-TO = Flag(
+FROM = JobFlag("from", "topic:A,B  log:STORE  delta:DIR  parquet:DIR  dlq:GROUP", source, metavar="WHERE")
+TO = JobFlag(
     "to",
     "topic:A  group:G (its retry topic: it alone)  delta:DIR  parquet:DIR",
     target,
     metavar="WHERE",
 )
-SERVER = Flag(
+SERVER = JobFlag(
     "namesrv", "name server, several with ; between (default: NAMESRV_ADDR or 127.0.0.1:9876)", metavar="ADDR"
 )
-OPTIONS = Flag("options", "an option of the source's format, NAME=VALUE", is_pairs=True, metavar="N=V")
-TO_OPTIONS = Flag("to-options", "an option of the target's format, NAME=VALUE", is_pairs=True, metavar="N=V")
-MASTER = Flag("master", "Spark's master (default: local[*])", default="local[*]", metavar="URL")
-CONF = Flag("conf", "a setting of Spark's, NAME=VALUE", is_pairs=True, metavar="N=V")
-SINCE = Flag(
+OPTIONS = JobFlag("options", "an option of the source's format, NAME=VALUE", is_pairs=True, metavar="N=V")
+TO_OPTIONS = JobFlag(
+    "to-options", "an option of the target's format, NAME=VALUE", is_pairs=True, metavar="N=V"
+)
+MASTER = JobFlag("master", "Spark's master (default: local[*])", default="local[*]", metavar="URL")
+CONF = JobFlag("conf", "a setting of Spark's, NAME=VALUE", is_pairs=True, metavar="N=V")
+SINCE = JobFlag(
     "since",
     "begin with what was stored then or later: 2026-11-01T12:00 (local time; a file must give the zone), "
     "2026-11-01T12:00Z, milliseconds since 1970, or an age such as 10m",
@@ -60,28 +62,28 @@ SINCE = Flag(
     metavar="TIME",
     read_filed=_filed_time,
 )
-UNTIL = Flag(
+UNTIL = JobFlag(
     "until",
     "end before what was stored then or later, written as for --since",
     _typed_time,
     metavar="TIME",
     read_filed=_filed_time,
 )
-WHERE = Flag("where", "only rows of which this SQL condition is true", metavar="SQL")
-FOLLOW = Flag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
-EVERY = Flag(
+WHERE = JobFlag("where", "only rows of which this SQL condition is true", metavar="SQL")
+FOLLOW = JobFlag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
+EVERY = JobFlag(
     "every",
     "a span of time: between batches of --follow, in charts of stats",
     _duration,
     _duration("1m"),
     "SPAN",
 )
-CHECKPOINT = Flag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
-NAME = Flag("name", "of this run of the job, by which its checkpoint is found again")
-KEEP = Flag(
+CHECKPOINT = JobFlag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
+NAME = JobFlag("name", "of this run of the job, by which its checkpoint is found again")
+KEEP = JobFlag(
     "keep-checkpoint", "go on from the checkpoint although the job has changed since it was made", None, False
 )
-ALLOW = Flag(
+ALLOW = JobFlag(
     "allow",
     f"kinds of rows that may be dropped without exit status 1: {', '.join(DROPS)}",
     _drop,
@@ -89,22 +91,22 @@ ALLOW = Flag(
     "KINDS",
     is_list=True,
 )
-EXPLAIN = Flag(
+EXPLAIN = JobFlag(
     "explain",
     "print what is read, what is pushed down to the source and Spark's plan; run nothing",
     None,
     False,
 )
-PARTS = Flag(
+PARTS = JobFlag(
     "partition-by",
     "folders of a table: topic, date, hour (default: topic,date)",
     str,
     ("topic", "date"),
     is_list=True,
 )
-REPORT = Flag("report", "write a page with charts there", metavar="FILE.html")
+REPORT = JobFlag("report", "write a page with charts there", metavar="FILE.html")
 
-SHIP = Flag("ship", "send our packages to executors that do not have them", None, False)
+SHIP = JobFlag("ship", "send our packages to executors that do not have them", None, False)
 
 EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF, SHIP, EXPLAIN)
 CHOOSING = (SINCE, UNTIL, WHERE)
@@ -116,7 +118,7 @@ class Job:
     summary: str
     module: str
     function: str
-    flags: tuple[Flag, ...]
+    flags: tuple[JobFlag, ...]
     check: Callable[[Given], None] = checks.nothing_more
     """What can be said about the arguments before Spark starts. Raises BadSpec."""
 
@@ -130,46 +132,46 @@ class Job:
 JOBS = {
     "archive": Job(
         "topics or a store directory into a Delta or Parquet table",
-        "movers",
+        "transfer",
         "archive",
         (
             *EVERYWHERE,
             *CHOOSING,
             *STREAMING,
             PARTS,
-            Flag("compact", "then make few large files of many small ones", None, False),
+            JobFlag("compact", "then make few large files of many small ones", None, False),
         ),
         checks.archive,
     ),
     "replay": Job(
         "messages of a table or store into a topic again, or to one group alone",
-        "movers",
+        "transfer",
         "replay",
         (
             *EVERYWHERE,
             *CHOOSING,
             *STREAMING,
-            Flag("rate", "at most so many messages a second", _count, metavar="N"),
+            JobFlag("rate", "at most so many messages a second", _count, metavar="N"),
         ),
         checks.replay,
     ),
     "transform": Job(
         "Spark SQL from topics to topics or tables",
-        "movers",
+        "transfer",
         "transform",
         (
             *EVERYWHERE,
             *CHOOSING,
             *STREAMING,
             PARTS,
-            Flag("sql", "a query over `messages`", metavar="SQL"),
-            Flag("sql-file", "the same, in a file", metavar="FILE"),
-            Flag(
+            JobFlag("sql", "a query over `messages`", metavar="SQL"),
+            JobFlag("sql-file", "the same, in a file", metavar="FILE"),
+            JobFlag(
                 "json-body",
                 "fields of JSON bodies as columns: their names and types, as `id long, who string`",
                 metavar="DDL",
             ),
-            Flag(
+            JobFlag(
                 "avro-body", "fields of Avro bodies as columns: a file with the schema", metavar="FILE.avsc"
             ),
         ),
@@ -177,22 +179,22 @@ JOBS = {
     ),
     "dedupe": Job(
         "of messages with one key within a time, the first",
-        "movers",
+        "transfer",
         "drop_repeated",
         (
             *EVERYWHERE,
             *CHOOSING,
             *STREAMING,
             PARTS,
-            Flag("by", "columns that make the key (default: keys)", str, ("keys",), is_list=True),
-            Flag(
+            JobFlag("by", "columns that make the key (default: keys)", str, ("keys",), is_list=True),
+            JobFlag(
                 "within",
                 "messages with one key that were stored no further apart are repeated (default: 10 minutes)",
                 _duration,
                 _duration("10 minutes"),
                 "SPAN",
             ),
-            Flag(
+            JobFlag(
                 "remember",
                 "how long a stream remembers a key after it was last seen (default: twice --within)",
                 _duration,
@@ -204,7 +206,7 @@ JOBS = {
     ),
     "dlq": Job(
         "dead letters: what failed together; redrive some; export them",
-        "lookers",
+        "analysis",
         "dead_letters",
         (
             *EVERYWHERE,
@@ -212,34 +214,34 @@ JOBS = {
             TO,
             TO_OPTIONS,
             REPORT,
-            Flag("redrive", "send again those of which this SQL condition is true", metavar="SQL"),
-            Flag("to-topic", "to the topic they were first sent to, not to the group alone", None, False),
+            JobFlag("redrive", "send again those of which this SQL condition is true", metavar="SQL"),
+            JobFlag("to-topic", "to the topic they were first sent to, not to the group alone", None, False),
         ),
         checks.dead_letters,
     ),
     "trace": Job(
         "how long messages took from producer to store to consumer, by their traces",
-        "lookers",
+        "analysis",
         "trace",
         (
             *EVERYWHERE,
             *CHOOSING,
             REPORT,
             ALLOW,
-            Flag("top", "how many of the slowest are shown (default: 20)", _count, 20, "N"),
+            JobFlag("top", "how many of the slowest are shown (default: 20)", _count, 20, "N"),
         ),
         checks.trace,
     ),
     "stats": Job(
         "rates, sizes and skew by topic, queue, tag or key",
-        "lookers",
+        "analysis",
         "count",
         (
             *EVERYWHERE,
             *CHOOSING,
             REPORT,
             EVERY,
-            Flag(
+            JobFlag(
                 "by", "some of topic, broker, queue, tag, key (default: topic)", str, ("topic",), is_list=True
             ),
         ),
@@ -247,7 +249,7 @@ JOBS = {
     ),
     "verify": Job(
         "consume queues of a store against its log, on as many cores as there are",
-        "lookers",
+        "analysis",
         "verify",
         (*EVERYWHERE, *CHOOSING),
         checks.verify,

@@ -14,7 +14,7 @@ REFUSED_BEFORE = ("dedupe",)
 """Jobs that kept another kind of state before checkpoints had a fingerprint."""
 
 
-class Folder:
+class HadoopDirectory:
     """A directory in a file system of Hadoop's, which local ones are too."""
 
     def __init__(self, spark: Any, path: str) -> None:
@@ -48,7 +48,7 @@ class Folder:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}" if name else self.path)
 
 
-def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str], None]) -> None:
+def claim(folder: HadoopDirectory, now: Fingerprint, is_kept: bool, note: Callable[[str], None]) -> None:
     """Makes the checkpoint that of this job. Raises BadSpec if it belongs to another one.
 
     `is_kept`: go on from it although the job has changed. A checkpoint that was made before fingerprints were
@@ -74,7 +74,7 @@ def claim(folder: Folder, now: Fingerprint, is_kept: bool, note: Callable[[str],
     folder.write(FILE, encoded(now))
 
 
-def check_parquet(checkpoint: Folder, target: Folder) -> None:
+def check_parquet(checkpoint: HadoopDirectory, target: HadoopDirectory) -> None:
     """Spark skips batches that a directory already has, whichever stream wrote them. Raises BadSpec."""
     if target.has_files("_spark_metadata") and not checkpoint.has_files("offsets"):
         raise BadSpec(

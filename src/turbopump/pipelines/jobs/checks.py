@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from turbopump.pipelines.jobs.end import PARTS, End
+from turbopump.pipelines.jobs.endpoint import PARTS, JobEndpoint
 from turbopump.pipelines.jobs.spec import BadSpec, Given
 
 INPUT = "messages"
@@ -31,8 +31,8 @@ def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
     _options(given)
 
 
-def needed(job: str, given: Given, key: str) -> End:
-    end: End | None = given[key]
+def needed(job: str, given: Given, key: str) -> JobEndpoint:
+    end: JobEndpoint | None = given[key]
     if end is None:
         raise BadSpec(f"job {job} needs --{key}: turbopump pipeline {job} --help")
     return end
@@ -53,7 +53,7 @@ def _times(given: Given) -> None:
 def _options(given: Given) -> None:
     """By the rules of the formats, which Spark would apply a quarter of a minute later."""
     from turbopump.pipelines.log import options as log
-    from turbopump.pipelines.options import BadOption, Options
+    from turbopump.pipelines.options import BadOption, FormatOptions
     from turbopump.pipelines.source import settings
 
     tables: Mapping[str, tuple[Any, str]] = {
@@ -64,7 +64,7 @@ def _options(given: Given) -> None:
     if given["from"].kind in tables:
         table, name = tables[given["from"].kind]
         try:
-            Options(table, given["options"], name)
+            FormatOptions(table, given["options"], name)
         except BadOption as error:
             raise BadSpec(str(error)) from None
 

@@ -1,6 +1,6 @@
 """How many rows a job has read and written, and what became of the others. Pure.
 
-In: what Spark reports of each micro-batch, or what was observed in a batch. Out: `Counts`, for the summary
+In: what Spark reports of each micro-batch, or what was observed in a batch. Out: `RowCounts`, for the summary
 and for the exit status: rows that were dropped without permission are a failure.
 """
 
@@ -21,7 +21,7 @@ DROPS = ("late", "malformed")
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     read: int = 0
     """Rows that --since, --until and --where have left."""
     written: int = 0
@@ -33,10 +33,10 @@ class Counts:
     filtered: int = 0
     """Rows of the source for which --where is not true."""
 
-    def plus(self, other: "Counts") -> "Counts":
-        return Counts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+    def plus(self, other: "RowCounts") -> "RowCounts":
+        return RowCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    def without_duplicates(self) -> "Counts":
+    def without_duplicates(self) -> "RowCounts":
         """For a job that drops repeated rows and nothing else."""
         return replace(self, duplicate=max(0, self.read - self.written - self.late))
 
@@ -44,22 +44,22 @@ class Counts:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
-def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> Counts:
+def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> RowCounts:
     """Of one batch: the observations by name."""
     rows = {name: int(metrics.get(ROWS) or 0) for name, metrics in observed.items()}
     read = rows.get(READ, 0)
     filtered = max(0, rows[SOURCE] - read) if SOURCE in rows else 0
-    return Counts(read, rows.get(WRITTEN, 0), 0, late, rows.get(MALFORMED, 0), filtered)
+    return RowCounts(read, rows.get(WRITTEN, 0), 0, late, rows.get(MALFORMED, 0), filtered)
 
 
-def counts_of_progress(progress: Mapping[str, Any]) -> Counts:
+def counts_of_progress(progress: Mapping[str, Any]) -> RowCounts:
     """Of one micro-batch, as Spark's progress tells it."""
     operators: Iterable[Mapping[str, Any]] = progress.get("stateOperators") or ()
     late = sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in operators)
     return counts_of(progress.get("observedMetrics") or {}, late)
 
 
-def refusal(counts: Counts, allowed: Collection[str]) -> str | None:
+def refusal(counts: RowCounts, allowed: Collection[str]) -> str | None:
     """Why the exit status is not 0; None: nothing was dropped, or all of it was allowed."""
     told = [
         f"{getattr(counts, kind):,} {kind}" for kind in DROPS if getattr(counts, kind) and kind not in allowed

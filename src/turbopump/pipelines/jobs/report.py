@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 
-from turbopump.pipelines.jobs.showing import Outcome, Table, cell
+from turbopump.pipelines.jobs.display import JobResult, ResultTable, cell
 
 WIDTH, HEIGHT, BAR = 760, 220, 22
 LEFT, RIGHT, TOP = 64, 16, 12  # around the lines of a chart: room for the labels of its axes
 NAMES, VALUES = 200, 125  # on either side of bars
 LETTER = 7.5  # pixels that a letter takes at most, at this size
-MOST_BARS, MOST_LINES, TICKS = 30, 8, 5
+MAX_BARS, MAX_LINES, TICKS = 30, 8, 5
 LEGEND_ROW, LEGEND_COLUMNS = 20, 2
 HUES = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
 GREY, PALE = "#6b7280", "#e5e7eb"
@@ -32,14 +32,14 @@ figure{margin:1rem 0 2rem}figcaption{font-weight:600;margin-bottom:.5rem}svg{max
 
 
 @dataclass(frozen=True)
-class Bars:
+class BarChart:
     """One bar for each name."""
 
     title: str
     values: Sequence[tuple[str, float]]
 
     def svg(self) -> str:
-        shown = self.values[:MOST_BARS]
+        shown = self.values[:MAX_BARS]
         top = max((value for _, value in shown), default=0) or 1
         parts = []
         for row, (name, value) in enumerate(shown):
@@ -49,23 +49,23 @@ class Bars:
                 f'<rect x="{NAMES}" y="{y + 3}" width="{length:.1f}" height="{BAR - 6}" fill="{HUES[0]}"/>'
             )
             parts.append(_text(NAMES + length + 5, y + 15, cell(value)))
-        if len(self.values) > MOST_BARS:
-            left = len(self.values) - MOST_BARS
-            parts.append(_text(NAMES, MOST_BARS * BAR + 15, f"... and {left:,} more", colour=GREY))
+        if len(self.values) > MAX_BARS:
+            left = len(self.values) - MAX_BARS
+            parts.append(_text(NAMES, MAX_BARS * BAR + 15, f"... and {left:,} more", colour=GREY))
         if not shown:
             parts.append(_text(0, 15, "(nothing)"))
-        return _svg((max(len(shown), 1) + (len(self.values) > MOST_BARS)) * BAR, parts)
+        return _svg((max(len(shown), 1) + (len(self.values) > MAX_BARS)) * BAR, parts)
 
 
 @dataclass(frozen=True)
-class Lines:
+class LineChart:
     """Lines over time: a name → its points, seconds and value."""
 
     title: str
     series: Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
     def svg(self) -> str:
-        shown = self.series[:MOST_LINES]
+        shown = self.series[:MAX_LINES]
         points = [point for _, line in shown for point in line]
         if not points:
             return _svg(BAR, [_text(0, 15, "(nothing)")])
@@ -77,8 +77,8 @@ class Lines:
             parts += _legend(number, name, HUES[number % len(HUES)])
         rows = -(-len(shown) // LEGEND_COLUMNS)
         height = HEIGHT + 44 + rows * LEGEND_ROW
-        if len(self.series) > MOST_LINES:
-            left = len(self.series) - MOST_LINES
+        if len(self.series) > MAX_LINES:
+            left = len(self.series) - MAX_LINES
             parts.append(_text(LEFT, height + 8, f"... and {left:,} more, not drawn", colour=GREY))
             height += LEGEND_ROW
         return _svg(height, parts)
@@ -178,10 +178,10 @@ def _short(value: float) -> str:
     return f"{value:,g}"
 
 
-Chart = Bars | Lines
+Chart = BarChart | LineChart
 
 
-def page(title: str, outcome: Outcome, charts: Sequence[Chart]) -> str:
+def page(title: str, outcome: JobResult, charts: Sequence[Chart]) -> str:
     summary = ", ".join(f"{escape(name)}: {escape(cell(value))}" for name, value in outcome.summary.items())
     figures = [f"<figure><figcaption>{escape(one.title)}</figcaption>{one.svg()}</figure>" for one in charts]
     body = "\n".join([*figures, *(_table(table) for table in outcome.tables)])
@@ -190,7 +190,7 @@ def page(title: str, outcome: Outcome, charts: Sequence[Chart]) -> str:
     return f'<!doctype html><html lang="en">{head}{heading}\n{body}\n</html>\n'
 
 
-def _table(table: Table) -> str:
+def _table(table: ResultTable) -> str:
     heads = "".join(
         f"<th{_kind(next((row.get(name) for row in table.rows if row.get(name) is not None), None))}>"
         f"{escape(name)}</th>"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump.pipelines import shipping
-from turbopump.pipelines.ground import QUICK, CannotRun
+from turbopump.pipelines.requirements import FAST_WORKER_CONF, CannotRun
 
 QUIET = {
     "spark.log.level": "ERROR",
@@ -19,8 +19,8 @@ QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-LOOK_TIMEOUT_S = 60.0
-LEAST_JAVA = 17
+CHECK_TIMEOUT_S = 60.0
+MIN_JAVA = 17
 JAVA_HINT = "apt install openjdk-17-jre-headless, or set JAVA_HOME"
 MAX_BATCH_PARTITIONS = "200"
 PARTITIONS, INITIAL = (
@@ -44,7 +44,7 @@ def session(name: str, master: str, conf: Mapping[str, str], archive: Path | Non
     from turbopump import pipelines
 
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**QUIET, **QUICK, **shipped, **conf}.items():
+    for key, value in {**QUIET, **FAST_WORKER_CONF, **shipped, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     _set_partitions(spark, conf)
@@ -67,9 +67,9 @@ def check() -> None:
         raise CannotRun("pipelines need PySpark: pip install 'turbopump[spark]'")
     found = java_version(_java_says())
     if found is None:
-        raise CannotRun(f"Spark needs Java {LEAST_JAVA} or newer, and there is none: {JAVA_HINT}")
-    if found < LEAST_JAVA:
-        raise CannotRun(f"Spark needs Java {LEAST_JAVA} or newer, got Java {found}: {JAVA_HINT}")
+        raise CannotRun(f"Spark needs Java {MIN_JAVA} or newer, and there is none: {JAVA_HINT}")
+    if found < MIN_JAVA:
+        raise CannotRun(f"Spark needs Java {MIN_JAVA} or newer, got Java {found}: {JAVA_HINT}")
 
 
 def java_version(said: str) -> int | None:
@@ -88,7 +88,7 @@ def _java_says() -> str:
     if not java:
         return ""
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S)
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S)
     except OSError:
         return ""
     return done.stderr + done.stdout if done.returncode == 0 else ""

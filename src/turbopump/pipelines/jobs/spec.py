@@ -39,7 +39,7 @@ class TypedTime:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class JobFlag:
     """`read` makes the value of a text, and raises ValueError. A switch has none: it is there or not."""
 
     name: str
@@ -67,7 +67,7 @@ def read_file(text: str, where: str) -> dict[str, Any]:
         raise BadSpec(f"{where} is no TOML: {error}") from None
 
 
-def given_by(flags: Iterable[Flag], file: Mapping[str, Any], line: Mapping[str, Any], job: str) -> Given:
+def given_by(flags: Iterable[JobFlag], file: Mapping[str, Any], line: Mapping[str, Any], job: str) -> Given:
     """`line` has texts by key, and what was not given is None there."""
     known = {flag.key: flag for flag in flags}
     named = {word.replace("-", "_"): value for word, value in file.items() if word != "job"}
@@ -77,7 +77,7 @@ def given_by(flags: Iterable[Flag], file: Mapping[str, Any], line: Mapping[str, 
     return {key: _value(flag, line.get(key), named.get(key)) for key, flag in known.items()}
 
 
-def _value(flag: Flag, typed: Any, filed: Any) -> Any:
+def _value(flag: JobFlag, typed: Any, filed: Any) -> Any:
     if flag.is_pairs:
         return _pairs(flag, filed or {}, typed or ())
     found = filed if typed is None else typed
@@ -93,20 +93,20 @@ def _value(flag: Flag, typed: Any, filed: Any) -> Any:
     return tuple(values) if flag.is_list else values[0]
 
 
-def _read(flag: Flag, read: Callable[[str], Any], found: Any) -> Any:
+def _read(flag: JobFlag, read: Callable[[str], Any], found: Any) -> Any:
     try:
         return read(str(found))
     except ValueError as error:
         raise BadSpec(f"{flag.name}={found}: {error}") from None
 
 
-def _switch(flag: Flag, found: Any) -> bool:
+def _switch(flag: JobFlag, found: Any) -> bool:
     if not isinstance(found, bool):
         raise BadSpec(f"{flag.name}={found}: wants true or false")
     return found
 
 
-def _pairs(flag: Flag, filed: Any, typed: Iterable[str]) -> dict[str, str]:
+def _pairs(flag: JobFlag, filed: Any, typed: Iterable[str]) -> dict[str, str]:
     if not isinstance(filed, dict):
         raise BadSpec(f"{flag.name} is a table: write [{flag.name}] and a line for each")
     found = {str(name): _plain(value) for name, value in filed.items()}
@@ -122,7 +122,7 @@ def _plain(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _unknown(word: str, known: Mapping[str, Flag], job: str) -> str:
+def _unknown(word: str, known: Mapping[str, JobFlag], job: str) -> str:
     near = get_close_matches(word, known, 1, 0.5)
     hint = (
         f"did you mean {known[near[0]].name}?"

@@ -1,8 +1,8 @@
-"""Rows become Parquet files, one or more for each partition, that no table knows yet.
+"""Writes rows as Parquet files, one or more per partition, before they belong to a table.
 
-In: Arrow batches of a task. Out: what was written: `Files` with the size and the number of rows of each, and
-up to which offsets of which queues the rows reach. Names are made of a token of the attempt, so files of
-attempts that failed are in nobody's way; `compact` removes them in time. Which count is decided elsewhere.
+In: the Arrow batches of a task. Out: `WrittenFiles`: path, size, row count and statistics of each file, and
+the offset that the rows of each queue reach. File names contain a token of the attempt, so files of failed
+attempts disturb nothing; `compact` removes them later. Which attempts count is decided in `table.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from turbopump.pipelines.sink.rows import groups
 
-MOST_OPEN = 64  # files of one task; the oldest is closed for a new one
+MAX_OPEN_FILES = 64  # files of one task; the oldest is closed for a new one
 COMPRESSION = "zstd"
-LONGEST_STATISTIC = 64  # characters
+MAX_STATISTIC_LENGTH = 64  # characters
 TIME = pa.timestamp("us", tz="UTC")
 OFFSET, PLACE = "queueOffset", ("topic", "brokerName", "queueId")
 SAFE = "-_.~"
@@ -33,7 +33,7 @@ Values = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
+class ColumnStatistics:
     """Of a file's columns, as Delta's log has them: readers pass over files that they need not open."""
 
     lowest: dict[str, Any] = field(default_factory=dict)
@@ -42,33 +42,33 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DataFile:
     path: str
     """Below the table."""
     size: int
     rows: int
     values: tuple[tuple[str, str | None], ...]
     """Of the partition's columns."""
-    statistics: Statistics = field(default_factory=Statistics)
+    statistics: ColumnStatistics = field(default_factory=ColumnStatistics)
     columns: frozenset[str] = frozenset()
     """In the file itself."""
 
 
 @dataclass(slots=True)
-class Files:
+class WrittenFiles:
     """What a task has written."""
 
-    files: list[File] = field(default_factory=list)
+    files: list[DataFile] = field(default_factory=list)
     schema: bytes = b""
     """Arrow's, of whole rows; empty: there were no rows."""
     reached: Reached = field(default_factory=dict)
 
 
-def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterable[Any]) -> Files:
+def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterable[Any]) -> WrittenFiles:
     """`root`: a directory, or an address that PyArrow understands."""
     system, path = pa.fs.FileSystem.from_uri(root) if "://" in root else (pa.fs.LocalFileSystem(), root)
-    writing = _Writing(system, path.rstrip("/"), partition_by, token)
-    done = Files()
+    writing = _PartitionWriter(system, path.rstrip("/"), partition_by, token)
+    done = WrittenFiles()
     for batch in batches:
         rows = in_utc(batch)
         if len(rows):
@@ -119,7 +119,7 @@ def as_text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def statistics_of(metadata: Any, schema: Any) -> Statistics:
+def statistics_of(metadata: Any, schema: Any) -> ColumnStatistics:
     """What Parquet's footer knows of flat columns. A column with a row group that knows nothing has none."""
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def statistics_of(metadata: Any, schema: Any) -> Statistics:
             least, most = _ending(min(low for low, _ in ends)), _ending(max(high for _, high in ends))
             if least is not None and most is not None:
                 lowest[name], highest[name] = least, most
-    return Statistics(lowest, highest, nulls)
+    return ColumnStatistics(lowest, highest, nulls)
 
 
 def _has_order(kind: Any) -> bool:
@@ -155,7 +155,7 @@ def _ending(value: Any) -> Any:
         return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, str) and len(value) > LONGEST_STATISTIC:
+    if isinstance(value, str) and len(value) > MAX_STATISTIC_LENGTH:
         return None
     return value
 
@@ -195,25 +195,25 @@ def folder_of(name: str, value: str | None) -> str:
     return NO_VALUE if value is None else quote(value, SAFE)
 
 
-class _Writing:
+class _PartitionWriter:
     def __init__(self, system: Any, root: str, partition_by: tuple[str, ...], token: str) -> None:
         self._system = system
         self._root = root
         self._partition_by = partition_by
         self._token = token
         self._open: dict[Values, _OpenFile] = {}
-        self._done: list[File] = []
+        self._done: list[DataFile] = []
         self._count = 0
 
     def add(self, values: Values, part: Any) -> None:
         one = self._open.get(values)
         if one is None:
-            while len(self._open) >= MOST_OPEN:
+            while len(self._open) >= MAX_OPEN_FILES:
                 self._close(next(iter(self._open)))
             one = self._open[values] = self._begin(values, part.schema)
         one.add(part)
 
-    def close(self) -> list[File]:
+    def close(self) -> list[DataFile]:
         for values in list(self._open):
             self._close(values)
         return self._done
@@ -239,7 +239,7 @@ class _Writing:
         one.writer.close()
         size = self._system.get_file_info(f"{self._root}/{one.path}").size
         found, columns = statistics_of(one.footers[0], one.writer.schema), frozenset(one.writer.schema.names)
-        self._done.append(File(one.path, size, one.rows, one.values, found, columns))
+        self._done.append(DataFile(one.path, size, one.rows, one.values, found, columns))
 
 
 @dataclass(slots=True)

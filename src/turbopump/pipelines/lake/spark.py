@@ -20,12 +20,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from turbopump.pipelines import tables
 from turbopump.pipelines.lake import files, table
-from turbopump.pipelines.lake.reading import FilteringTableReader, TableReader, spark_schema
+from turbopump.pipelines.lake.table_reader import FilteringTableReader, TableReader, spark_schema
 from turbopump.pipelines.options import (
     NO_VERSION,
     BadOption,
-    Option,
-    Options,
+    FormatOption,
+    FormatOptions,
     count,
     flag,
     is_of_table,
@@ -35,31 +35,33 @@ from turbopump.pipelines.options import (
     version_of,
     words,
 )
-from turbopump.pipelines.workers import settling
+from turbopump.pipelines.worker_memory import freeze_after
 
 FORMAT = "rocketmq-delta"
 DEFAULT_PARTITIONS = ("topic", "date", "hour")
 QUERY_ID = "sql.streaming.queryId"
 
 LAKE = (
-    Option("path", text, help="directory of the table, or an address such as s3://…"),
-    Option("partitionBy", words, help="columns; those of topic, date and hour that there are"),
-    Option("transactionalId", text, help="under which batches are remembered; the id of the query"),
-    Option(
+    FormatOption("path", text, help="directory of the table, or an address such as s3://…"),
+    FormatOption("partitionBy", words, help="columns; those of topic, date and hour that there are"),
+    FormatOption("transactionalId", text, help="under which batches are remembered; the id of the query"),
+    FormatOption(
         "txnVersion",
         count(0),
         help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
         "the table has already is not written again. Without it an id writes one batch",
     ),
-    Option("mergeSchema", flag, False, help="add columns that the table lacks; what rows lack is null"),
-    Option("overwriteSchema", flag, False, help="mode overwrite: the table gets the columns of the rows"),
+    FormatOption("mergeSchema", flag, False, help="add columns that the table lacks; what rows lack is null"),
+    FormatOption(
+        "overwriteSchema", flag, False, help="mode overwrite: the table gets the columns of the rows"
+    ),
 )
 
 
 TABLE = (
-    Option("path", text, help="directory of the table, or an address such as s3://…"),
-    Option("versionAsOf", count(0), help="an earlier version of the table"),
-    Option(
+    FormatOption("path", text, help="directory of the table, or an address such as s3://…"),
+    FormatOption("versionAsOf", count(0), help="an earlier version of the table"),
+    FormatOption(
         "pushFilters",
         flag,
         False,
@@ -71,21 +73,21 @@ TABLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Lake:
+class LakeOptions:
     path: str
     partition_by: tuple[str, ...]
     transactional_id: str
     version: int | None = None
     """Of a batch; None: the id writes one batch."""
-    how: table.How = table.APPEND
+    how: table.WriteMode = table.APPEND
     schema: Any = None
     """Arrow's, of the rows."""
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
+class FilesCommit(WriterCommitMessage):
     id: str
-    files: files.Files
+    files: files.WrittenFiles
 
 
 class RocketMqDelta(DataSource):
@@ -95,12 +97,12 @@ class RocketMqDelta(DataSource):
 
     def schema(self) -> Any:
         own = own_options(self.options)
-        options = Options(TABLE, tables.known(own, TABLE) if is_of_table(self.options) else own, FORMAT)
+        options = FormatOptions(TABLE, tables.known(own, TABLE) if is_of_table(self.options) else own, FORMAT)
         columns = spark_schema(path_of(options), options["versionAsOf"])
         return tables.with_options(columns, self.options, (TABLE, LAKE), FORMAT)
 
     def reader(self, schema: Any) -> Any:
-        options = Options(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
+        options = FormatOptions(TABLE, tables.for_reader(self.options, schema, "path", TABLE), FORMAT)
         kind = FilteringTableReader if options["pushFilters"] else TableReader
         return kind(path_of(options), options["versionAsOf"], schema)
 
@@ -115,9 +117,11 @@ class RocketMqDelta(DataSource):
         return StreamWriter(for_stream(lake))
 
 
-def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None) -> Lake:
+def lake_of(
+    given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None
+) -> LakeOptions:
     """`overwrite`: the rows take the place of all that are in the table."""
-    options = Options(LAKE, given, FORMAT)
+    options = FormatOptions(LAKE, given, FORMAT)
     if options["overwriteSchema"] and not overwrite:
         raise BadOption("option overwriteSchema is for mode('overwrite'); mergeSchema adds columns")
     path = path_of(options)
@@ -129,43 +133,43 @@ def lake_of(given: dict[str, str], columns: Sequence[str], overwrite: bool, sche
     if len(partition_by) == len(columns):
         raise BadOption("all columns are in partitionBy: nothing is left for the files")
     version, id = version_of(options), options["transactionalId"] or ""
-    how = table.How(
+    how = table.WriteMode(
         overwrite,
         options["mergeSchema"],
         options["overwriteSchema"],
         may_repeat=version is not None or not id,
     )
-    return Lake(path, partition_by, id, version, how, schema)
+    return LakeOptions(path, partition_by, id, version, how, schema)
 
 
-def for_stream(lake: Lake) -> Lake:
+def for_stream(lake: LakeOptions) -> LakeOptions:
     """A stream repeats its last batch after a restart, under its own number."""
     if lake.version is not None:
         raise BadOption(NO_VERSION)
     return replace(lake, how=replace(lake.how, may_repeat=True))
 
 
-def check_version(lake: Lake) -> None:
+def check_version(lake: LakeOptions) -> None:
     """Before any task runs; the commit looks again."""
     id = lake.transactional_id
     if id and lake.version is None and table.last_version(lake.path, id) >= 0:
         raise table.already_written(id, lake.path)
 
 
-def path_of(options: Options) -> str:
+def path_of(options: FormatOptions) -> str:
     path: str = options.need("path", f"the directory of the table. In SQL: {tables.hint('path')}")
     return local_path(path)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeOptions) -> None:
         self._lake = lake
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
+    def write(self, iterator: Iterator[Any]) -> FilesCommit:
         context = TaskContext.get()
         assert context is not None, "only a task writes"
         id = self._lake.transactional_id or context.getLocalProperty(QUERY_ID)
-        return Wrote(id, written(self._lake, settling(iterator)))
+        return FilesCommit(id, written(self._lake, freeze_after(iterator)))
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         committed(self._lake, messages, batchId)
@@ -177,11 +181,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class BatchWriter(DataSourceArrowWriter):
     """With a transactionalId and a txnVersion the table has its rows once, however often the job runs."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: LakeOptions) -> None:
         self._lake = lake
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
-        return Wrote(self._lake.transactional_id, written(self._lake, settling(iterator)))
+    def write(self, iterator: Iterator[Any]) -> FilesCommit:
+        return FilesCommit(self._lake.transactional_id, written(self._lake, freeze_after(iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
         committed(self._lake, messages, self._lake.version or 0)
@@ -190,11 +194,11 @@ class BatchWriter(DataSourceArrowWriter):
         """Files that no commit names are no part of the table."""
 
 
-def written(lake: Lake, batches: Iterator[Any]) -> files.Files:
+def written(lake: LakeOptions, batches: Iterator[Any]) -> files.WrittenFiles:
     return files.write(lake.path, lake.partition_by, uuid.uuid4().hex, batches)
 
 
-def committed(lake: Lake, messages: Sequence[Any], batch: int) -> None:
+def committed(lake: LakeOptions, messages: Sequence[Any], batch: int) -> None:
     found = [message for message in messages if message is not None]
     parts = [one.files for one in found]
     table.commit(lake.path, lake.partition_by, parts, found[0].id, batch, lake.how, lake.schema)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from turbopump.pipelines.lake.files import File, Files, Reached, merge, table_in_utc
+from turbopump.pipelines.lake.files import DataFile, Reached, WrittenFiles, merge, table_in_utc
 
 TRIES = 5
 OFFSETS = "rocketmq.offsets"
@@ -34,7 +34,7 @@ class AlreadyWritten(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class WriteMode:
     """What a commit may do to the table beside adding files."""
 
     overwrite: bool = False
@@ -47,16 +47,16 @@ class How:
     """A batch that the id has written already is passed over; else it raises AlreadyWritten."""
 
 
-APPEND = How()
+APPEND = WriteMode()
 
 
 def commit(
     root: str,
     partition_by: tuple[str, ...],
-    written: Sequence[Files],
+    written: Sequence[WrittenFiles],
     id: str,
     batch: int,
-    how: How = APPEND,
+    how: WriteMode = APPEND,
     schema: Any = None,
 ) -> bool:
     """False: the batch was committed before. `id` is empty: there is no batch that could come again.
@@ -92,7 +92,7 @@ def nullable(schema: Any) -> Any:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
-def nulls_in(file: File, name: str) -> int:
+def nulls_in(file: DataFile, name: str) -> int:
     """How many rows have no value in a column."""
     values = dict(file.values)
     if name in values:
@@ -100,7 +100,7 @@ def nulls_in(file: File, name: str) -> int:
     return file.statistics.nulls.get(name, 0 if name in file.columns else file.rows)
 
 
-def check_nulls(root: str, table: Any, files: Sequence[File]) -> None:
+def check_nulls(root: str, table: Any, files: Sequence[DataFile]) -> None:
     """Rows with a null where the table must not have one are refused."""
     required = [field.name for field in table.schema().fields if not field.nullable]
     for file in files:
@@ -136,7 +136,12 @@ def _last(table: Any, id: str) -> int:
 
 
 def _write(
-    table: Any, schema: Any, partition_by: tuple[str, ...], files: list[File], properties: Any, how: How
+    table: Any,
+    schema: Any,
+    partition_by: tuple[str, ...],
+    files: list[DataFile],
+    properties: Any,
+    how: WriteMode,
 ) -> None:
     from deltalake import Schema
 
@@ -149,7 +154,7 @@ def _write(
     )
 
 
-def _table(root: str, schema: Any, partition_by: tuple[str, ...], how: How) -> Any:
+def _table(root: str, schema: Any, partition_by: tuple[str, ...], how: WriteMode) -> Any:
     """As it is now; made, if it is not there; with more columns, if that is wanted."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
@@ -193,7 +198,7 @@ def new_columns(root: str, table: Any, wanted: Any, may_add: bool) -> list[Any]:
     return [one for one in wanted.fields if one.name not in there]
 
 
-def _properties(written: Sequence[Files], id: str, batch: int) -> Any:
+def _properties(written: Sequence[WrittenFiles], id: str, batch: int) -> Any:
     from deltalake import CommitProperties, Transaction
 
     offsets: Reached = {}
@@ -205,7 +210,7 @@ def _properties(written: Sequence[Files], id: str, batch: int) -> Any:
     )
 
 
-def _action(file: File) -> Any:
+def _action(file: DataFile) -> Any:
     from deltalake.transaction import AddAction
 
     of = file.statistics

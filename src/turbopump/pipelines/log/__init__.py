@@ -22,10 +22,17 @@ except ModuleNotFoundError:
 
 from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import NoStore, StoreFiles
-from turbopump.pipelines.log.look import partitions_of
 from turbopump.pipelines.log.options import positions_of
-from turbopump.pipelines.log.plan import EARLIEST, LATEST, NoSuchTopic, OffsetsGone, Positions, Query
-from turbopump.pipelines.log.read import Reader, RecordsLost, Rows
+from turbopump.pipelines.log.partitions import partitions_of
+from turbopump.pipelines.log.plan import (
+    EARLIEST,
+    LATEST,
+    NoSuchTopic,
+    OffsetsGone,
+    QueuePositions,
+    StoreQuery,
+)
+from turbopump.pipelines.log.store_reader import RecordsLost, RowFormat, StoreReader
 from turbopump.pipelines.schema import BadColumn, schema_of
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import epoch_ms
@@ -82,7 +89,7 @@ def read_log(
     """
     if scan not in ("", "queue", "log"):
         raise ValueError(f"scan={scan!r}: there are 'queue' and 'log'")
-    query = Query(
+    query = StoreQuery(
         topics=_tuple(topic),
         pattern=pattern,
         has_system=system_topics,
@@ -96,10 +103,10 @@ def read_log(
         scan=scan,
         is_strict=fail_on_data_loss,
     )
-    rows = Rows(schema_of(columns, has_properties=properties, is_kafka=kafka_names), broker, batch_rows)
+    rows = RowFormat(schema_of(columns, has_properties=properties, is_kafka=kafka_names), broker, batch_rows)
     files = StoreFiles(os.fspath(directory))
     partitions = partitions_of(files, query)
-    reader = Reader(files, query, rows)
+    reader = StoreReader(files, query, rows)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for partition in partitions:
@@ -112,8 +119,8 @@ def _tuple(given: str | Iterable[str]) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _positions(given: Any, default: int) -> Positions:
-    return Positions(default) if given is None else Positions(default, positions_of(given).of)
+def _positions(given: Any, default: int) -> QueuePositions:
+    return QueuePositions(default) if given is None else QueuePositions(default, positions_of(given).of)
 
 
 def _in_ms(given: Moment | None, name: str) -> int | None:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from turbopump.pipelines.places import Data, Mask, Numbers, Places, starts_in
+from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, starts_in
 from turbopump.runtime.disk import Entry, SystemDisk
 from turbopump.store.scan import measure_at
 from turbopump.store.segment import NAME_DIGITS
@@ -112,17 +112,17 @@ class StoreFiles:
         found = {name.topic for name in self.queue_names}
         try:
             with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
-                found.update(msgspec.json.decode(file.read(), type=_Topics).topicConfigTable)
+                found.update(msgspec.json.decode(file.read(), type=_TopicTable).topicConfigTable)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             pass  # it is for the names of empty topics alone
         return sorted(found)
 
 
-class _Topics(msgspec.Struct):
+class _TopicTable(msgspec.Struct):
     topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
 
 
-def is_at_home(places: Places, part: LogPart) -> Mask:
+def is_at_home(places: RecordPositions, part: LogPart) -> Mask:
     """Whole records that lie where they say: others are left over from an earlier life of the file."""
     good: Mask = places.is_whole & (places.number("physical") == places.starts + part.start)
     return good

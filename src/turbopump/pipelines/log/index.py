@@ -19,7 +19,7 @@ ALL = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IndexMatches:
     """Of the log's records in [begin, end) those that may have the key; of others the index tells nothing."""
 
     begin: int
@@ -27,7 +27,7 @@ class Found:
     offsets: tuple[int, ...]
 
 
-def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> Found | None:
+def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatches | None:
     """None: there is no index that could be asked."""
     offsets: set[int] = set()
     begin = end = -1
@@ -48,7 +48,7 @@ def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> Found | Non
         return None
     # the last record may have keys that are not put yet, so it is not taken as known
     begin = max(begin, files.log_begin)
-    return Found(begin, end, tuple(sorted(offset for offset in offsets if begin <= offset < end)))
+    return IndexMatches(begin, end, tuple(sorted(offset for offset in offsets if begin <= offset < end)))
 
 
 def _index_files(directory: str) -> list[str]:

@@ -6,12 +6,12 @@ from typing import Any
 
 from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import QueueName
-from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, Positions, Query
-from turbopump.pipelines.log.read import BATCH_ROWS, Rows
+from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, QueuePositions, StoreQuery
+from turbopump.pipelines.log.store_reader import BATCH_ROWS, RowFormat
 from turbopump.pipelines.options import (
     BadOption,
-    Option,
-    Options,
+    FormatOption,
+    FormatOptions,
     choice,
     count,
     document,
@@ -52,14 +52,14 @@ def pattern(given: str) -> str:
     return given
 
 
-def positions(given: str) -> Positions:
+def positions(given: str) -> QueuePositions:
     word = given.strip().lower()
     if word in ("earliest", "latest"):
-        return Positions(EARLIEST if word == "earliest" else LATEST)
+        return QueuePositions(EARLIEST if word == "earliest" else LATEST)
     return positions_of(document(given))
 
 
-def positions_of(tree: Any) -> Positions:
+def positions_of(tree: Any) -> QueuePositions:
     """`{"topic": {"queue": n}}`, or with the broker in between as the format `rocketmq` writes it."""
     found: dict[QueueName, int] = {}
     try:
@@ -69,46 +69,59 @@ def positions_of(tree: Any) -> Positions:
                     found[QueueName(topic, int(queue_id))] = int(offset)
     except (AttributeError, TypeError, ValueError):
         raise ValueError('wants earliest, latest or {"topic":{"queue":offset}}') from None
-    return Positions(EARLIEST, found)
+    return QueuePositions(EARLIEST, found)
 
 
 TABLE = (
-    Option("path", text, help="the store directory, with commitlog/ in it"),
-    Option("commitLogPath", words, help="where the log is, if not below it; several with commas between"),
-    Option(
+    FormatOption("path", text, help="the store directory, with commitlog/ in it"),
+    FormatOption(
+        "commitLogPath", words, help="where the log is, if not below it; several with commas between"
+    ),
+    FormatOption(
         "scan", choice("queue", "log"), "", help="by queue, or the log from front to back; default: by queue"
     ),
-    Option(
+    FormatOption(
         "subscribe", words, (), ("topic",), "topics, with commas between; default: all but the broker's own"
     ),
-    Option("subscribePattern", pattern, "", help="a regular expression that topics match"),
-    Option("includeSystemTopics", flag, False, help="also retry, dead-letter, delay and system topics"),
-    Option("queue", numbers, None, ("queueId",), "numbers of queues, with commas between"),
-    Option("startingOffsets", positions, Positions(EARLIEST), help='earliest, or {"topic":{"queue":offset}}'),
-    Option(
-        "endingOffsets", positions, Positions(LATEST), help='latest, or {"topic":{"queue":offset}}; exclusive'
+    FormatOption("subscribePattern", pattern, "", help="a regular expression that topics match"),
+    FormatOption("includeSystemTopics", flag, False, help="also retry, dead-letter, delay and system topics"),
+    FormatOption("queue", numbers, None, ("queueId",), "numbers of queues, with commas between"),
+    FormatOption(
+        "startingOffsets", positions, QueuePositions(EARLIEST), help='earliest, or {"topic":{"queue":offset}}'
     ),
-    Option(
+    FormatOption(
+        "endingOffsets",
+        positions,
+        QueuePositions(LATEST),
+        help='latest, or {"topic":{"queue":offset}}; exclusive',
+    ),
+    FormatOption(
         "startingTimestamp",
         time_ms,
         None,
         help="stored then or later: ms since 1970, 2026-11-01T12:00:00Z (with zone), or an age such as 10m",
     ),
-    Option("endingTimestamp", time_ms, None, help="stored before"),
-    Option("tags", tag_list, frozenset(), ("subExpression",), "messages with one of these tags: a || b"),
-    Option("key", text, "", help="messages with this key or message id, found through the index"),
-    Option("columns", words, (), help="the columns to read; Spark does not tell which it needs"),
-    Option("includeProperties", flag, False, ("includeHeaders",), "add the column properties (headers)"),
-    Option("kafkaCompat", flag, False, help="columns as Spark's Kafka connector names them"),
-    Option("brokerName", text, None, help="value of the column brokerName: the files do not tell it"),
-    Option("maxRecordsPerPartition", count(), ROWS_PER_PARTITION, help="rows that one task reads"),
-    Option("arrowBatchRows", count(), BATCH_ROWS, help="rows of one Arrow batch"),
-    Option("failOnDataLoss", flag, True, help="false: pass over what is missing or damaged"),
-    Option("pushFilters", flag, False, help="take over conditions of the query, too; see filterPushdown"),
+    FormatOption("endingTimestamp", time_ms, None, help="stored before"),
+    FormatOption(
+        "tags", tag_list, frozenset(), ("subExpression",), "messages with one of these tags: a || b"
+    ),
+    FormatOption("key", text, "", help="messages with this key or message id, found through the index"),
+    FormatOption("columns", words, (), help="the columns to read; Spark does not tell which it needs"),
+    FormatOption(
+        "includeProperties", flag, False, ("includeHeaders",), "add the column properties (headers)"
+    ),
+    FormatOption("kafkaCompat", flag, False, help="columns as Spark's Kafka connector names them"),
+    FormatOption("brokerName", text, None, help="value of the column brokerName: the files do not tell it"),
+    FormatOption("maxRecordsPerPartition", count(), ROWS_PER_PARTITION, help="rows that one task reads"),
+    FormatOption("arrowBatchRows", count(), BATCH_ROWS, help="rows of one Arrow batch"),
+    FormatOption("failOnDataLoss", flag, True, help="false: pass over what is missing or damaged"),
+    FormatOption(
+        "pushFilters", flag, False, help="take over conditions of the query, too; see filterPushdown"
+    ),
 )
 
 
-def query_of(options: Options) -> Query:
+def query_of(options: FormatOptions) -> StoreQuery:
     if options.is_given("subscribe") and options.is_given("subscribePattern"):
         raise BadOption("give subscribe or subscribePattern, not both")
     starting, ending = options["startingOffsets"], options["endingOffsets"]
@@ -116,13 +129,13 @@ def query_of(options: Options) -> Query:
         raise BadOption(
             "startingOffsets=latest: nothing is behind the end of what is read once; use earliest"
         )
-    return Query(
+    return StoreQuery(
         topics=options["subscribe"],
         pattern=options["subscribePattern"],
         has_system=options["includeSystemTopics"],
         queues=options["queue"],
         starting=starting,
-        ending=Positions(LATEST, ending.of) if ending.of else ending,
+        ending=QueuePositions(LATEST, ending.of) if ending.of else ending,
         since_ms=options["startingTimestamp"],
         until_ms=options["endingTimestamp"],
         tags=options["tags"],
@@ -133,11 +146,11 @@ def query_of(options: Options) -> Query:
     )
 
 
-def rows_of(options: Options) -> Rows:
-    return Rows(schema(options), options["brokerName"], options["arrowBatchRows"])
+def rows_of(options: FormatOptions) -> RowFormat:
+    return RowFormat(schema(options), options["brokerName"], options["arrowBatchRows"])
 
 
-def schema(options: Options) -> Schema:
+def schema(options: FormatOptions) -> Schema:
     try:
         return schema_of(
             options["columns"], has_properties=options["includeProperties"], is_kafka=options["kafkaCompat"]

@@ -1,8 +1,8 @@
-"""Which parts of a store answer a query, and how they are shared out: values in, values out.
+"""Plans which parts of a store answer a query, and divides them into partitions. Pure.
 
-In: what is asked (`Query`), which queues there are and where they begin and end. Out: partitions, each of
-which one reader reads alone. The end of everything is fixed here, once: what is stored later is not part of
-the answer, however long reading takes.
+In: a `StoreQuery`, and the queues with their first and last offsets. Out: partitions, each read by one
+reader. The end of every queue is fixed here, once: messages stored later are not part of the answer, however
+long reading takes.
 """
 
 import re
@@ -31,7 +31,7 @@ class NoSuchTopic(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class QueuePositions:
     """Where to begin or end: in these queues there, in all others at `default`."""
 
     default: int
@@ -42,7 +42,7 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class StoreQuery:
     """What is asked of a store. No topic named: all that are not the broker's own."""
 
     topics: tuple[str, ...] = ()
@@ -50,10 +50,10 @@ class Query:
     has_system: bool = False  # also the broker's own
     among: frozenset[str] | None = None  # of these topics, whether the store has them or not
     queues: frozenset[int] | None = None
-    least: int = 0  # offset in any queue
-    most: int = LAST_OFFSET
-    starting: Positions = Positions(EARLIEST)
-    ending: Positions = Positions(LATEST)
+    min_offset: int = 0  # in any queue
+    max_offset: int = LAST_OFFSET
+    starting: QueuePositions = QueuePositions(EARLIEST)
+    ending: QueuePositions = QueuePositions(LATEST)
     since_ms: int | None = None  # stored in [since, until)
     until_ms: int | None = None
     tags: frozenset[str] = frozenset()  # none: any
@@ -96,13 +96,13 @@ class LogRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class LogRecords:
     """Single records of the log, by their offsets, which rise; they need not fit."""
 
     offsets: tuple[int, ...]
 
 
-Piece = QueueRange | LogRange | Picked
+Piece = QueueRange | LogRange | LogRecords
 Partition = tuple[Piece, ...]
 
 
@@ -117,7 +117,7 @@ class QueueEnds:
     until: int | None = None
 
 
-def check_topics(query: Query, known: Sequence[str]) -> None:
+def check_topics(query: StoreQuery, known: Sequence[str]) -> None:
     for name in query.topics:
         if name not in known:
             near = get_close_matches(name, known, 1)
@@ -125,7 +125,7 @@ def check_topics(query: Query, known: Sequence[str]) -> None:
             raise NoSuchTopic(f"the store has no topic {name!r}: {hint}")
 
 
-def narrowed(query: Query, ends: QueueEnds) -> QueueRange:
+def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
     """The part of a queue that is asked for; it may be empty."""
     begin, end = query.starting.at(ends.name), query.ending.at(ends.name)
     if query.is_strict and 0 <= begin < ends.begin:
@@ -145,35 +145,35 @@ def narrowed(query: Query, ends: QueueEnds) -> QueueRange:
         )
     begin = {EARLIEST: ends.begin, LATEST: ends.end}.get(begin, begin)
     end = {EARLIEST: ends.begin, LATEST: ends.end}.get(end, end)
-    begin = max(begin, ends.begin, query.least, ends.since if ends.since is not None else 0)
-    end = min(end, ends.end, query.most + 1, ends.until if ends.until is not None else ends.end)
+    begin = max(begin, ends.begin, query.min_offset, ends.since if ends.since is not None else 0)
+    end = min(end, ends.end, query.max_offset + 1, ends.until if ends.until is not None else ends.end)
     return QueueRange(ends.name, begin, max(begin, end))
 
 
-def shared_out(ranges: Iterable[QueueRange], most: int) -> list[Partition]:
-    """Long ranges in equal pieces of at most `most` rows, short ones together."""
+def shared_out(ranges: Iterable[QueueRange], max_rows: int) -> list[Partition]:
+    """Long ranges in equal pieces of at most `max_rows` rows, short ones together."""
     partitions: list[Partition] = []
     together: list[QueueRange] = []
     for one in ranges:
-        if len(one) >= min(FEW_ROWS, most):
-            partitions += [(piece,) for piece in pieces_of(one, most)]
+        if len(one) >= min(FEW_ROWS, max_rows):
+            partitions += [(piece,) for piece in pieces_of(one, max_rows)]
         elif len(one):
-            if sum(map(len, together)) + len(one) > min(FEW_ROWS, most):
+            if sum(map(len, together)) + len(one) > min(FEW_ROWS, max_rows):
                 partitions.append(tuple(together))
                 together = []
             together.append(one)
     return [*partitions, tuple(together)] if together else partitions
 
 
-def pieces_of(one: QueueRange, most: int) -> list[QueueRange]:
-    count = -(-len(one) // most)
+def pieces_of(one: QueueRange, max_rows: int) -> list[QueueRange]:
+    count = -(-len(one) // max_rows)
     edges = [one.begin + len(one) * number // count for number in range(count + 1)]
     return [QueueRange(one.name, begin, end) for begin, end in pairwise(edges)]
 
 
-def wished_cuts(begin: int, end: int, rows_per_byte: float, most: int) -> list[int]:
+def wished_cuts(begin: int, end: int, rows_per_byte: float, max_rows: int) -> list[int]:
     """Where a part of the log had best be cut, if records began there."""
-    count = max(1, round(rows_per_byte * (end - begin) / most + 0.5))
+    count = max(1, round(rows_per_byte * (end - begin) / max_rows + 0.5))
     return [begin + (end - begin) * number // count for number in range(1, count)]
 
 

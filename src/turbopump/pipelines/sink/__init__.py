@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from turbopump.pipelines import tables
-from turbopump.pipelines.options import NO_VERSION, BadOption, Option, text
-from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SINK, Sink, sink_of
+from turbopump.pipelines.options import NO_VERSION, BadOption, FormatOption, text
+from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SINK, SinkOptions, sink_of
 
-SUBSCRIBE = Option("subscribe", text, aliases=("topics",))
+SUBSCRIBE = FormatOption("subscribe", text, aliases=("topics",))
 """The source's option, which a table has too."""
 
 
@@ -49,7 +49,7 @@ def _to_topic(own: dict[str, str]) -> dict[str, str]:
     return options
 
 
-def _is_exact(sink: Sink) -> bool:
+def _is_exact(sink: SinkOptions) -> bool:
     return sink.delivery == EXACTLY_ONCE
 
 

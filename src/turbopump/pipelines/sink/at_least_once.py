@@ -17,25 +17,25 @@ from turbopump.client.message import Message, MessageQueue, SendStatus
 from turbopump.client.produce.batches import prepared_batch
 from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick, Sender
-from turbopump.pipelines.sink.connections import Kept, patiently
+from turbopump.pipelines.sink.connections import ConnectionCache, patiently
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
-from turbopump.pipelines.sink.rows import Rows, pieces, rows_of
-from turbopump.pipelines.sink.settings import Sink
+from turbopump.pipelines.sink.rows import MessageRows, pieces, rows_of
+from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol import properties
 from turbopump.protocol.ids import UniqueIds
 
 GROUP = "spark-rocketmq-sink"
-LANES_AT_ONCE = 4
+MAX_CONCURRENT_LANES = 4
 
 
 class StoredUnsafely(ClientError, OSError):
     """The broker could not do what it is set up to: sync the message, or copy it."""
 
 
-class Sending:
+class RowSender:
     """Of one process to one cluster."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
         self._admin = Admin(sink.name_servers, **sink.client_options)
         self._sender = self._admin.producer(GROUP)
@@ -51,10 +51,10 @@ class Sending:
             :-4
         ]
 
-    async def send(self, rows: Rows) -> None:
+    async def send(self, rows: MessageRows) -> None:
         """Returns when brokers have stored all of them."""
         queues = {topic: await self._queue_count(topic) for topic in rows.topics}
-        free = asyncio.Semaphore(LANES_AT_ONCE)
+        free = asyncio.Semaphore(MAX_CONCURRENT_LANES)
 
         async def send_lane(lane: Lane) -> None:
             async with free:
@@ -75,7 +75,7 @@ class Sending:
 
     async def _deliver(self, frame: Frame, queue: int | None) -> None:
         letter = letter_of(self._sender, frame)
-        pick = None if queue is None else by_place(queue)
+        pick = None if queue is None else by_position(queue)
         result = await self._patiently(lambda: self._sender.deliver(letter, self._sink.patience_s, pick))
         if result.status is not SendStatus.SEND_OK:
             raise StoredUnsafely(f"broker {result.queue.broker} says {result.status.name} for {frame.topic}")
@@ -91,7 +91,7 @@ def letter_of(sender: Sender, frame: Frame) -> PreparedSend:
     return PreparedSend(Message(frame.topic, b""), sender.envelope(frame.topic), frame.body, frame.alone, key)
 
 
-def by_place(queue: int) -> Pick:
+def by_position(queue: int) -> Pick:
     def pick(queues: Any) -> MessageQueue:
         found: MessageQueue = queues[queue % len(queues)]
         return found
@@ -99,12 +99,12 @@ def by_place(queue: int) -> Pick:
     return pick
 
 
-_sendings: Kept[Sending] = Kept()
+_senders: ConnectionCache[RowSender] = ConnectionCache()
 
 
-def write(sink: Sink, batches: Iterable[Any]) -> int:
+def write(sink: SinkOptions, batches: Iterable[Any]) -> int:
     """All rows of a task. While a batch is under way, the next one is packed."""
-    sending = _sendings.get(sink, lambda: Sending(sink))
+    sending = _senders.get(sink, lambda: RowSender(sink))
     count = 0
     under_way: Future[None] | None = None
     try:
@@ -120,6 +120,6 @@ def write(sink: Sink, batches: Iterable[Any]) -> int:
     except BaseException:
         if under_way is not None:
             under_way.cancel()
-        _sendings.drop(sink)
+        _senders.drop(sink)
         raise
     return count

@@ -14,21 +14,21 @@ from turbopump.client.admin.calls import Unreachable
 from turbopump.client.errors import SendFailed, TopicNotFound
 from turbopump.runtime.clock import Clock
 
-MOST_KEPT = 16
-PAUSE_S = 0.5
-NO_TOPIC_S = 10.0  # after a restart name servers hear of a broker's topics a little later
-CLOSE_S = 5.0
+MAX_CACHED = 16
+RETRY_PAUSE_S = 0.5
+TOPIC_PATIENCE_S = 10.0  # after a restart name servers hear of a broker's topics a little later
+CLOSE_TIMEOUT_S = 5.0
 
 
-class Closable(Protocol):
+class AsyncClosable(Protocol):
     async def close(self) -> None: ...
 
 
 T = TypeVar("T")
-C = TypeVar("C", bound=Closable)
+C = TypeVar("C", bound=AsyncClosable)
 
 
-class Kept(Generic[C]):
+class ConnectionCache(Generic[C]):
     def __init__(self) -> None:
         self._kept: dict[Hashable, C] = {}
         self._pid = os.getpid()
@@ -41,7 +41,7 @@ class Kept(Generic[C]):
         if one is None:
             one = make()
         self._kept[key] = one
-        while len(self._kept) > MOST_KEPT:
+        while len(self._kept) > MAX_CACHED:
             self.drop(next(iter(self._kept)))
         return one
 
@@ -50,7 +50,7 @@ class Kept(Generic[C]):
         one = self._kept.pop(key, None)
         if one is not None:
             with contextlib.suppress(OSError):
-                background.run(one.close(), CLOSE_S)
+                background.run(one.close(), CLOSE_TIMEOUT_S)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
@@ -60,11 +60,11 @@ async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: C
         try:
             return await ask()
         except TopicNotFound:
-            left_s = min(patience_s, NO_TOPIC_S) - (clock.monotonic() - began)
-            if left_s <= PAUSE_S:
+            left_s = min(patience_s, TOPIC_PATIENCE_S) - (clock.monotonic() - began)
+            if left_s <= RETRY_PAUSE_S:
                 raise
         except (Unreachable, SendFailed):
             left_s = patience_s - (clock.monotonic() - began)
-            if left_s <= PAUSE_S:
+            if left_s <= RETRY_PAUSE_S:
                 raise
-        await clock.sleep(PAUSE_S)
+        await clock.sleep(RETRY_PAUSE_S)

@@ -26,10 +26,10 @@ from turbopump.client.produce.ledger import (
     Writer,
     Written,
 )
-from turbopump.pipelines.sink.connections import MOST_KEPT, NO_TOPIC_S, Kept, patiently
+from turbopump.pipelines.sink.connections import MAX_CACHED, TOPIC_PATIENCE_S, ConnectionCache, patiently
 from turbopump.pipelines.sink.frames import Place, half_frames
-from turbopump.pipelines.sink.rows import Rows, pieces, refused_row, rows_of
-from turbopump.pipelines.sink.settings import Sink
+from turbopump.pipelines.sink.rows import MessageRows, pieces, refused_row, rows_of
+from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol.errors import FlowControl, MessageIllegal, Refused, TopicNotFound
 from turbopump.protocol.ids import UniqueIds
 
@@ -49,7 +49,7 @@ class CannotBeExact(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueryRun:
     """A life of a query: the id outlives it, `run` names it. With `home` it was opened already."""
 
     id: str
@@ -62,14 +62,14 @@ class Run:
 class Attempt:
     """What one task has done for its part of a batch, and where the decision is made."""
 
-    run: Run
+    run: QueryRun
     written: Written
 
 
 # --- a task ----------------------------------------------------------------------------------------------
 
 
-def write(sink: Sink, run: Run, batch: int, batches: Iterable[Any]) -> Attempt:
+def write(sink: SinkOptions, run: QueryRun, batch: int, batches: Iterable[Any]) -> Attempt:
     """Sends nothing when the batch is decided already: a driver before this one came so far."""
     ledger = opened(sink, run)
     try:
@@ -81,15 +81,15 @@ def write(sink: Sink, run: Run, batch: int, batches: Iterable[Any]) -> Attempt:
         raise
 
 
-def opened(sink: Sink, run: Run) -> Ledger:
+def opened(sink: SinkOptions, run: QueryRun) -> Ledger:
     """The same run may be opened by all of its tasks; Fenced: there is a newer one."""
     return _ledgers.get((sink, run), lambda: _open(sink, run))
 
 
-_ledgers: Kept[Ledger] = Kept()
+_ledgers: ConnectionCache[Ledger] = ConnectionCache()
 
 
-def _open(sink: Sink, run: Run) -> Ledger:
+def _open(sink: SinkOptions, run: QueryRun) -> Ledger:
     ledger = _ledger(sink, run)
     if run.home:
         return ledger
@@ -100,7 +100,7 @@ def _open(sink: Sink, run: Run) -> Ledger:
     return ledger
 
 
-def _ledger(sink: Sink, run: Run) -> Ledger:
+def _ledger(sink: SinkOptions, run: QueryRun) -> Ledger:
     return Ledger(
         run.id,
         sink.name_servers,
@@ -112,9 +112,9 @@ def _ledger(sink: Sink, run: Run) -> Ledger:
     )
 
 
-def where(ledger: Ledger) -> Run:
+def where(ledger: Ledger) -> QueryRun:
     """For who is not to open it again."""
-    return Run(ledger.id, ledger.run, ledger.home, ledger.cluster)
+    return QueryRun(ledger.id, ledger.run, ledger.home, ledger.cluster)
 
 
 def not_here(error: LedgerNotSupported) -> CannotBeExact:
@@ -124,9 +124,9 @@ def not_here(error: LedgerNotSupported) -> CannotBeExact:
     )
 
 
-def _written(sink: Sink, ledger: Ledger, batch: int, batches: Iterable[Any]) -> Written:
+def _written(sink: SinkOptions, ledger: Ledger, batch: int, batches: Iterable[Any]) -> Written:
     writer = ledger.writer(batch)
-    sending = _Sending(ledger, writer)
+    sending = _HalfSender(ledger, writer)
     count = 0
     under_way: Future[None] | None = None
     for arrow in batches:
@@ -142,7 +142,7 @@ def _written(sink: Sink, ledger: Ledger, batch: int, batches: Iterable[Any]) -> 
     return writer.written
 
 
-class _Sending:
+class _HalfSender:
     def __init__(self, ledger: Ledger, writer: Writer) -> None:
         self._ledger = ledger
         self._writer = writer
@@ -156,7 +156,7 @@ class _Sending:
             :-4
         ]
 
-    async def send(self, rows: Rows, before: int) -> None:
+    async def send(self, rows: MessageRows, before: int) -> None:
         places = [await self._queues(topic) for topic in rows.topics]
         found: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
         for broker, body, count in half_frames(
@@ -181,7 +181,7 @@ class _Sending:
             admin = self._ledger.admin
             name = wrap(admin.settings.namespace, topic)
             try:
-                route = await patiently(lambda: admin.routes.refresh(name), NO_TOPIC_S, admin.clock)
+                route = await patiently(lambda: admin.routes.refresh(name), TOPIC_PATIENCE_S, admin.clock)
             except TopicNotFound:
                 route = None
             if route is None or not route.publish:
@@ -192,7 +192,7 @@ class _Sending:
         return self._places[topic]
 
 
-def _refused(rows: Rows, refused: MessageIllegal) -> Exception:
+def _refused(rows: MessageRows, refused: MessageIllegal) -> Exception:
     if not len(rows.timed):
         return refused
     return CannotBeExact(
@@ -204,23 +204,23 @@ def _refused(rows: Rows, refused: MessageIllegal) -> Exception:
 # --- the driver ------------------------------------------------------------------------------------------
 
 
-@lru_cache(MOST_KEPT)
-def check_brokers(sink: Sink) -> None:
+@lru_cache(MAX_CACHED)
+def check_brokers(sink: SinkOptions) -> None:
     """Raises CannotBeExact where brokers keep no ledger, before any task has begun. A process asks once."""
-    with closing(_ledger(sink, Run("check", "check"))) as ledger:
+    with closing(_ledger(sink, QueryRun("check", "check"))) as ledger:
         try:
             background.run(patiently(ledger.check_supported, sink.patience_s, ledger.admin.clock))
         except LedgerNotSupported as error:
             raise not_here(error) from None
 
 
-def begin_job(sink: Sink) -> tuple[Run, int]:
+def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
     """A batch job: a run of its own, and its batch under its id, which is `txnVersion` or else the first. The
     same id fences off an earlier job that has not ended. Raises CannotBeExact for a second batch without a
     version: nobody could tell whether it is the first one again.
     """
     name = uuid.uuid4().hex
-    with closing(_open(sink, Run(sink.transactional_id or f"spark-{name}", name))) as ledger:
+    with closing(_open(sink, QueryRun(sink.transactional_id or f"spark-{name}", name))) as ledger:
         last, batch = background.run(ledger.highest()), sink.version or 0
         if last >= batch:
             if sink.version is None:
@@ -229,14 +229,14 @@ def begin_job(sink: Sink) -> tuple[Run, int]:
         return where(ledger), batch
 
 
-def commit(sink: Sink, batch: int, attempts: Sequence[Attempt]) -> None:
+def commit(sink: SinkOptions, batch: int, attempts: Sequence[Attempt]) -> None:
     """Raises Fenced when a newer run has taken over."""
     with closing(_ledger(sink, attempts[0].run)) as ledger:
         decide(sink, ledger, batch, [one.written for one in attempts])
         end(ledger, batch)
 
 
-def decide(sink: Sink, ledger: Ledger, batch: int, written: Sequence[Written]) -> None:
+def decide(sink: SinkOptions, ledger: Ledger, batch: int, written: Sequence[Written]) -> None:
     background.run(patiently(lambda: ledger.decide(batch, written), sink.patience_s, ledger.admin.clock))
 
 
@@ -246,7 +246,7 @@ def end(ledger: Ledger, batch: int) -> None:
         background.run(ledger.end(batch))
 
 
-def give_up(sink: Sink, run: Run) -> None:
+def give_up(sink: SinkOptions, run: QueryRun) -> None:
     """Of a batch job that has failed: nobody comes again to end its run, so a last run does, unless another
     job has. What the job has decided before it failed stays decided.
     """

@@ -1,7 +1,7 @@
-"""Rows in the frames in which they travel: batch sends to a queue, or half messages for a broker.
+"""Groups rows into the frames in which they are sent: batch sends to a queue, or half messages for a broker.
 
-In: `Rows`, and what the routes say: how many queues a topic has, and where they are. Out: frames, grouped by
-what has to stay in order. Nothing is sent here.
+In: `MessageRows`, and what the routes say: how many queues a topic has, and where they are. Out: frames,
+grouped by what has to stay in order. Nothing is sent here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,14 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from turbopump.pipelines.sink.rows import NO_KEY, Numbers, Rows, cut, groups, records
+from turbopump.pipelines.sink.rows import NO_KEY, MessageRows, Numbers, cut, groups, records
 from turbopump.protocol import properties
 from turbopump.protocol.names import RETRY_PREFIX
 
-FRAME_BYTES = (
-    1 << 20
-)  # a broker of Apache's wants 4 MiB with all that it adds, and others wait behind a frame
-FRAME_ROWS = 4096
+# Apache's brokers accept 4 MiB including all that they add, and other requests wait behind a large frame.
+MAX_FRAME_BYTES = 1 << 20
+MAX_FRAME_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Lane:
     frames: list[Frame]
 
 
-def lanes(rows: Rows, queues: Mapping[str, int]) -> list[Lane]:
+def lanes(rows: MessageRows, queues: Mapping[str, int]) -> list[Lane]:
     """`queues`: how many a topic has."""
     found: list[Lane] = []
     counts = np.array([queues[topic] for topic in rows.topics], np.int64)
@@ -60,14 +59,14 @@ def lanes(rows: Rows, queues: Mapping[str, int]) -> list[Lane]:
     return found
 
 
-def _queues(rows: Rows, counts: Numbers) -> Numbers:
+def _queues(rows: MessageRows, counts: Numbers) -> Numbers:
     """Of each row, by its sharding key."""
     if rows.hashes is None:
         return np.full(len(rows), NO_KEY, np.int64)
     return np.where(rows.hashes == NO_KEY, NO_KEY, rows.hashes % counts[rows.topic_of])
 
 
-def _parts(rows: Rows, codes: Numbers) -> Iterable[tuple[int, Rows]]:
+def _parts(rows: MessageRows, codes: Numbers) -> Iterable[tuple[int, MessageRows]]:
     """By code, without those that go alone. All rows of one kind are not copied."""
     if not len(rows.timed):
         if len(codes) and (codes == codes[0]).all():
@@ -77,20 +76,20 @@ def _parts(rows: Rows, codes: Numbers) -> Iterable[tuple[int, Rows]]:
     return [(code, rows.take(others[indices])) for code, indices in groups(codes[others])]
 
 
-def _frames(topic: str, rows: Rows) -> Iterator[Frame]:
+def _frames(topic: str, rows: MessageRows) -> Iterator[Frame]:
     if topic.startswith(RETRY_PREFIX):  # no broker takes batches there
         yield from (_alone(rows, index) for index in range(len(rows)))
         return
     data, offsets = records(rows)
     view = memoryview(data)
-    for begin, end in cut(np.diff(offsets), FRAME_BYTES, FRAME_ROWS):
-        if offsets[end] - offsets[begin] > FRAME_BYTES:
+    for begin, end in cut(np.diff(offsets), MAX_FRAME_BYTES, MAX_FRAME_ROWS):
+        if offsets[end] - offsets[begin] > MAX_FRAME_BYTES:
             yield _alone(rows, begin)
         else:
             yield Frame(topic, bytes(view[offsets[begin] : offsets[end]]), end - begin)
 
 
-def _alone(rows: Rows, index: int) -> Frame:
+def _alone(rows: MessageRows, index: int) -> Frame:
     topic = rows.topics[rows.topic_of[index]]
     return Frame(topic, rows.bodies[index].as_py(), 1, rows.properties[index].as_py().decode())
 
@@ -100,7 +99,7 @@ Place = tuple[str, str, int]
 
 
 def half_frames(
-    rows: Rows, places: Sequence[Sequence[Place]], turn: int, most_bytes: int, most_rows: int
+    rows: MessageRows, places: Sequence[Sequence[Place]], turn: int, most_bytes: int, most_rows: int
 ) -> Iterator[tuple[str, bytes, int]]:
     """Broker, body and number of messages of each frame; those of one broker in the order of rows, also of
     rows that are delayed: they wait when they are committed.

@@ -1,11 +1,11 @@
-"""Rows become messages, packed as brokers take them: columns in, bytes out, and no loop over rows.
+"""Packs rows as messages the way brokers take them: columns in, bytes out, no loop over rows.
 
-In: an Arrow batch whose columns `columns.py` has found right. Out: `Rows`, a body and a property string for
-each, and of these the records of a batch send, back to back in one buffer, so that a frame is a slice of it.
-A row that can be no message raises BadRow, which names it, the column and the fix. No clock and no socket:
-unique keys are made of a `front` that is given.
+In: an Arrow batch whose columns `columns.py` has checked. Out: `MessageRows`, a body and a property string
+per row, and from these the records of a batch send, back to back in one buffer, so that a frame is a slice of
+it. A row that cannot become a message raises BadRow, which names the row, the column and the fix. No clock
+and no socket: unique keys are made from a prefix (`front`) that the caller gives.
 
-    0.8 us a row of 1 KiB with a tag and a key, all steps together
+    0.8 us for a row of 1 KiB with a tag and a key, all steps together
 """
 
 import re
@@ -24,10 +24,10 @@ from turbopump.pipelines.sink.columns import LOWER
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
 
-MOST_ROWS = 65_536  # of one front: the counter of a unique key has 16 bits
-MOST_BYTES = 64 << 20  # of bodies at once: Arrow counts the bytes of a column with 32 bits
-LARGEST_BODY = 4 << 20  # Apache's maxMessageSize
-LARGEST_PROPERTIES = properties.MAX_BYTES - 1024  # brokers add some
+MAX_PIECE_ROWS = 65_536  # of one front: the counter of a unique key has 16 bits
+MAX_PIECE_BYTES = 64 << 20  # of bodies at once: Arrow counts the bytes of a column with 32 bits
+MAX_BODY_BYTES = 4 << 20  # Apache's maxMessageSize
+MAX_PROPERTIES_BYTES = properties.MAX_BYTES - 1024  # brokers add some
 HEAD_SIZE = 22  # of a message within a batch, without body and properties
 FRONT_SIZE = 28  # a unique key less its counter
 NO_KEY = -1
@@ -42,7 +42,7 @@ class BadRow(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MessageRows:
     """Messages, in the order of the rows."""
 
     topics: tuple[str, ...]
@@ -59,7 +59,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self.bodies)
 
-    def take(self, indices: Numbers) -> "Rows":
+    def take(self, indices: Numbers) -> "MessageRows":
         """Some of them; which of these have a time is not kept."""
         return replace(
             self,
@@ -86,7 +86,7 @@ def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Itera
 def pieces(batch: Any) -> list[Any]:
     """A batch in parts that `rows_of` can take."""
     sizes = _lengths(_binary(_columns(batch)["body"]))
-    return [batch.slice(begin, end - begin) for begin, end in cut(sizes, MOST_BYTES, MOST_ROWS)]
+    return [batch.slice(begin, end - begin) for begin, end in cut(sizes, MAX_PIECE_BYTES, MAX_PIECE_ROWS)]
 
 
 def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]]:
@@ -102,25 +102,25 @@ def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]
     return found
 
 
-def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> Rows:
+def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> MessageRows:
     """`topic`: of all rows, whatever their column says. `first`: rows that came before, for complaints."""
     columns = _columns(batch)
-    complain = _Complaints(first)
-    topics, topic_of = _topics(columns, topic, len(batch), complain)
+    checks = _RowChecks(first)
+    topics, topic_of = _topics(columns, topic, len(batch), checks)
     parts = [
-        *_texts(columns, complain),
-        *([_map(columns["properties"], complain)] if "properties" in columns else []),
-        *_times(columns, complain),
+        *_texts(columns, checks),
+        *([_map(columns["properties"], checks)] if "properties" in columns else []),
+        *_times(columns, checks),
     ]
     tail = _tail(front, len(batch))
     packed = pc.binary_join_element_wise(*parts, tail, b"\x02", null_handling="skip") if parts else tail
-    complain.of("properties", pc.greater(pc.binary_length(packed), LARGEST_PROPERTIES), _TOO_MANY)
-    return Rows(
-        topics, topic_of, _bodies(columns["body"], complain), packed, _hashes(columns), _timed(columns)
+    checks.of("properties", pc.greater(pc.binary_length(packed), MAX_PROPERTIES_BYTES), _TOO_MANY)
+    return MessageRows(
+        topics, topic_of, _bodies(columns["body"], checks), packed, _hashes(columns), _timed(columns)
     )
 
 
-def records(rows: Rows, before: Any = None) -> tuple[bytes, Numbers]:
+def records(rows: MessageRows, before: Any = None) -> tuple[bytes, Numbers]:
     """The records of a batch send, one after the other, and where each begins; the last number is the end.
     `before`: properties that come first, for each row.
     """
@@ -135,7 +135,7 @@ def records(rows: Rows, before: Any = None) -> tuple[bytes, Numbers]:
     return joined.buffers()[2], _offsets(joined)
 
 
-def refused_row(rows: Rows, first: int, remark: str) -> BadRow | None:
+def refused_row(rows: MessageRows, first: int, remark: str) -> BadRow | None:
     """The row whose time a broker refuses, by the unique key that it names; None: it names none of these."""
     found = _NAMED.match(remark)
     index = int(found[1][FRONT_SIZE:], 16) if found else len(rows)
@@ -159,23 +159,23 @@ def _columns(batch: Any) -> dict[str, Any]:
 # --- columns ---------------------------------------------------------------------------------------------
 
 
-def _bodies(column: Any, complain: "_Complaints") -> Any:
-    complain.of("body", column.is_null(), "is null: RocketMQ has no message without a body; filter such rows")
+def _bodies(column: Any, checks: "_RowChecks") -> Any:
+    checks.of("body", column.is_null(), "is null: RocketMQ has no message without a body; filter such rows")
     bodies = _binary(column)
     sizes = pc.binary_length(bodies)
-    complain.of("body", pc.equal(sizes, 0), "is empty: RocketMQ has no empty message; filter such rows")
-    most = f"has more than {LARGEST_BODY} bytes, the most that brokers take: cut it, or store it elsewhere"
-    complain.of("body", pc.greater(sizes, LARGEST_BODY), most)
+    checks.of("body", pc.equal(sizes, 0), "is empty: RocketMQ has no empty message; filter such rows")
+    most = f"has more than {MAX_BODY_BYTES} bytes, the most that brokers take: cut it, or store it elsewhere"
+    checks.of("body", pc.greater(sizes, MAX_BODY_BYTES), most)
     return bodies
 
 
 def _topics(
-    columns: dict[str, Any], topic: str | None, count: int, complain: "_Complaints"
+    columns: dict[str, Any], topic: str | None, count: int, checks: "_RowChecks"
 ) -> tuple[tuple[str, ...], Numbers]:
     if topic is not None:
         return (topic,), np.zeros(count, np.int32)
     column = columns["topic"]
-    complain.of("topic", column.is_null(), "is null: say where the message goes, or give the option topic")
+    checks.of("topic", column.is_null(), "is null: say where the message goes, or give the option topic")
     coded = column.dictionary_encode()
     topic_of = np.asarray(coded.indices)
     found = tuple(coded.dictionary.to_pylist())
@@ -183,17 +183,17 @@ def _topics(
         try:
             check_target(name)
         except InvalidArgument as error:
-            complain.about("topic", int(np.flatnonzero(topic_of == number)[0]), f"is wrong: {error}")
+            checks.about("topic", int(np.flatnonzero(topic_of == number)[0]), f"is wrong: {error}")
     return found, topic_of
 
 
-def _texts(columns: dict[str, Any], complain: "_Complaints") -> list[Any]:
+def _texts(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
     """`NAME value` of tags, keys and sharding keys; null where there is none."""
     found = []
     for column, name in TEXTS.items():
         if column in columns:
-            text = _keys(columns[column], complain) if column == "keys" else columns[column]
-            complain.of(column, pc.match_substring_regex(text, SEPARATOR), _HAS_SEPARATOR)
+            text = _keys(columns[column], checks) if column == "keys" else columns[column]
+            checks.of(column, pc.match_substring_regex(text, SEPARATOR), _HAS_SEPARATOR)
             value = _binary(pc.if_else(pc.equal(text, ""), None, text))
             found.append(pc.binary_join_element_wise(name.encode(), value, b"\x01"))
     return found
@@ -206,30 +206,30 @@ TEXTS = {
 }
 
 
-def _keys(column: Any, complain: "_Complaints") -> Any:
+def _keys(column: Any, checks: "_RowChecks") -> Any:
     if not _is_list(column):
         return pc.utf8_trim_whitespace(column)
     each = column.flatten()
     wrong = pc.or_kleene(each.is_null(), pc.match_substring_regex(each.cast(pa.string()), r"^$|\s"))
     words = "holds a key that is null, empty or has a blank, by which brokers tell keys apart: leave it out"
-    complain.of_inner("keys", column, pc.fill_null(wrong, True), words)
+    checks.of_inner("keys", column, pc.fill_null(wrong, True), words)
     return pc.binary_join(column, " ")
 
 
-def _map(column: Any, complain: "_Complaints") -> Any:
+def _map(column: Any, checks: "_RowChecks") -> Any:
     """All pairs of a row as one text; null where there are none."""
     begin, end = (column.offsets[0].as_py(), column.offsets[-1].as_py()) if len(column) else (0, 0)
     names, values = column.keys.slice(begin, end - begin), column.items.slice(begin, end - begin)
     blank = pc.or_kleene(values.is_null(), pc.fill_null(pc.match_substring_regex(values, r"^\s*$"), True))
     words = "has a value that is null or blank: write map_filter(properties, (k, v) -> trim(v) != '')"
-    complain.of_inner("properties", column, blank, words)
-    complain.of_inner(
+    checks.of_inner("properties", column, blank, words)
+    checks.of_inner(
         "properties", column, pc.match_substring_regex(names, r"^\s*$"), "has a name that is blank"
     )
     for part in (names, values):
-        complain.of_inner("properties", column, pc.match_substring_regex(part, SEPARATOR), _HAS_SEPARATOR)
+        checks.of_inner("properties", column, pc.match_substring_regex(part, SEPARATOR), _HAS_SEPARATOR)
     taken = pc.is_in(names, pa.array(sorted(NOT_FREE), names.type))
-    complain.of_inner("properties", column, taken, _TAKEN)
+    checks.of_inner("properties", column, taken, _TAKEN)
     pairs = pc.binary_join_element_wise(_binary(names), _binary(values), b"\x01")
     offsets = pc.subtract(column.offsets, begin)
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, pairs), b"\x02")
@@ -243,13 +243,11 @@ NOT_FREE = (RESERVED - {properties.RETRY_TOPIC}) | {
 """A row for the retry topic of a group must say to which topic its message was sent first."""
 
 
-def _times(columns: dict[str, Any], complain: "_Complaints") -> list[Any]:
+def _times(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
     level, at_ms = _levels(columns), _moments(columns)
     found = []
     if level is not None:
-        complain.of(
-            "delayLevel", pc.less(level, 0), "is negative: 1 to 18 are the broker's messageDelayLevel"
-        )
+        checks.of("delayLevel", pc.less(level, 0), "is negative: 1 to 18 are the broker's messageDelayLevel")
         text = pc.if_else(pc.greater(level, 0), level, None).cast(pa.string())
         found.append(pc.binary_join_element_wise(b"DELAY", _binary(text), b"\x01"))
     if at_ms is not None:
@@ -257,7 +255,7 @@ def _times(columns: dict[str, Any], complain: "_Complaints") -> list[Any]:
         found.append(pc.binary_join_element_wise(b"TIMER_DELIVER_MS", _binary(text), b"\x01"))
     if len(found) == 2:
         both = pc.and_(found[0].is_valid(), found[1].is_valid())
-        complain.of("deliverTime", both, "and delayLevel each say when: give one of them")
+        checks.of("deliverTime", both, "and delayLevel each say when: give one of them")
     return found
 
 
@@ -297,7 +295,7 @@ def _hashes(columns: dict[str, Any]) -> Numbers | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Complaints:
+class _RowChecks:
     first: int
 
     def of(self, column: str, bad: Any, words: str) -> None:
@@ -321,7 +319,7 @@ _TAKEN = (
     "has a name that brokers and clients use themselves: tags, keys, times and sharding keys have columns of "
     "their own, all others are left out by map_filter(properties, (k, v) -> k NOT IN (…))"
 )
-_TOO_MANY = f"(tags and keys are among them) take more than {LARGEST_PROPERTIES} bytes: put it in the body"
+_TOO_MANY = f"(tags and keys are among them) take more than {MAX_PROPERTIES_BYTES} bytes: put it in the body"
 
 
 # --- bytes -----------------------------------------------------------------------------------------------
@@ -330,7 +328,7 @@ _TOO_MANY = f"(tags and keys are among them) take more than {LARGEST_PROPERTIES}
 def _tail(front: str, count: int) -> Any:
     """The properties that every message has: a unique key, and that its sender waits until it is stored."""
     assert len(front) == FRONT_SIZE
-    assert count <= MOST_ROWS
+    assert count <= MAX_PIECE_ROWS
     begin, end = b"UNIQ_KEY\x01" + front.encode(), b"\x02WAIT\x01true\x02"
     table = np.empty((count, len(begin) + 4 + len(end)), np.uint8)
     table[:, : len(begin)] = np.frombuffer(begin, np.uint8)
@@ -344,7 +342,7 @@ def _counters() -> Numbers:
     """0000 to FFFF."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     shifts = np.array([12, 8, 4, 0])
-    table: Numbers = digits[np.arange(MOST_ROWS)[:, None] >> shifts & 15]
+    table: Numbers = digits[np.arange(MAX_PIECE_ROWS)[:, None] >> shifts & 15]
     return table
 
 

@@ -13,8 +13,8 @@ from turbopump.client.options import ClientOptions
 from turbopump.client.rules import check_target
 from turbopump.pipelines.options import (
     BadOption,
-    Option,
-    Options,
+    FormatOption,
+    FormatOptions,
     choice,
     count,
     flag,
@@ -39,37 +39,37 @@ def topic(given: str) -> str:
 
 
 SINK = (
-    Option(
+    FormatOption(
         "nameServer",
         servers,
         aliases=("rocketmq.namesrv.addr", "nameServers", "namesrvAddr"),
         help="`host:port` of the name servers, with `;` between. Needed",
     ),
-    Option("topic", topic, help="where all rows go; without it the column topic says so for each"),
-    Option(
+    FormatOption("topic", topic, help="where all rows go; without it the column topic says so for each"),
+    FormatOption(
         "delivery",
         choice(EXACTLY_ONCE, AT_LEAST_ONCE),
         help="exactly-once (streams) or at-least-once (batches); the first needs Turbopump's brokers",
     ),
-    Option(
+    FormatOption(
         "transactionalId",
         text,
         help="under which exactly-once is kept at the brokers; the id of the query, which its checkpoint has",
     ),
-    Option(
+    FormatOption(
         "txnVersion",
         count(0),
         help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
         "was written already is not written again. Without it an id writes one batch",
     ),
-    Option("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
-    Option("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
-    Option("namespace", text, "", help="of topics"),
-    Option("useTls", flag, False, help="connections to servers are encrypted"),
-    Option("tlsTrustCertPath", text, "", help="certificates of who may have signed those of servers"),
-    Option("tlsCertPath", text, "", help="our certificate"),
-    Option("tlsKeyPath", text, "", help="its key"),
-    Option("tlsKeyPassword", text, "", help="of the key"),
+    FormatOption("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
+    FormatOption("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
+    FormatOption("namespace", text, "", help="of topics"),
+    FormatOption("useTls", flag, False, help="connections to servers are encrypted"),
+    FormatOption("tlsTrustCertPath", text, "", help="certificates of who may have signed those of servers"),
+    FormatOption("tlsCertPath", text, "", help="our certificate"),
+    FormatOption("tlsKeyPath", text, "", help="its key"),
+    FormatOption("tlsKeyPassword", text, "", help="of the key"),
 )
 ASSIGNED = {column.name.lower() for column in COLUMNS} - LOWER.keys()
 CLIENT = {
@@ -84,7 +84,7 @@ CLIENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sink:
+class SinkOptions:
     """What is asked of the sink. Goes to tasks by pickle."""
 
     name_servers: tuple[str, ...]
@@ -111,13 +111,13 @@ def sink_of(
     default: str,
     *,
     is_table: bool = False,
-) -> Sink:
+) -> SinkOptions:
     """`columns`: names and types of the rows, in Spark's words. `is_table`: rows have all columns of a table
     that can be read too; those that brokers assign must be null. Raises BadOption and BadColumn.
     """
     if overwrite:
         raise BadOption("messages can be appended to a topic, not put in place of others: mode('append')")
-    options = Options(SINK, given, FORMAT)
+    options = FormatOptions(SINK, given, FORMAT)
     servers = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     delivery = options["delivery"] or default
     if delivery == AT_LEAST_ONCE and options.is_given("transactionalId"):
@@ -126,7 +126,7 @@ def sink_of(
     written = [one for one in columns if one[0] not in assigned]
     check_columns(written, has_topic=options.is_given("topic"))
     client = tuple((name, options[option]) for option, name in CLIENT.items() if options.is_given(option))
-    return Sink(
+    return SinkOptions(
         name_servers=servers,
         topic=options["topic"],
         delivery=delivery,

@@ -13,29 +13,29 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from turbopump.pipelines.sink import at_least_once, exactly_once
-from turbopump.pipelines.sink.exactly_once import Attempt, CannotBeExact, Run
+from turbopump.pipelines.sink.exactly_once import Attempt, CannotBeExact, QueryRun
 from turbopump.pipelines.sink.rows import without_assigned
-from turbopump.pipelines.sink.settings import Sink
-from turbopump.pipelines.workers import settling
+from turbopump.pipelines.sink.settings import SinkOptions
+from turbopump.pipelines.worker_memory import freeze_after
 
 QUERY_ID, RUN_ID, BATCH_ID = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
 """Spark's names of what a task knows about its query; not part of its API, so a test looks for them."""
 
 
 @dataclass
-class Wrote(WriterCommitMessage):
+class TaskCommit(WriterCommitMessage):
     """At least once there is nothing to be decided."""
 
     attempt: Attempt | None = None
 
 
 class StreamAtLeastOnce(DataSourceStreamArrowWriter):
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
-        at_least_once.write(self._sink, settling(iterator))
-        return Wrote()
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
+        at_least_once.write(self._sink, freeze_after(iterator))
+        return TaskCommit()
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         """All is stored."""
@@ -45,12 +45,12 @@ class StreamAtLeastOnce(DataSourceStreamArrowWriter):
 
 
 class StreamExactlyOnce(DataSourceStreamArrowWriter):
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
         run, batch = of_task(self._sink)
-        return Wrote(exactly_once.write(self._sink, run, batch, settling(iterator)))
+        return TaskCommit(exactly_once.write(self._sink, run, batch, freeze_after(iterator)))
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         exactly_once.commit(self._sink, batchId, attempts_of(messages))
@@ -60,12 +60,12 @@ class StreamExactlyOnce(DataSourceStreamArrowWriter):
 
 
 class BatchAtLeastOnce(DataSourceArrowWriter):
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
         at_least_once.write(self._sink, _rows(self._sink, iterator))
-        return Wrote()
+        return TaskCommit()
 
     def commit(self, messages: Sequence[Any]) -> None:
         """All is stored."""
@@ -77,12 +77,12 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
 class BatchExactlyOnce(DataSourceArrowWriter):
     """Made once for a job, on the driver; tasks and commit have copies of it."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
         self._run, self._batch = exactly_once.begin_job(sink)
 
-    def write(self, iterator: Iterator[Any]) -> Wrote:
-        return Wrote(exactly_once.write(self._sink, self._run, self._batch, _rows(self._sink, iterator)))
+    def write(self, iterator: Iterator[Any]) -> TaskCommit:
+        return TaskCommit(exactly_once.write(self._sink, self._run, self._batch, _rows(self._sink, iterator)))
 
     def commit(self, messages: Sequence[Any]) -> None:
         exactly_once.commit(self._sink, self._batch, attempts_of(messages))
@@ -91,11 +91,11 @@ class BatchExactlyOnce(DataSourceArrowWriter):
         exactly_once.give_up(self._sink, self._run)
 
 
-def _rows(sink: Sink, iterator: Iterator[Any]) -> Iterator[Any]:
-    return without_assigned(settling(iterator), sink.assigned)
+def _rows(sink: SinkOptions, iterator: Iterator[Any]) -> Iterator[Any]:
+    return without_assigned(freeze_after(iterator), sink.assigned)
 
 
-def of_task(sink: Sink) -> tuple[Run, int]:
+def of_task(sink: SinkOptions) -> tuple[QueryRun, int]:
     """Of which query, run and batch the task that asks is a part."""
     context = TaskContext.get()
     assert context is not None, "only a task writes"
@@ -106,7 +106,7 @@ def of_task(sink: Sink) -> tuple[Run, int]:
             f"this Spark does not say which query ({query}), run ({run}) and batch ({batch}) a task belongs "
             "to: give the option delivery=at-least-once"
         )
-    return Run(id, run), int(batch)
+    return QueryRun(id, run), int(batch)
 
 
 def attempts_of(messages: Sequence[Any]) -> list[Attempt]:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 EARLIEST, LATEST = -2, -1
 """In the JSON of starting and ending offsets, as with Spark's Kafka connector."""
 SHAPE = '{"topic":{"broker":{"0":17}}}'
-NAMED = 5  # queues that a message names
+MAX_QUEUES_NAMED = 5  # queues that a message names
 PROOF = "@"
 """Key of the offset log beside the topics: no topic has such a name."""
 
@@ -59,11 +59,11 @@ class Range:
 # --- as JSON ---------------------------------------------------------------------------------------------
 
 
-def positions_of(document: Any, least: int = 0) -> dict[MessageQueue, int]:
-    """Of `{"topic": {"broker": {"queue": offset}}}`; `least` is EARLIEST where that may be named."""
+def positions_of(document: Any, minimum: int = 0) -> dict[MessageQueue, int]:
+    """Of `{"topic": {"broker": {"queue": offset}}}`; `minimum` is EARLIEST where that may be named."""
     if isinstance(document, dict):
         document = {topic: brokers for topic, brokers in document.items() if topic != PROOF}
-    return by_queue(document, lambda topic, given: _offset(topic, given, least))
+    return by_queue(document, lambda topic, given: _offset(topic, given, minimum))
 
 
 def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, dict[str, Any]]]:
@@ -112,9 +112,9 @@ def _numbers(given: Any, shape: str) -> set[int]:
     return set(given)
 
 
-def _offset(topic: str, given: Any, least: int) -> int:
-    if type(given) is not int or given < least:
-        allowed = "0 or more" if least == 0 else "0 or more, -1 for the latest, -2 for the earliest"
+def _offset(topic: str, given: Any, minimum: int) -> int:
+    if type(given) is not int or given < minimum:
+        allowed = "0 or more" if minimum == 0 else "0 or more, -1 for the latest, -2 for the earliest"
         raise BadOffsets(f"an offset of {topic} is {allowed}, not {given!r}")
     return given
 
@@ -165,31 +165,31 @@ def target(
     return {**there, **(first or {}), **still}
 
 
-def limited(start: Positions, end: Positions, most: int) -> dict[MessageQueue, int]:
+def limited(start: Positions, end: Positions, max_messages: int) -> dict[MessageQueue, int]:
     """At most about so many messages, each queue in proportion to what waits there and one at the least, as
     Spark's Kafka connector does it: a small queue is not starved by a large one.
     """
     waiting = {queue: max(0, offset - start.get(queue, offset)) for queue, offset in end.items()}
     total = sum(waiting.values())
-    if total <= most:
+    if total <= max_messages:
         return dict(end)
     return {
-        queue: start[queue] + _share(waiting[queue], most, total) if waiting[queue] else offset
+        queue: start[queue] + _share(waiting[queue], max_messages, total) if waiting[queue] else offset
         for queue, offset in end.items()
     }
 
 
-def _share(waiting: int, most: int, total: int) -> int:
-    return min(waiting, max(1, waiting * most // total))
+def _share(waiting: int, max_messages: int, total: int) -> int:
+    return min(waiting, max(1, waiting * max_messages // total))
 
 
 def count_between(start: Positions, end: Positions) -> int:
     return sum(max(0, offset - start.get(queue, offset)) for queue, offset in end.items())
 
 
-def is_worth_it(waiting: int, least: int, waited_s: float, longest_s: float) -> bool:
+def is_worth_it(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> bool:
     """Whether a micro-batch begins: enough is there, or it was put off long enough."""
-    return waiting >= least or (waiting > 0 and waited_s >= longest_s)
+    return waiting >= minimum or (waiting > 0 and waited_s >= max_delay_s)
 
 
 # --- tasks -----------------------------------------------------------------------------------------------
@@ -201,17 +201,17 @@ def ranges(start: Positions, end: Positions) -> list[Range]:
     return [one for one in found if one.size > 0]
 
 
-def split(wanted: Iterable[Range], least_parts: int | None, most_records: int | None) -> list[Range]:
+def split(wanted: Iterable[Range], min_parts: int | None, max_records: int | None) -> list[Range]:
     """One task for each queue, or several where that makes a task too long or tasks too few."""
-    found = [part for one in wanted for part in _cut(one, _parts(one.size, most_records))]
-    if least_parts is None or len(found) >= least_parts or not found:
+    found = [part for one in wanted for part in _cut(one, _parts(one.size, max_records))]
+    if min_parts is None or len(found) >= min_parts or not found:
         return found
     total = sum(one.size for one in found)
-    return [part for one in found for part in _cut(one, -(-one.size * least_parts // total))]
+    return [part for one in found for part in _cut(one, -(-one.size * min_parts // total))]
 
 
-def _parts(size: int, most_records: int | None) -> int:
-    return 1 if most_records is None else -(-size // most_records)
+def _parts(size: int, max_records: int | None) -> int:
+    return 1 if max_records is None else -(-size // max_records)
 
 
 def _cut(one: Range, parts: int) -> list[Range]:
@@ -311,5 +311,5 @@ def named(queue: MessageQueue) -> str:
 
 def listed(queues: Iterable[MessageQueue]) -> str:
     names = [named(queue) for queue in queues]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_QUEUES_NAMED} more" if len(names) > MAX_QUEUES_NAMED else ""
+    return ", ".join(names[:MAX_QUEUES_NAMED]) + more

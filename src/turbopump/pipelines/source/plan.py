@@ -38,8 +38,9 @@ from turbopump.pipelines.source.offsets import (
     split,
     target,
 )
-from turbopump.pipelines.source.proofs import Offsets, full_document, offsets_of
-from turbopump.pipelines.source.settings import Bound, Query
+from turbopump.pipelines.source.proofs import ProvenOffsets, full_document, offsets_of
+from turbopump.pipelines.source.settings import Bound, SourceQuery
+from turbopump.pipelines.source.snapshot import ClusterSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -49,27 +50,10 @@ MAX_CLOCK_SKEW_MS = 60_000
 """A queue whose messages are older than the query by no more than this is taken for a new one."""
 
 
-class Seen(Protocol):
-    """A look at the brokers."""
-
-    @property
-    def ends(self) -> Mapping[MessageQueue, Ends]: ...
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """Brokers that have a part of what is read and are not there, each with the reason."""
-
-    @property
-    def clusters(self) -> Mapping[str, str]:
-        """Of which cluster each broker is."""
-
-    def away(self, queues: Any) -> list[MessageQueue]: ...
-
-
-class Sight(Protocol):
+class ClusterView(Protocol):
     """Who looks."""
 
-    def look(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> Seen:
+    def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
         """`known` queues are looked at also when the topic does not have them any more. `is_whole`: brokers
         that should be there are looked for, and waited for a moment.
         """
@@ -91,23 +75,23 @@ class Sight(Protocol):
     def commit(self, positions: Positions) -> None: ...
 
 
-def whole_look(query: Query, sight: Sight) -> Seen:
+def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapshot:
     """A look to begin with. Raises MissingBrokers, or BadOffsets when a topic that was named is nowhere."""
-    seen = sight.look(is_whole=True)
-    missing = dict(seen.missing)
+    snapshot = cluster.snapshot(is_whole=True)
+    missing = dict(snapshot.missing)
     for queue in _named(query):
-        if queue.broker not in missing and queue not in seen.ends and seen.away([queue]):
+        if queue.broker not in missing and queue not in snapshot.ends and snapshot.away([queue]):
             missing[queue.broker] = "is not registered with the name server"
     if missing and not query.allows_missing:
         raise missing_brokers(missing, query.topics)
     for name, why in missing.items():
         log.warning("Broker %s %s; reading %s without it (allowMissingBrokers)", name, why, query.topics)
     if not missing:
-        _check_there(query, seen)
-    return seen
+        _check_there(query, snapshot)
+    return snapshot
 
 
-def _named(query: Query) -> set[MessageQueue]:
+def _named(query: SourceQuery) -> set[MessageQueue]:
     """The queues that the options name one by one."""
     found = set(query.topics.assigned[1]) if query.topics.assigned is not None else set()
     for bound in (query.start, query.end):
@@ -116,8 +100,8 @@ def _named(query: Query) -> set[MessageQueue]:
     return found
 
 
-def _check_there(query: Query, seen: Seen) -> None:
-    there = {queue.topic for queue in seen.ends}
+def _check_there(query: SourceQuery, snapshot: ClusterSnapshot) -> None:
+    there = {queue.topic for queue in snapshot.ends}
     if nowhere := [topic for topic in query.topics.names() if topic not in there]:
         raise BadOffsets(
             f"no broker that is there has topic {', '.join(nowhere)}, or the queues of it that are wanted: "
@@ -126,14 +110,14 @@ def _check_there(query: Query, seen: Seen) -> None:
     if query.topics.assigned is None:
         return
     everywhere, exactly = query.topics.assigned
-    numbers = {(queue.topic, queue.id) for queue in seen.ends}
+    numbers = {(queue.topic, queue.id) for queue in snapshot.ends}
     unknown = [
         f"queue {one} of {topic}"
         for topic, ids in everywhere.items()
         for one in sorted(ids)
         if (topic, one) not in numbers
     ]
-    unknown += [named(queue) for queue in sorted(exactly) if queue not in seen.ends]
+    unknown += [named(queue) for queue in sorted(exactly) if queue not in snapshot.ends]
     if unknown:
         raise BadOffsets(f"assign names what is not there: {', '.join(unknown)}")
 
@@ -141,18 +125,18 @@ def _check_there(query: Query, seen: Seen) -> None:
 # --- a batch ---------------------------------------------------------------------------------------------
 
 
-def batch_ranges(query: Query, sight: Sight) -> list[Range]:
-    seen = whole_look(query, sight)
-    ends = seen.ends
-    start = _there(place(query.start, seen, sight), ends)
-    end = _there(place(query.end, seen, sight), ends)
+def batch_ranges(query: SourceQuery, cluster: ClusterView) -> list[Range]:
+    snapshot = complete_snapshot(query, cluster)
+    ends = snapshot.ends
+    start = _there(place(query.start, snapshot, cluster), ends)
+    end = _there(place(query.end, snapshot, cluster), ends)
     told = losses(start, ends) if query.start.offsets != "earliest" else []
     _judge(told + cut_short(end, ends), query)
     if _is_by_offset(query.start) and _is_by_offset(query.end):
         check_order(start, end)
     within = {queue: min(max(offset, ends[queue].low), ends[queue].high) for queue, offset in start.items()}
     capped = {queue: min(offset, ends[queue].high) for queue, offset in end.items()}
-    return split(ranges(within, capped), query.least_parts, query.most_records)
+    return split(ranges(within, capped), query.min_parts, query.max_records)
 
 
 def _there(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
@@ -163,32 +147,32 @@ def _is_by_offset(bound: Bound) -> bool:
     return not isinstance(bound.offsets, str) and bound.time_ms is None and bound.times_ms is None
 
 
-def place(bound: Bound, seen: Seen, sight: Sight) -> dict[MessageQueue, int]:
+def place(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView) -> dict[MessageQueue, int]:
     """Where the bound lies in each queue, now. Queues of missing brokers keep the offsets given for them."""
-    ends = seen.ends
+    ends = snapshot.ends
     if bound.time_ms is not None or bound.times_ms is not None:
-        return _place_by_time(bound, seen, sight)
+        return _place_by_time(bound, snapshot, cluster)
     if bound.offsets == "earliest":
         return earliest(ends)
     if bound.offsets == "latest":
         return latest(ends)
     assert not isinstance(bound.offsets, str)
-    away = set(seen.away(bound.offsets)) - ends.keys()
+    away = set(snapshot.away(bound.offsets)) - ends.keys()
     given = {queue: offset for queue, offset in bound.offsets.items() if queue not in away}
     kept = {queue: bound.offsets[queue] for queue in away if bound.offsets[queue] >= 0}
     return {**(resolved(given, ends) if given or ends else {}), **kept}
 
 
-def _place_by_time(bound: Bound, seen: Seen, sight: Sight) -> dict[MessageQueue, int]:
-    ends = seen.ends
+def _place_by_time(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView) -> dict[MessageQueue, int]:
+    ends = snapshot.ends
     if bound.times_ms is not None:
-        away = set(seen.away(bound.times_ms)) - ends.keys()
+        away = set(snapshot.away(bound.times_ms)) - ends.keys()
         times = {queue: time_ms for queue, time_ms in bound.times_ms.items() if queue not in away}
     else:
         times = dict.fromkeys(ends, bound.time_ms or 0)
     if missing := sorted(ends.keys() ^ times.keys()):
         raise BadOffsets(f"times are to be given for exactly the queues that are read: see {listed(missing)}")
-    found = sight.offsets_at(times, ends)
+    found = cluster.offsets_at(times, ends)
     none = sorted(queue for queue, offset in found.items() if offset is None)
     if none and not bound.or_latest:
         raise BadOffsets(
@@ -202,9 +186,9 @@ def _place_by_time(bound: Bound, seen: Seen, sight: Sight) -> dict[MessageQueue,
 
 
 @dataclass
-class Stream:
-    query: Query
-    sight: Sight
+class StreamPlan:
+    query: SourceQuery
+    cluster: ClusterView
     now: Callable[[], float]
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     _initial: Document | None = field(default=None, init=False)
@@ -224,21 +208,21 @@ class Stream:
     def initial(self) -> Document:
         """Asked for twice by Spark: the same is said twice."""
         if self._initial is None:
-            seen = whole_look(self.query, self.sight)
-            positions = place(self.query.start, seen, self.sight)
-            began = Offsets(
+            snapshot = complete_snapshot(self.query, self.cluster)
+            positions = place(self.query.start, snapshot, self.cluster)
+            began = ProvenOffsets(
                 positions,
-                self._marks_of(positions, seen),
-                _clusters(positions, seen),
+                self._marks_of(positions, snapshot),
+                _clusters(positions, snapshot),
                 self._since_ms(),
-                frozenset(seen.missing),
+                frozenset(snapshot.missing),
             )
             self._initial = full_document(began)
         return self._initial
 
-    def _marks_of(self, positions: Positions, seen: Seen) -> dict[MessageQueue, str]:
-        asked = _before(positions, seen.ends)
-        found = self.sight.marks(asked)
+    def _marks_of(self, positions: Positions, snapshot: ClusterSnapshot) -> dict[MessageQueue, str]:
+        asked = _before(positions, snapshot.ends)
+        found = self.cluster.marks(asked)
         if silent := asked.keys() - found.keys():
             why = {queue.broker: "does not answer" for queue in silent}
             raise missing_brokers(why, self.query.topics)
@@ -257,51 +241,51 @@ class Stream:
 
     def fix_goal(self) -> None:
         """Ends where the queues end now. Raises MissingBrokers: what they have belongs to it."""
-        seen = self.sight.look(is_whole=True)
-        if seen.missing and not self.query.allows_missing:
-            raise missing_brokers(seen.missing, self.query.topics)
+        snapshot = self.cluster.snapshot(is_whole=True)
+        if snapshot.missing and not self.query.allows_missing:
+            raise missing_brokers(snapshot.missing, self.query.topics)
         end = self.query.end
-        self._goal = latest(seen.ends) if end.time_ms is None else place(end, seen, self.sight)
+        self._goal = latest(snapshot.ends) if end.time_ms is None else place(end, snapshot, self.cluster)
 
-    def next(self, start_document: Document, most: int | None) -> Document:
+    def next(self, start_document: Document, max_messages: int | None) -> Document:
         """How far the micro-batch after `start` goes; `start` itself: there is nothing to do."""
         before = offsets_of(start_document)
         start = before.positions
-        seen = self.sight.look(start)
+        snapshot = self.cluster.snapshot(start)
         unwanted = [queue for queue in start if not self.query.topics.wants(queue)]
         check_topics(start, unwanted, self.query.topics)
-        self._commit(start, seen)
-        away = [queue for queue in seen.away(start) if queue not in unwanted]
-        found, silent = self._proofs(before, seen, {*away, *unwanted})
+        self._commit(start, snapshot)
+        away = [queue for queue in snapshot.away(start) if queue not in unwanted]
+        found, silent = self._proofs(before, snapshot, {*away, *unwanted})
         away += silent
         self._check_away(start, away)
-        moved = self._moved(before, seen, found, away, unwanted)
-        self._latest = {**{queue: start[queue] for queue in away}, **latest(seen.ends)}
-        end = target(start, seen.ends, away, {**self._first(before, seen), **moved})
+        moved = self._moved(before, snapshot, found, away, unwanted)
+        self._latest = {**{queue: start[queue] for queue in away}, **latest(snapshot.ends)}
+        end = target(start, snapshot.ends, away, {**self._first(before, snapshot), **moved})
         if self._goal is not None:
-            end = self._within_goal(start, end, seen.ends)
+            end = self._within_goal(start, end, snapshot.ends)
         elif self.query.end.time_ms is not None:
             raise BadOffsets(
                 "endingTimestamp needs a stream that ends: trigger(availableNow=True), or a batch"
             )
         elif not self._is_worth_it(start, end, is_moved=bool(moved)):
             return start_document
-        end = limited(start, end, most) if most is not None else end
-        self._planned = self._document(start_document, before, end, seen, moved)
+        end = limited(start, end, max_messages) if max_messages is not None else end
+        self._planned = self._document(start_document, before, end, snapshot, moved)
         return self._planned
 
     def _proofs(
-        self, before: Offsets, seen: Seen, left_out: set[MessageQueue]
+        self, before: ProvenOffsets, snapshot: ClusterSnapshot, left_out: set[MessageQueue]
     ) -> tuple[dict[MessageQueue, str | None], list[MessageQueue]]:
         """Marks of the records before the positions, of all queues at first and later of those that have
         more; and the queues whose broker did not answer.
         """
         asked = {
             queue: offset
-            for queue, offset in proofs.provable(before, seen.ends).items()
-            if queue not in left_out and (not self._proved or seen.ends[queue].high > offset + 1)
+            for queue, offset in proofs.provable(before, snapshot.ends).items()
+            if queue not in left_out and (not self._proved or snapshot.ends[queue].high > offset + 1)
         }
-        found = dict(self.sight.marks(asked)) if asked else {}
+        found = dict(self.cluster.marks(asked)) if asked else {}
         silent = sorted(asked.keys() - found.keys())
         self._proved |= not silent
         return found, silent
@@ -325,8 +309,8 @@ class Stream:
 
     def _moved(
         self,
-        before: Offsets,
-        seen: Seen,
+        before: ProvenOffsets,
+        snapshot: ClusterSnapshot,
         found: Mapping[MessageQueue, str | None],
         away: list[MessageQueue],
         unwanted: list[MessageQueue],
@@ -336,35 +320,39 @@ class Stream:
         """
         start = before.positions
         replaced = proofs.replaced(before, found)
-        clusters = proofs.moved_clusters(before, seen.clusters, found)
-        told = losses(start, seen.ends, away, unwanted)
+        clusters = proofs.moved_clusters(before, snapshot.clusters, found)
+        told = losses(start, snapshot.ends, away, unwanted)
         self._judge([*told, *proofs.replacements(before, replaced, clusters)])
-        elsewhere = {queue for queue in start if queue.broker in clusters and queue in seen.ends}
-        others = {*replaced, *elsewhere, *beyond(start, seen.ends)} - {*away, *unwanted}
+        elsewhere = {queue for queue in start if queue.broker in clusters and queue in snapshot.ends}
+        others = {*replaced, *elsewhere, *beyond(start, snapshot.ends)} - {*away, *unwanted}
         marks = {queue: None if queue in elsewhere else before.marks.get(queue) for queue in others}
-        found_again = self.sight.resumed(marks, seen.ends) if marks else {}
+        found_again = self.cluster.resumed(marks, snapshot.ends) if marks else {}
         return {queue: min(offset, start[queue]) for queue, offset in found_again.items()}
 
-    def _first(self, before: Offsets, seen: Seen) -> dict[MessageQueue, int]:
+    def _first(self, before: ProvenOffsets, snapshot: ClusterSnapshot) -> dict[MessageQueue, int]:
         """Where new queues begin, if not at their earliest message: a query that began with the latest one,
         or by time, must not read the history of a broker that was missing then.
         """
-        new = [queue for queue in seen.ends if queue not in before.positions]
+        new = [queue for queue in snapshot.ends if queue not in before.positions]
         if before.since_ms is None or not new:
             return {}
         old = {queue for queue in new if queue.broker in before.missing} | self._older(
             [queue for queue in new if queue.broker not in before.missing],
             before.since_ms - MAX_CLOCK_SKEW_MS,
-            seen.ends,
+            snapshot.ends,
         )
-        found = self.sight.offsets_at(dict.fromkeys(sorted(old), before.since_ms), seen.ends) if old else {}
-        return {queue: seen.ends[queue].high if offset is None else offset for queue, offset in found.items()}
+        found = (
+            self.cluster.offsets_at(dict.fromkeys(sorted(old), before.since_ms), snapshot.ends) if old else {}
+        )
+        return {
+            queue: snapshot.ends[queue].high if offset is None else offset for queue, offset in found.items()
+        }
 
     def _older(
         self, queues: list[MessageQueue], time_ms: int, ends: Mapping[MessageQueue, Ends]
     ) -> set[MessageQueue]:
         """Those with a message that was stored before."""
-        found = self.sight.offsets_at(dict.fromkeys(queues, time_ms), ends) if queues else {}
+        found = self.cluster.offsets_at(dict.fromkeys(queues, time_ms), ends) if queues else {}
         return {
             queue
             for queue, offset in found.items()
@@ -374,9 +362,9 @@ class Stream:
     def _document(
         self,
         start_document: Document,
-        before: Offsets,
+        before: ProvenOffsets,
         end: dict[MessageQueue, int],
-        seen: Seen,
+        snapshot: ClusterSnapshot,
         moved: Positions,
     ) -> Document:
         """The offsets with their proofs. A queue whose broker does not give the record stands still."""
@@ -388,8 +376,8 @@ class Stream:
             for queue, mark in before.marks.items()
             if queue in end and end[queue] == start[queue] and queue not in moved
         }
-        asked = _before({queue: end[queue] for queue in end if queue not in kept}, seen.ends)
-        found = dict(self.sight.marks(asked)) if asked else {}
+        asked = _before({queue: end[queue] for queue in end if queue not in kept}, snapshot.ends)
+        found = dict(self.cluster.marks(asked)) if asked else {}
         for queue in asked.keys() - found.keys():
             if queue in start and queue not in moved:
                 end[queue] = start[queue]
@@ -397,8 +385,8 @@ class Stream:
         if end == start and not moved:
             return start_document
         marks = {**kept, **{queue: mark for queue, mark in found.items() if mark is not None}}
-        clusters = {**before.clusters, **_clusters(end, seen)}
-        return full_document(Offsets(end, marks, clusters, before.since_ms, before.missing))
+        clusters = {**before.clusters, **_clusters(end, snapshot)}
+        return full_document(ProvenOffsets(end, marks, clusters, before.since_ms, before.missing))
 
     def _within_goal(
         self, start: Positions, end: Positions, ends: Mapping[MessageQueue, Ends]
@@ -421,30 +409,30 @@ class Stream:
         if self._began is None:
             self._began = now
         waited_s = now - self._began
-        least = self.query.least
+        minimum = self.query.min_offsets
         is_new = bool(end.keys() - start.keys()) or is_moved
         waiting = count_between(start, end)
         if (
-            least is not None
+            minimum is not None
             and not is_new
-            and not is_worth_it(waiting, least, waited_s, self.query.longest_delay_s)
+            and not is_worth_it(waiting, minimum, waited_s, self.query.max_delay_s)
         ):
             return False
         self._began = now
         return True
 
-    def _commit(self, start: Positions, seen: Seen) -> None:
+    def _commit(self, start: Positions, snapshot: ClusterSnapshot) -> None:
         """What lies before `start` is done: Spark asks for more when the batch before has ended."""
         if self.query.group is None:
             return
-        away = set(seen.away(start))
+        away = set(snapshot.away(start))
         news = {
             queue: offset
             for queue, offset in start.items()
-            if queue not in away and queue in seen.ends and self._committed.get(queue) != offset
+            if queue not in away and queue in snapshot.ends and self._committed.get(queue) != offset
         }
         if news:
-            self.sight.commit(news)
+            self.cluster.commit(news)
             self._committed |= news
 
     def latest(self) -> Document:
@@ -456,15 +444,15 @@ class Stream:
         if end_document != self._planned:
             self._check_repeated(start, end)
         wanted = ranges(start.positions, end.positions)
-        return split(wanted, self.query.least_parts, self.query.most_records)
+        return split(wanted, self.query.min_parts, self.query.max_records)
 
-    def _check_repeated(self, start: Offsets, end: Offsets) -> None:
+    def _check_repeated(self, start: ProvenOffsets, end: ProvenOffsets) -> None:
         """A batch that a former run planned: its queues may have been replaced since."""
-        seen = self.sight.look(end.positions)
+        snapshot = self.cluster.snapshot(end.positions)
         for one in (start, end):
-            asked = proofs.provable(one, seen.ends)
-            found = self.sight.marks(asked) if asked else {}
-            moved = proofs.moved_clusters(one, seen.clusters, found)
+            asked = proofs.provable(one, snapshot.ends)
+            found = self.cluster.marks(asked) if asked else {}
+            moved = proofs.moved_clusters(one, snapshot.clusters, found)
             self._judge(proofs.replacements(one, proofs.replaced(one, found), moved))
 
     def _judge(self, told: list[str]) -> None:
@@ -482,12 +470,12 @@ def _before(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[Mes
     }
 
 
-def _clusters(positions: Positions, seen: Seen) -> dict[str, str]:
+def _clusters(positions: Positions, snapshot: ClusterSnapshot) -> dict[str, str]:
     names = {queue.broker for queue in positions}
-    return {name: cluster for name, cluster in seen.clusters.items() if name in names}
+    return {name: cluster for name, cluster in snapshot.clusters.items() if name in names}
 
 
-def _judge(told: list[str], query: Query) -> None:
+def _judge(told: list[str], query: SourceQuery) -> None:
     if told and query.fails_on_loss:
         raise lost(told)
     for sentence in told:

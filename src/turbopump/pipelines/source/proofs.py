@@ -29,7 +29,7 @@ Marks = Mapping[MessageQueue, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class ProvenOffsets:
     """What the offset log says: positions, and what shows later that the queues are still the same ones."""
 
     positions: Positions = field(default_factory=dict)
@@ -42,11 +42,11 @@ class Offsets:
     """Brokers that were missing when the query began, and were allowed to be."""
 
 
-def offsets_of(document: Mapping[str, Any]) -> Offsets:
+def offsets_of(document: Mapping[str, Any]) -> ProvenOffsets:
     """What `full_document` wrote, or a checkpoint from before there were proofs."""
     proof = document.get(PROOF, {})
     try:
-        return Offsets(
+        return ProvenOffsets(
             positions_of(document) if document.keys() - {PROOF} else {},
             by_queue(proof["marks"], lambda _, given: str(given)) if proof.get("marks") else {},
             dict(proof.get("clusters", {})),
@@ -57,7 +57,7 @@ def offsets_of(document: Mapping[str, Any]) -> Offsets:
         raise BadOffsets(f"the proofs of the offset log cannot be read: {error}") from None
 
 
-def full_document(offsets: Offsets) -> dict[str, Any]:
+def full_document(offsets: ProvenOffsets) -> dict[str, Any]:
     """Positions as `document_of` writes them, and beside the topics what proves them, if there is any."""
     proof = {
         "since": offsets.since_ms,
@@ -69,7 +69,7 @@ def full_document(offsets: Offsets) -> dict[str, Any]:
     return {**document_of(offsets.positions), **({PROOF: kept} if kept else {})}
 
 
-def provable(before: Offsets, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
+def provable(before: ProvenOffsets, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
     """The records whose marks can be compared: those before the positions, where they are still kept."""
     return {
         queue: before.positions[queue] - 1
@@ -82,14 +82,14 @@ def _has(ends: Ends, offset: int) -> bool:
     return ends.low <= offset < ends.high
 
 
-def replaced(before: Offsets, found: Mapping[MessageQueue, str | None]) -> list[MessageQueue]:
+def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) -> list[MessageQueue]:
     """Queues whose record before the position is another one now."""
     known = ((queue, mark) for queue, mark in sorted(found.items()) if mark is not None)
     return [queue for queue, mark in known if mark != before.marks[queue]]
 
 
 def moved_clusters(
-    before: Offsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
+    before: ProvenOffsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
 ) -> dict[str, str]:
     """Brokers that are of another cluster than before, and which one; not where a record shows that the
     store is the same one.
@@ -102,7 +102,9 @@ def moved_clusters(
     }
 
 
-def replacements(before: Offsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]) -> list[str]:
+def replacements(
+    before: ProvenOffsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]
+) -> list[str]:
     """A sentence for each queue that is another one, and each broker of another cluster."""
     told = [
         f"{named(queue)} is not the one that was read up to {before.positions[queue]}: the record before "

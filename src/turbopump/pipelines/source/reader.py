@@ -18,73 +18,74 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from turbopump.client.message import MessageQueue
+from turbopump.pipelines.source.cluster_view import BlockingClusterView
 from turbopump.pipelines.source.offsets import Range
-from turbopump.pipelines.source.plan import Stream, batch_ranges
-from turbopump.pipelines.source.reading import Eyes, read
-from turbopump.pipelines.source.settings import Query
-from turbopump.pipelines.workers import settling
+from turbopump.pipelines.source.plan import StreamPlan, batch_ranges
+from turbopump.pipelines.source.range_reader import read
+from turbopump.pipelines.source.settings import SourceQuery
+from turbopump.pipelines.worker_memory import freeze_after
 
 
-class Task(InputPartition):
+class RangePartition(InputPartition):
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
 
 class BatchReader(DataSourceReader):
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: SourceQuery) -> None:
         self._query = query
 
     def partitions(self) -> Sequence[InputPartition]:
-        wanted = batch_ranges(self._query, Eyes(self._query))
-        return [Task(one) for one in wanted] or [_nothing()]
+        wanted = batch_ranges(self._query, BlockingClusterView(self._query))
+        return [RangePartition(one) for one in wanted] or [_nothing()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Task)
-        return settling(read(partition.wanted, self._query))
+        assert isinstance(partition, RangePartition)
+        return freeze_after(read(partition.wanted, self._query))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One for each query, in a process of its own beside the driver; copies of it read in workers."""
 
-    def __init__(self, query: Query) -> None:
+    def __init__(self, query: SourceQuery) -> None:
         self._query = query
-        self._made: Stream | None = None
+        self._made: StreamPlan | None = None
 
     @property
-    def _stream(self) -> Stream:
+    def _stream(self) -> StreamPlan:
         if self._made is None:
-            self._made = Stream(self._query, Eyes(self._query), time.monotonic)
+            self._made = StreamPlan(self._query, BlockingClusterView(self._query), time.monotonic)
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return dict(self._stream.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadAllAvailable() if self._query.most is None else ReadMaxRows(self._query.most)
+        return ReadAllAvailable() if self._query.max_offsets is None else ReadMaxRows(self._query.max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._stream.fix_goal()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(self._stream.next(start, most))
+        max_messages = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(self._stream.next(start, max_messages))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return dict(self._stream.latest()) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [Task(one) for one in self._stream.ranges(start, end)] or [_nothing()]
+        return [RangePartition(one) for one in self._stream.ranges(start, end)] or [_nothing()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Task)
-        return settling(read(partition.wanted, self._query))
+        assert isinstance(partition, RangePartition)
+        return freeze_after(read(partition.wanted, self._query))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what looks at brokers: a worker needs the query alone."""
         return {"_query": self._query, "_made": None}
 
 
-def _nothing() -> Task:
+def _nothing() -> RangePartition:
     """Spark wants a task even where there is nothing to read."""
-    return Task(Range(MessageQueue("", "", 0), 0, 0))
+    return RangePartition(Range(MessageQueue("", "", 0), 0, 0))

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.packed import is_packed, taken_apart
-from turbopump.pipelines.places import Mask, Numbers, Places, locate, starts_in
+from turbopump.pipelines.inner_batches import has_inner_batches, unpack
+from turbopump.pipelines.record_positions import Mask, Numbers, RecordPositions, locate, starts_in
 from turbopump.pipelines.schema import COLUMNS, Schema
 from turbopump.pipelines.source.offsets import Range
-from turbopump.pipelines.source.pulling import Part
-from turbopump.pipelines.source.settings import Filter
+from turbopump.pipelines.source.range_pull import PulledRecords
+from turbopump.pipelines.source.settings import SourceFilter
 from turbopump.protocol.errors import BrokenRecord
 
 ROWS = 16_384  # in one batch
@@ -29,13 +29,13 @@ Lose = Callable[[int, int], None]
 
 
 def rows_of(
-    part: Part, wanted: Range, schema: Schema, filter: Filter, lose: Lose
+    part: PulledRecords, wanted: Range, schema: Schema, filter: SourceFilter, lose: Lose
 ) -> Iterator[pa.RecordBatch]:
     data = part.body
     places = locate(data, starts_in(data))
     _check_whole(data, places)
-    if is_packed(places):
-        data, starts = taken_apart(data, places.starts)
+    if has_inner_batches(places):
+        data, starts = unpack(data, places.starts)
         places = locate(data, starts)
     offsets = places.number("queue_offset") + part.delta
     wanted_ones = (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
@@ -70,7 +70,7 @@ def with_tags(schema: Schema) -> Schema:
     return schema if "tags" in schema.names else Schema((*schema.columns, TAGS))
 
 
-def _check_whole(data: bytes, places: Places) -> None:
+def _check_whole(data: bytes, places: RecordPositions) -> None:
     after = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
     if not places.is_whole.all():
         after = int(places.starts[~places.is_whole][0])

@@ -1,7 +1,7 @@
-"""The options of who reads through format `rocketmq`, and what they come to: one value that workers get too.
+"""Options for reading with format `rocketmq`, and the query made from them, which is also sent to workers.
 
-In: Spark's strings. Out: `Query`, checked; what is wrong is told by `BadOption`, which names the option.
-Names are those of Spark's Kafka connector, with RocketMQ's own as aliases.
+In: Spark's strings. Out: a checked `SourceQuery`, or `BadOption`, which names the wrong option. Names are
+those of Spark's Kafka connector, with RocketMQ's own as aliases.
 """
 
 import re
@@ -14,7 +14,7 @@ from turbopump.client.group.subscription import ALL, choice
 from turbopump.client.message import MessageQueue
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
-from turbopump.pipelines.options import BadOption, Option, Options
+from turbopump.pipelines.options import BadOption, FormatOption, FormatOptions
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
 from turbopump.pipelines.source.offsets import EARLIEST, positions_of, queues_of
 from turbopump.pipelines.tables import hint
@@ -61,119 +61,129 @@ def queues(given: str) -> tuple[dict[str, set[int]], set[MessageQueue]]:
 
 
 OPTIONS = (
-    Option(
+    FormatOption(
         "nameServer",
         kinds.servers,
         aliases=("rocketmq.namesrv.addr", "namesrvAddr"),
         help="`host:port` of the name servers, with `;` between. Needed",
     ),
-    Option(
+    FormatOption(
         "subscribe", kinds.words, aliases=("topic", "topics"), help="the topics, with commas between them"
     ),
-    Option("subscribePattern", pattern, help="a regular expression: all topics whose whole name it matches"),
-    Option("assign", queues, help='these queues alone: `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`'),
-    Option(
+    FormatOption(
+        "subscribePattern", pattern, help="a regular expression: all topics whose whole name it matches"
+    ),
+    FormatOption(
+        "assign", queues, help='these queues alone: `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`'
+    ),
+    FormatOption(
         "includeSystemTopics",
         kinds.flag,
         False,
         help="`subscribePattern` matches retry, dead-letter, delay and system topics too; `subscribe` can "
         "always name them",
     ),
-    Option(
+    FormatOption(
         "startingOffsets",
         offsets,
         help='`earliest` (a batch), `latest` (a stream), or JSON `{"topic":{"broker":{"0":17}}}` with -2 for '
         "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead",
     ),
-    Option(
+    FormatOption(
         "endingOffsets",
         offsets,
         help="where a batch ends, exclusively: `latest`, or JSON in which -1 is it. Beyond a queue's end "
         "is an error; with `failOnDataLoss` false it is read to its end",
     ),
-    Option(
+    FormatOption(
         "startingTimestamp",
         kinds.time_ms,
         help="begin at the first message stored at that time or later: ms since 1970, "
         "`2026-11-01T12:00:00Z` (with its zone), or an age such as `10m`",
     ),
-    Option(
+    FormatOption(
         "endingTimestamp",
         kinds.time_ms,
         help="end a batch, or a stream with trigger availableNow, before the first one stored then or later",
     ),
-    Option(
+    FormatOption(
         "startingOffsetsByTimestamp",
         times,
         help='the same queue by queue: `{"topic":{"broker":{"0":1700000000000}}}`',
     ),
-    Option("endingOffsetsByTimestamp", times, help="the same for the end of a batch"),
-    Option(
+    FormatOption("endingOffsetsByTimestamp", times, help="the same for the end of a batch"),
+    FormatOption(
         "startingOffsetsByTimestampStrategy",
         kinds.choice("error", "latest"),
         "error",
         help="what to do where no message is so young: fail, or begin with the next that comes",
     ),
-    Option("maxOffsetsPerTrigger", kinds.count(), help="about so many messages in one micro-batch at most"),
-    Option(
+    FormatOption(
+        "maxOffsetsPerTrigger", kinds.count(), help="about so many messages in one micro-batch at most"
+    ),
+    FormatOption(
         "minOffsetsPerTrigger", kinds.count(), help="a micro-batch waits until so many messages are there"
     ),
-    Option("maxTriggerDelay", duration, 900.0, help="and no longer than this: `90s`, `15m`, `1h`"),
-    Option("minPartitions", kinds.count(), help="at least so many tasks: queues are split"),
-    Option(
+    FormatOption("maxTriggerDelay", duration, 900.0, help="and no longer than this: `90s`, `15m`, `1h`"),
+    FormatOption("minPartitions", kinds.count(), help="at least so many tasks: queues are split"),
+    FormatOption(
         "maxRecordsPerPartition",
         kinds.count(),
         help="a task reads so many messages of a queue at most; below 250,000 starting it costs more",
     ),
-    Option(
+    FormatOption(
         "failOnDataLoss",
         kinds.flag,
         True,
         help="fail when messages that should be read are gone, or a queue is not the one that was read "
         "before (a topic that was recreated, another cluster); `false`: warn and go on with what is there",
     ),
-    Option(
+    FormatOption(
         "allowMissingBrokers",
         kinds.flag,
         False,
         help="a batch, the start of a stream and `AvailableNow` need every broker that has a part of the "
         "topics; `true`: warn and read without those that are missing. A stream reads them later",
     ),
-    Option(
+    FormatOption(
         "expectedBrokers",
         kinds.words,
         (),
         help="names of brokers, with commas between, that must be there: for Apache's name servers, which "
         "forget a broker as soon as it stops",
     ),
-    Option("tags", kinds.text, aliases=("subExpression",), help="`paid || shipped`: these tags alone"),
-    Option("sql", kinds.text, help="SQL92 over properties, worked out by the broker: `price > 10`"),
-    Option("columns", kinds.words, help="these columns alone; what is not asked for is not decoded"),
-    Option(
+    FormatOption("tags", kinds.text, aliases=("subExpression",), help="`paid || shipped`: these tags alone"),
+    FormatOption("sql", kinds.text, help="SQL92 over properties, worked out by the broker: `price > 10`"),
+    FormatOption("columns", kinds.words, help="these columns alone; what is not asked for is not decoded"),
+    FormatOption(
         "includeProperties",
         kinds.flag,
         False,
         aliases=("includeHeaders",),
         help="with the column `properties` (`headers` under `kafkaCompat`)",
     ),
-    Option("kafkaCompat", kinds.flag, False, help="columns by the names of Spark's Kafka connector"),
-    Option(
+    FormatOption("kafkaCompat", kinds.flag, False, help="columns by the names of Spark's Kafka connector"),
+    FormatOption(
         "groupId",
         kinds.text,
         aliases=("rocketmq.group.id", "consumerGroup"),
         help="tell the brokers how far this group has come, so that `mqadmin consumerProgress` shows the lag",
     ),
-    Option("pullBatchSize", kinds.count(), 4096, help="messages asked for at once; brokers have limits too"),
-    Option(
+    FormatOption(
+        "pullBatchSize", kinds.count(), 4096, help="messages asked for at once; brokers have limits too"
+    ),
+    FormatOption(
         "pullTimeoutMs",
         kinds.count(),
         120_000,
         help="how long a task waits for a broker that is away before it fails",
     ),
-    Option("fetchOffset.numRetries", kinds.count(0), 3, help="more attempts to ask servers for offsets"),
-    Option("fetchOffset.retryIntervalMs", kinds.count(0), 1000, help="between them"),
-    Option("useTls", kinds.flag, False, aliases=("rocketmq.use.tls",), help="TLS to all servers"),
-    Option("tlsTrustCertPath", kinds.text, "", help="PEM of the authorities, on every worker"),
+    FormatOption(
+        "fetchOffset.numRetries", kinds.count(0), 3, help="more attempts to ask servers for offsets"
+    ),
+    FormatOption("fetchOffset.retryIntervalMs", kinds.count(0), 1000, help="between them"),
+    FormatOption("useTls", kinds.flag, False, aliases=("rocketmq.use.tls",), help="TLS to all servers"),
+    FormatOption("tlsTrustCertPath", kinds.text, "", help="PEM of the authorities, on every worker"),
 )
 
 
@@ -188,7 +198,7 @@ class Access:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class SourceFilter:
     expression: str = ALL
     kind: str = TAG
     tags: tuple[str, ...] = ()
@@ -200,7 +210,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class TopicSelection:
     """Which queues are wanted: one of the first three is given."""
 
     named: tuple[str, ...] = ()
@@ -238,19 +248,19 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SourceQuery:
     access: Access
-    topics: Topics
-    filter: Filter
+    topics: TopicSelection
+    filter: SourceFilter
     schema: Schema
     start: Bound
     end: Bound
     group: str | None
-    most: int | None
-    least: int | None
-    longest_delay_s: float
-    least_parts: int | None
-    most_records: int | None
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_s: float
+    min_parts: int | None
+    max_records: int | None
     fails_on_loss: bool
     allows_missing: bool
     expected: tuple[str, ...]
@@ -260,9 +270,9 @@ class Query:
     pause_s: float
 
 
-def query_of(given: Mapping[str, str], is_stream: bool) -> Query:
-    options = Options(OPTIONS, given, FORMAT)
-    return Query(
+def query_of(given: Mapping[str, str], is_stream: bool) -> SourceQuery:
+    options = FormatOptions(OPTIONS, given, FORMAT)
+    return SourceQuery(
         access=_access(options),
         topics=_topics(options),
         filter=_filter(options),
@@ -270,11 +280,11 @@ def query_of(given: Mapping[str, str], is_stream: bool) -> Query:
         start=_start(options, is_stream),
         end=_end(options, is_stream),
         group=options["groupId"],
-        most=options["maxOffsetsPerTrigger"],
-        least=_least(options),
-        longest_delay_s=options["maxTriggerDelay"],
-        least_parts=options["minPartitions"],
-        most_records=options["maxRecordsPerPartition"],
+        max_offsets=options["maxOffsetsPerTrigger"],
+        min_offsets=_min_offsets(options),
+        max_delay_s=options["maxTriggerDelay"],
+        min_parts=options["minPartitions"],
+        max_records=options["maxRecordsPerPartition"],
         fails_on_loss=options["failOnDataLoss"],
         allows_missing=options["allowMissingBrokers"],
         expected=options["expectedBrokers"],
@@ -286,10 +296,10 @@ def query_of(given: Mapping[str, str], is_stream: bool) -> Query:
 
 
 def schema_of_options(given: Mapping[str, str]) -> Schema:
-    return schema(Options(OPTIONS, given, FORMAT))
+    return schema(FormatOptions(OPTIONS, given, FORMAT))
 
 
-def schema(options: Options) -> Schema:
+def schema(options: FormatOptions) -> Schema:
     try:
         return schema_of(
             options["columns"] or (),
@@ -300,15 +310,15 @@ def schema(options: Options) -> Schema:
         raise BadOption(f"option columns: {bad}") from None
 
 
-def _access(options: Options) -> Access:
+def _access(options: FormatOptions) -> Access:
     where = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     group = options["groupId"] or READERS
     return Access(";".join(where), group, options["useTls"], options["tlsTrustCertPath"])
 
 
-def _topics(options: Options) -> Topics:
+def _topics(options: FormatOptions) -> TopicSelection:
     options.one_of("subscribe", "subscribePattern", "assign", hint="what to read")
-    return Topics(
+    return TopicSelection(
         options["subscribe"] or (),
         options["subscribePattern"],
         options["assign"],
@@ -316,7 +326,7 @@ def _topics(options: Options) -> Topics:
     )
 
 
-def _filter(options: Options) -> Filter:
+def _filter(options: FormatOptions) -> SourceFilter:
     if options.is_given("tags") and options.is_given("sql"):
         raise BadOption("options tags and sql are given: SQL can test the property TAGS")
     try:
@@ -324,12 +334,12 @@ def _filter(options: Options) -> Filter:
     except InvalidArgument as bad:
         raise BadOption(f"option {bad}") from None
     if kind != TAG:
-        return Filter(expression, kind)
+        return SourceFilter(expression, kind)
     tags = tags_of(expression)
-    return Filter(text_of(tags), kind, tags)
+    return SourceFilter(text_of(tags), kind, tags)
 
 
-def _start(options: Options, is_stream: bool) -> Bound:
+def _start(options: FormatOptions, is_stream: bool) -> Bound:
     _at_most_one(options, "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
     given = options["startingOffsets"] or ("latest" if is_stream else "earliest")
     if not is_stream and (given == "latest" or _has(given, -1)):
@@ -344,7 +354,7 @@ def _start(options: Options, is_stream: bool) -> Bound:
     )
 
 
-def _end(options: Options, is_stream: bool) -> Bound:
+def _end(options: FormatOptions, is_stream: bool) -> Bound:
     names = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
     _at_most_one(options, *names)
     for name in names:
@@ -360,15 +370,18 @@ def _has(given: Any, offset: int) -> bool:
     return isinstance(given, dict) and offset in given.values()
 
 
-def _at_most_one(options: Options, *names: str) -> None:
+def _at_most_one(options: FormatOptions, *names: str) -> None:
     found = [name for name in names if options.is_given(name)]
     if len(found) > 1:
         raise BadOption(f"options {' and '.join(found)} say the same thing: give one")
 
 
-def _least(options: Options) -> int | None:
-    least: int | None = options["minOffsetsPerTrigger"]
-    most = options["maxOffsetsPerTrigger"]
-    if least is not None and most is not None and least > most:
-        raise BadOption(f"minOffsetsPerTrigger ({least}) must not be more than maxOffsetsPerTrigger ({most})")
-    return least
+def _min_offsets(options: FormatOptions) -> int | None:
+    minimum: int | None = options["minOffsetsPerTrigger"]
+    maximum = options["maxOffsetsPerTrigger"]
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise BadOption(
+            f"minOffsetsPerTrigger must be at most maxOffsetsPerTrigger ({maximum}), got {minimum}: lower "
+            "it, or raise maxOffsetsPerTrigger"
+        )
+    return minimum

@@ -3,7 +3,7 @@ from turbopump.pipelines.jobs.counts import (
     READ,
     SOURCE,
     WRITTEN,
-    Counts,
+    RowCounts,
     counts_of_progress,
     refusal,
 )
@@ -17,24 +17,24 @@ def progress(read, written, late=0, malformed=0, source=None):
 
 
 def test_all_micro_batches_count():
-    total = Counts()
+    total = RowCounts()
     for _ in range(250):
         total = total.plus(counts_of_progress(progress(10, 7, 1, 2, source=15)))
-    assert total == Counts(read=2500, written=1750, late=250, malformed=500, filtered=1250)
+    assert total == RowCounts(read=2500, written=1750, late=250, malformed=500, filtered=1250)
     assert total.without_duplicates().duplicate == 500
 
 
 def test_a_micro_batch_without_rows_has_no_counts():
-    assert counts_of_progress({"observedMetrics": {}, "stateOperators": []}) == Counts()
-    assert counts_of_progress({}) == Counts()
+    assert counts_of_progress({"observedMetrics": {}, "stateOperators": []}) == RowCounts()
+    assert counts_of_progress({}) == RowCounts()
 
 
 def test_dropped_rows_are_a_failure_unless_they_were_allowed():
-    assert refusal(Counts(read=5, written=2, duplicate=3, filtered=7), ()) is None
-    told = refusal(Counts(late=2, malformed=1), ())
+    assert refusal(RowCounts(read=5, written=2, duplicate=3, filtered=7), ()) is None
+    told = refusal(RowCounts(late=2, malformed=1), ())
     assert told is not None
     assert told.startswith(
         "rows were dropped or have no readable body: 2 late, 1 malformed; --allow late,malformed"
     )
-    assert refusal(Counts(late=2), ("late",)) is None
-    assert "1 malformed" in str(refusal(Counts(late=2, malformed=1), ("late",)))
+    assert refusal(RowCounts(late=2), ("late",)) is None
+    assert "1 malformed" in str(refusal(RowCounts(late=2, malformed=1), ("late",)))

@@ -3,13 +3,13 @@ import json
 import pytest
 
 from turbopump.pipelines.jobs.checkpoints import check_parquet, claim
-from turbopump.pipelines.jobs.end import End
+from turbopump.pipelines.jobs.endpoint import JobEndpoint
 from turbopump.pipelines.jobs.fingerprint import FILE, decoded, differences, encoded, fingerprint
 from turbopump.pipelines.jobs.spec import BadSpec, TypedTime
 
 GIVEN = {
-    "from": End("topic", "A"),
-    "to": End("delta", "/lake"),
+    "from": JobEndpoint("topic", "A"),
+    "to": JobEndpoint("delta", "/lake"),
     "where": None,
     "options": {"tags": "paid", "pullBatchSize": "10"},
     "to_options": {},
@@ -56,7 +56,7 @@ def test_the_same_job_on_another_day_has_the_same_one():
         ({"job": "archive"}, "job: was 'transform', now 'archive'"),
         ({"texts": {"sql": "SELECT 2"}}, "sql: was 'SELECT 1', now 'SELECT 2'"),
         ({"where": "tags = 'x'"}, "where: was not given, now \"tags = 'x'\""),
-        ({"to": End("delta", "/other")}, "to: was 'delta:/lake', now 'delta:/other'"),
+        ({"to": JobEndpoint("delta", "/other")}, "to: was 'delta:/lake', now 'delta:/other'"),
         ({"options": {}}, "options tags: was 'paid', now not given"),
         ({"since": TypedTime("2h", 1)}, "since: was '1h', now '2h'"),
     ],

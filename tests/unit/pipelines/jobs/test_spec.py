@@ -4,15 +4,15 @@ from pathlib import Path
 import pytest
 
 from turbopump.pipelines.jobs.catalog import JOBS
-from turbopump.pipelines.jobs.end import End, source, target
-from turbopump.pipelines.jobs.spec import BadSpec, Flag, given_by, read_file
+from turbopump.pipelines.jobs.endpoint import JobEndpoint, source, target
+from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, given_by, read_file
 
 FLAGS = (
-    Flag("from", "", source),
-    Flag("rate", "", int),
-    Flag("by", "", str, ("keys",), is_list=True),
-    Flag("follow", "", None, False),
-    Flag("options", "", is_pairs=True),
+    JobFlag("from", "", source),
+    JobFlag("rate", "", int),
+    JobFlag("by", "", str, ("keys",), is_list=True),
+    JobFlag("follow", "", None, False),
+    JobFlag("options", "", is_pairs=True),
 )
 
 
@@ -27,7 +27,7 @@ def test_a_file_and_a_line_say_the_same():
         None, **{"from": "topic:A"}, rate="5", by="a, b", follow=True, options=["tags=x", "latest=true"]
     )
     assert by_file == by_line
-    assert by_file["from"] == End("topic", "A")
+    assert by_file["from"] == JobEndpoint("topic", "A")
     assert by_file["options"] == {"tags": "x", "latest": "true"}
 
 

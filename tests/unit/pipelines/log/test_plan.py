@@ -7,23 +7,23 @@ from turbopump.pipelines.log.plan import (
     LATEST,
     LogRange,
     OffsetsGone,
-    Positions,
-    Query,
     QueueEnds,
+    QueuePositions,
     QueueRange,
+    StoreQuery,
     log_ranges,
     narrowed,
     shared_out,
     wished_cuts,
 )
-from turbopump.pipelines.options import BadOption, Options
+from turbopump.pipelines.options import BadOption, FormatOptions
 from turbopump.store.walk import LogPart
 
 T0 = QueueName("T", 0)
 
 
-def asked(**given: str) -> Options:
-    return Options(TABLE, given, "rocketmq-log")
+def asked(**given: str) -> FormatOptions:
+    return FormatOptions(TABLE, given, "rocketmq-log")
 
 
 # ranges
@@ -41,31 +41,33 @@ def asked(**given: str) -> Options:
     ],
 )
 def test_offsets_are_held_against_what_there_is(begin, end, expected):
-    found = narrowed(Query(starting=Positions(begin), ending=Positions(end)), QueueEnds(T0, 10, 20))
+    found = narrowed(
+        StoreQuery(starting=QueuePositions(begin), ending=QueuePositions(end)), QueueEnds(T0, 10, 20)
+    )
     assert (found.begin, found.end) == expected
 
 
 def test_offsets_before_the_first_are_an_error_unless_one_may_do_without():
-    early = Query(starting=Positions(LATEST, {T0: 3}))
+    early = StoreQuery(starting=QueuePositions(LATEST, {T0: 3}))
     with pytest.raises(OffsetsGone, match="T/0 begins at offset 10: 3 is gone"):
         narrowed(early, QueueEnds(T0, 10, 20))
-    lenient = Query(starting=Positions(LATEST, {T0: 3}), is_strict=False)
+    lenient = StoreQuery(starting=QueuePositions(LATEST, {T0: 3}), is_strict=False)
     assert narrowed(lenient, QueueEnds(T0, 10, 20)).begin == 10
 
 
 def test_offsets_beyond_the_end_are_an_error_unless_one_may_do_without():
     for beyond, words in (
-        ({"ending": Positions(LATEST, {T0: 99})}, "it cannot be read up to 99"),
-        ({"starting": Positions(LATEST, {T0: 21})}, "it cannot be read from 21 on"),
+        ({"ending": QueuePositions(LATEST, {T0: 99})}, "it cannot be read up to 99"),
+        ({"starting": QueuePositions(LATEST, {T0: 21})}, "it cannot be read from 21 on"),
     ):
         with pytest.raises(OffsetsGone, match=f"T/0 ends at offset 20: {words}"):
-            narrowed(Query(**beyond), QueueEnds(T0, 10, 20))
-        assert narrowed(Query(**beyond, is_strict=False), QueueEnds(T0, 10, 20)).end <= 21
-    assert narrowed(Query(ending=Positions(LATEST, {T0: 20})), QueueEnds(T0, 10, 20)).end == 20
+            narrowed(StoreQuery(**beyond), QueueEnds(T0, 10, 20))
+        assert narrowed(StoreQuery(**beyond, is_strict=False), QueueEnds(T0, 10, 20)).end <= 21
+    assert narrowed(StoreQuery(ending=QueuePositions(LATEST, {T0: 20})), QueueEnds(T0, 10, 20)).end == 20
 
 
 def test_times_narrow_too():
-    assert narrowed(Query(), QueueEnds(T0, 10, 20, since=12, until=14)) == QueueRange(T0, 12, 14)
+    assert narrowed(StoreQuery(), QueueEnds(T0, 10, 20, since=12, until=14)) == QueueRange(T0, 12, 14)
 
 
 # sharing out

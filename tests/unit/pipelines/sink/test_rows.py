@@ -197,7 +197,7 @@ def test_a_row_that_is_larger_than_a_frame_goes_alone():
 
 
 def test_large_batches_come_in_pieces(monkeypatch):
-    monkeypatch.setattr(rows, "MOST_BYTES", 10)
+    monkeypatch.setattr(rows, "MAX_PIECE_BYTES", 10)
     made = pa.record_batch({"body": [b"12345678", b"123", b"1", b"1", b"12345678901"]})
     assert [len(piece) for piece in pieces(made)] == [1, 3, 1]
 

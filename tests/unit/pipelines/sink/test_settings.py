@@ -3,13 +3,13 @@ import pickle
 import pytest
 
 from turbopump.pipelines.options import BadOption
-from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, Sink, sink_of
+from turbopump.pipelines.sink.settings import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions, sink_of
 
 BODY = [("body", "binary")]
 GIVEN = {"nameServer": "a:9876,b:9876", "topic": "T"}
 
 
-def made(overwrite: bool = False, default: str = EXACTLY_ONCE, **given: str) -> Sink:
+def made(overwrite: bool = False, default: str = EXACTLY_ONCE, **given: str) -> SinkOptions:
     return sink_of({**GIVEN, **given}, BODY, overwrite, default)
 
 

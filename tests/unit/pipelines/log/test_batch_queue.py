@@ -10,12 +10,12 @@ from tests.unit.pipelines.log.kit import changed, closed, log_files, opened, row
 from tests.unit.store.kit import apache_store
 from tests.unit.store.test_queue_kinds import TOPICS, batch_of, fill_batches
 
-from turbopump.pipelines import packed
+from turbopump.pipelines import inner_batches
 from turbopump.pipelines.log import OffsetsGone, RecordsLost
 from turbopump.pipelines.log.files import StoreFiles
-from turbopump.pipelines.log.look import partitions_of
-from turbopump.pipelines.log.plan import Query
-from turbopump.pipelines.log.read import Reader, Rows
+from turbopump.pipelines.log.partitions import partitions_of
+from turbopump.pipelines.log.plan import StoreQuery
+from turbopump.pipelines.log.store_reader import RowFormat, StoreReader
 from turbopump.pipelines.schema import schema_of
 from turbopump.protocol import batch
 
@@ -62,8 +62,8 @@ def test_offsets_inside_a_batch_are_honoured(root):
 
 @pytest.mark.parametrize("most", [1, 2, 4, 100])
 def test_pieces_of_a_queue_have_every_message_once(root, most):
-    files, query = StoreFiles(str(root)), Query(("B",), scan="queue", rows_per_partition=most)
-    reader = Reader(files, query, Rows(schema_of(["queueOffset"]), batch_rows=2))
+    files, query = StoreFiles(str(root)), StoreQuery(("B",), scan="queue", rows_per_partition=most)
+    reader = StoreReader(files, query, RowFormat(schema_of(["queueOffset"]), batch_rows=2))
     found = [
         offset
         for partition in partitions_of(files, query)
@@ -126,7 +126,7 @@ def test_a_first_entry_that_is_all_wrong_hides_no_message(root):
 
 def test_large_batches_are_taken_apart_a_few_at_a_time(root, monkeypatch):
     whole = rows(root, "B")
-    monkeypatch.setattr(packed, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(inner_batches, "MAX_BYTES_PER_TURN", 1)
     assert rows(root, "B", scan="queue") == rows(root, "B", scan="log") == whole
 
 
@@ -168,7 +168,7 @@ def test_an_entry_that_points_into_a_record_makes_no_plan_without_end(root):
     for at in range(1, 60):
         changed(str(first), 0, at.to_bytes(8, "big"))
         for scan in ("queue", "log"):
-            query = Query(("B",), scan=scan, rows_per_partition=1)
+            query = StoreQuery(("B",), scan=scan, rows_per_partition=1)
             assert len(partitions_of(StoreFiles(str(root)), query)) <= len(whole), (at, scan)
         with pytest.raises(RecordsLost, match="B/0: messages behind offset 0"):
             rows(root, "B", scan="queue")

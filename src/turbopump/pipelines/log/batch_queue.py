@@ -13,7 +13,7 @@ import numpy as np
 
 from turbopump.pipelines.log.files import QueueName, StoreFiles
 from turbopump.pipelines.log.queue import Entries, QueueFiles
-from turbopump.pipelines.places import Numbers
+from turbopump.pipelines.record_positions import Numbers
 from turbopump.protocol.record import QUEUE_OFFSET_AT
 
 BLOCK_ENTRIES = 1024
@@ -33,7 +33,7 @@ LAYOUT = np.dtype(
 )
 
 
-class _Numbered(QueueFiles):
+class _BatchEntries(QueueFiles):
     """The entries, by their numbers."""
 
     folder = "batchconsumequeue"
@@ -51,12 +51,12 @@ class _Numbered(QueueFiles):
         return bool(OFFSET.unpack_from(self._store.bytes_of(part), at)[0] == entry["first"])
 
 
-class BatchQueue:
+class BatchQueueFiles:
     """The messages of one queue, by their offsets."""
 
     def __init__(self, store: StoreFiles, name: QueueName) -> None:
         self.name = name
-        self._entries = _Numbered(store, name)
+        self._entries = _BatchEntries(store, name)
 
     @cached_property
     def begin(self) -> int:
@@ -100,11 +100,11 @@ class BatchQueue:
         return self._entries.end > self._entries.begin
 
 
-Queue = QueueFiles | BatchQueue
+Queue = QueueFiles | BatchQueueFiles
 
 
 def queue_of(store: StoreFiles, name: QueueName) -> Queue:
-    return BatchQueue(store, name) if name.is_batch else QueueFiles(store, name)
+    return BatchQueueFiles(store, name) if name.is_batch else QueueFiles(store, name)
 
 
 def ends_of(entries: Entries) -> Numbers:

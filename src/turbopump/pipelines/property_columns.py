@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from turbopump.pipelines.places import Data, Mask, Numbers
+from turbopump.pipelines.record_positions import Data, Mask, Numbers
 from turbopump.pipelines.schema import HEADERS, PAIRS
 from turbopump.protocol.properties import parse
 
 VALUE_END = 2
-LONGEST_PICKED = 8  # bytes of a name that `pick` compares, as one number
+MAX_PICKED_NAME_BYTES = 8  # bytes of a name that `pick` compares, as one number
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -48,7 +48,7 @@ def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
     return pa.concat_arrays([column, pa.array(values, column.type)]).take(pa.array(order))
 
 
-class Pairs:
+class PropertyColumns:
     """The property strings of some records."""
 
     def __init__(self, data: Data, begins: Numbers, sizes: Numbers) -> None:
@@ -111,9 +111,9 @@ class Pairs:
     def pick(self, name: str) -> Any:
         """The value of one name in each row, null where there is none."""
         wanted = name.encode()
-        assert len(wanted) <= LONGEST_PICKED
+        assert len(wanted) <= MAX_PICKED_NAME_BYTES
         near = np.flatnonzero(self._name_ends - self._name_begins == len(wanted))
-        words = self._words(self._name_begins[near]) >> np.uint64(8 * (LONGEST_PICKED - len(wanted)))
+        words = self._words(self._name_begins[near]) >> np.uint64(8 * (MAX_PICKED_NAME_BYTES - len(wanted)))
         found = near[words == int.from_bytes(wanted, "big")]
         begins, sizes = self._edges[:-1].copy(), np.zeros(self._count, np.int64)
         missing = np.ones(self._count, np.bool_)
@@ -148,11 +148,11 @@ class Pairs:
     def _has_twice(self) -> Mask:
         """Pairs whose name may be in its row twice: for equal names always, for others hardly ever."""
         sizes = self._name_ends - self._name_begins
-        first = self._words(self._name_begins) >> (8 * np.maximum(LONGEST_PICKED - sizes, 0)).astype(
+        first = self._words(self._name_begins) >> (8 * np.maximum(MAX_PICKED_NAME_BYTES - sizes, 0)).astype(
             np.uint64
         )
-        last = self._words(np.maximum(self._name_ends - LONGEST_PICKED, 0))
-        last[sizes < LONGEST_PICKED] = 0
+        last = self._words(np.maximum(self._name_ends - MAX_PICKED_NAME_BYTES, 0))
+        last[sizes < MAX_PICKED_NAME_BYTES] = 0
         marks = (first * _MIXER ^ last) * _MIXER + sizes.astype(np.uint64)
         marks = (marks >> np.uint64(24) << np.uint64(24)) | self._rows.astype(np.uint64)
         ordered = np.sort(marks)
@@ -185,11 +185,11 @@ def _gathered(data: Data, begins: Numbers, sizes: Numbers) -> tuple[NDArray[np.u
     """
     count = len(begins)
     if not count:
-        return np.zeros(LONGEST_PICKED, np.uint8), np.zeros(1, np.int64)
+        return np.zeros(MAX_PICKED_NAME_BYTES, np.uint8), np.zeros(1, np.int64)
     strings = cut(data, begins - 1, sizes + 1, pa.binary())
     _, offsets, contents = strings.buffers()
     edges = np.frombuffer(offsets, np.int32, count + 1).astype(np.int64)
-    text = np.zeros(edges[-1] + 1 + LONGEST_PICKED, np.uint8)
+    text = np.zeros(edges[-1] + 1 + MAX_PICKED_NAME_BYTES, np.uint8)
     text[: edges[-1]] = np.frombuffer(contents, np.uint8, edges[-1])
     is_open = (sizes > 0) & (text[edges[1:] - 1] != VALUE_END)
     text[0] = 0

@@ -5,7 +5,7 @@ from itertools import accumulate
 
 import pytest
 
-from turbopump.pipelines.places import MAX_RUN, RUN, starts_in
+from turbopump.pipelines.record_positions import MAX_RUN, RUN, starts_in
 from turbopump.protocol.record import BLANK, MAGIC_V1, SMALLEST
 
 SIZES = {

@@ -18,11 +18,11 @@ from turbopump.protocol.headers.pull import DEFAULT_MAX_BYTES
 from turbopump.protocol.headers.query import ViewMessageRequest
 from turbopump.protocol.names import TAG
 
-ENTRIES = 32  # messages asked for together
+MAX_ENTRIES = 32  # messages asked for together
 
 
 @dataclass
-class QueuePulls:
+class StoredQueuePuller:
     """As the puller's `pull_bytes`, for all queues that a broker has stored."""
 
     puller: Puller
@@ -50,7 +50,7 @@ class QueuePulls:
                 reason = f"{named(queue)} is not read by the topic any more, so its broker cannot filter it"
                 advice = "set readQueueNums back until it is read, or read without sql"
                 raise Refused(refused.code, f"{reason}: {advice}") from None
-        return await self._by_entries(queue, offset, min(max_count, ENTRIES))
+        return await self._by_entries(queue, offset, min(max_count, MAX_ENTRIES))
 
     async def _by_entries(self, queue: MessageQueue, offset: int, count: int) -> PulledBytes:
         """All messages, whatever their tags: the reader compares these."""

@@ -13,11 +13,11 @@ from tests.properties import examples
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.pipelines.schema import Schema, schema_of
-from turbopump.pipelines.source import pulling
+from turbopump.pipelines.source import range_pull
 from turbopump.pipelines.source.offsets import DataLost, Range
-from turbopump.pipelines.source.pulling import IN_FLIGHT, Part, Reading
+from turbopump.pipelines.source.range_pull import MAX_PULLS_IN_FLIGHT, PulledRecords, RangePull
 from turbopump.pipelines.source.rows import missing, rows_of
-from turbopump.pipelines.source.settings import Filter
+from turbopump.pipelines.source.settings import SourceFilter
 from turbopump.protocol import record as codec
 from turbopump.protocol.errors import BrokenRecord, Refused, refusal
 from turbopump.protocol.ids import pack_host
@@ -26,7 +26,7 @@ from turbopump.testing import run_virtual
 
 QUEUE = MessageQueue("T", "a", 1)
 HOST = pack_host("10.1.2.3", 10911)
-TAGGED = Filter("x || y", "TAG", ("x", "y"))
+TAGGED = SourceFilter("x || y", "TAG", ("x", "y"))
 
 
 def stored(offset: int, tag: str = "", size: int = 4) -> bytes:
@@ -91,20 +91,24 @@ def read(
     broker: Broker,
     start: int,
     end: int,
-    filter: Filter = Filter(),  # noqa: B008
+    filter: SourceFilter = SourceFilter(),  # noqa: B008
     fails: bool = True,
     patience_s: float = 30.0,
     count: int = 4096,
-) -> list[Part]:
-    async def gather() -> list[Part]:
+) -> list[PulledRecords]:
+    async def gather() -> list[PulledRecords]:
         wanted = Range(QUEUE, start, end)
-        reading = Reading(broker, lambda topic: None, wanted, filter, count, patience_s, fails)
+        reading = RangePull(broker, lambda topic: None, wanted, filter, count, patience_s, fails)
         return [part async for part in reading.parts()]
 
     return run_virtual(gather())
 
 
-def offsets(parts: list[Part], end: int = 1 << 40, filter: Filter = Filter()) -> list[int]:  # noqa: B008
+def offsets(
+    parts: list[PulledRecords],
+    end: int = 1 << 40,
+    filter: SourceFilter = SourceFilter(),  # noqa: B008
+) -> list[int]:
     found = []
     for part in parts:
         wanted = Range(QUEUE, part.start, end)
@@ -127,11 +131,11 @@ def test_a_range_comes_whole_and_in_order_whatever_the_broker_gives_at_once(star
 def test_several_pulls_are_under_way_and_none_is_made_twice():
     broker = Broker(high=3200)
     assert offsets(read(broker, 0, 3200)) == list(range(3200))
-    assert broker.pulls <= 3200 // 32 + IN_FLIGHT
+    assert broker.pulls <= 3200 // 32 + MAX_PULLS_IN_FLIGHT
 
 
 def test_large_messages_are_followed_by_small_ones_without_small_pulls_for_ever(monkeypatch):
-    monkeypatch.setattr(pulling, "PART_BYTES", 100_000)
+    monkeypatch.setattr(range_pull, "PART_BYTES", 100_000)
     broker = Broker(high=2000, most=64)
     broker.before = lambda here, pulls: setattr(here, "most", 1 if pulls <= 4 else 64)
     parts = read(broker, 0, 2000)
@@ -173,7 +177,7 @@ def test_a_message_that_is_missing_in_the_middle_is_noticed():
     (part,) = read(Broker(removed=frozenset({5, 50, 51})), 0, 100)
     lost: list[tuple[int, int]] = []
     wanted, schema = Range(QUEUE, 0, 100), schema_of(["queueOffset"])
-    rows = list(rows_of(part, wanted, schema, Filter(), lambda start, end: lost.append((start, end))))
+    rows = list(rows_of(part, wanted, schema, SourceFilter(), lambda start, end: lost.append((start, end))))
     assert lost == [(5, 6), (50, 52)]
     assert sum(batch.num_rows for batch in rows) == 97
 
@@ -241,7 +245,7 @@ def test_offsets_of_static_topics_are_the_topics():
 # rows
 
 
-def rows(part: Part, columns: Schema, filter: Filter) -> pa.Table:
+def rows(part: PulledRecords, columns: Schema, filter: SourceFilter) -> pa.Table:
     found = rows_of(part, Range(QUEUE, part.start, part.end), columns, filter, _fail)
     return pa.Table.from_batches(list(found), columns.arrow)
 
@@ -249,14 +253,14 @@ def rows(part: Part, columns: Schema, filter: Filter) -> pa.Table:
 def test_tags_whose_hash_collides_are_sorted_out_and_leave_no_column():
     data = b"".join(stored(n, tag) for n, tag in enumerate(["x", "collides", "y", "", "x"]))
     columns = schema_of(["queueOffset", "brokerName"])
-    table = rows(Part(0, 5, data), columns, TAGGED)
+    table = rows(PulledRecords(0, 5, data), columns, TAGGED)
     assert table.column_names == ["queueOffset", "brokerName"]
     assert table.to_pydict() == {"queueOffset": [0, 2, 4], "brokerName": ["a"] * 3}
 
 
 def test_an_answer_with_something_else_behind_its_records_is_refused():
     with pytest.raises(BrokenRecord, match="something else than records at byte"):
-        rows(Part(0, 2, stored(0) + b"\0" * 50), schema_of(), Filter())
+        rows(PulledRecords(0, 2, stored(0) + b"\0" * 50), schema_of(), SourceFilter())
 
 
 @pytest.mark.parametrize(

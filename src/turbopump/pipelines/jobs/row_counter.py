@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from turbopump.pipelines.jobs.counts import Counts, counts_of_progress
+from turbopump.pipelines.jobs.counts import RowCounts, counts_of_progress
 
 END_TIMEOUT_S = 60.0
 
@@ -15,12 +15,12 @@ class CountsLost(RuntimeError):
     """Spark did not report the end of a stream, so its rows are not known."""
 
 
-class Tally(StreamingQueryListener):
+class RowCounter(StreamingQueryListener):
     """Spark calls one event after the other, in a thread of its own; the end of the query comes last."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._counts = Counts()
+        self._counts = RowCounts()
         self._run: str | None = None
         self._ended = threading.Event()
 
@@ -40,7 +40,7 @@ class Tally(StreamingQueryListener):
         if str(event.runId) == self._run:
             self._ended.set()
 
-    def result(self) -> Counts:
+    def result(self) -> RowCounts:
         """Once the query has ended. Raises CountsLost."""
         if not self._ended.wait(END_TIMEOUT_S):
             raise CountsLost(f"Spark has not reported the end of {self._name}: its rows cannot be counted")

@@ -18,29 +18,29 @@ from typing import Any
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.pipelines.jobs import checks, counts, ends
-from turbopump.pipelines.jobs.checkpoints import Folder, check_parquet, claim
-from turbopump.pipelines.jobs.counts import Counts, counts_of, refusal
-from turbopump.pipelines.jobs.end import End
+from turbopump.pipelines.jobs import checks, counts, endpoint_io
+from turbopump.pipelines.jobs.checkpoints import HadoopDirectory, check_parquet, claim
+from turbopump.pipelines.jobs.counts import RowCounts, counts_of, refusal
+from turbopump.pipelines.jobs.display import Display, JobResult, ResultTable, Row
+from turbopump.pipelines.jobs.endpoint import JobEndpoint
 from turbopump.pipelines.jobs.fingerprint import fingerprint
-from turbopump.pipelines.jobs.showing import Outcome, Row, Screen, Table
+from turbopump.pipelines.jobs.row_counter import RowCounter
 from turbopump.pipelines.jobs.spec import Given
-from turbopump.pipelines.jobs.tally import Tally
 
 CHECKPOINTS = Path(".turbopump") / "pipelines"
-LOOK_S = 0.2
-WIDTH = 30
+POLL_INTERVAL_S = 0.2
+BAR_WIDTH = 30
 NO_PARTS: tuple[str, ...] = ()
-OBSERVED_S = 60.0
+OBSERVATION_TIMEOUT_S = 60.0
 ALL_ROWS = "true"
 Change = Callable[[DataFrame], DataFrame]
 
 
 @dataclass
-class Work:
+class JobRun:
     spark: SparkSession
     given: Given
-    screen: Screen
+    screen: Display
     job: str
     name_server: str
     stop: threading.Event = field(default_factory=threading.Event)
@@ -53,26 +53,26 @@ class Work:
 
     # reading
 
-    def source(self) -> End:
+    def source(self) -> JobEndpoint:
         return checks.needed(self.job, self.given, "from")
 
-    def target(self) -> End:
+    def target(self) -> JobEndpoint:
         return checks.needed(self.job, self.given, "to")
 
     def rows(self, **more: str) -> DataFrame:
         """All that the source has now, within the times and the condition that were given."""
         options = self.options(more)
         if self._is_missing:
-            found = ends.no_rows(self.spark, options)
+            found = endpoint_io.no_rows(self.spark, options)
         else:
-            found = ends.read(self.spark, self.source(), self.name_server, options)
+            found = endpoint_io.read(self.spark, self.source(), self.name_server, options)
         return self.within(found)
 
     @cached_property
     def _is_missing(self) -> bool:
         """A group has no dead-letter topic before it has dead letters."""
         end = self.source()
-        if end.kind != "dlq" or ends.is_there(self.name_server, end.topic):
+        if end.kind != "dlq" or endpoint_io.is_there(self.name_server, end.topic):
             return False
         self.screen.note(f"group {end.name} has no dead letters: there is no topic {end.topic}")
         return True
@@ -80,24 +80,28 @@ class Work:
     def options(self, more: dict[str, str]) -> dict[str, str]:
         """Options of the source. `more`: of our formats; those of others are the user's alone."""
         end, given = self.source(), self.given
-        mine = more if end.kind in ends.OURS else {}
-        return {**mine, **ends.positions(end, given.get("since"), given.get("until")), **given["options"]}
+        mine = more if end.kind in endpoint_io.OURS else {}
+        return {
+            **mine,
+            **endpoint_io.positions(end, given.get("since"), given.get("until")),
+            **given["options"],
+        }
 
     def within(self, rows: DataFrame) -> DataFrame:
         given = self.given
-        rows = ends.within(self.source(), rows, given.get("since"), given.get("until"))
+        rows = endpoint_io.within(self.source(), rows, given.get("since"), given.get("until"))
         return rows.where(given["where"]) if given.get("where") else rows
 
     # moving
 
-    def move(self, change: Change, parts: tuple[str, ...] = NO_PARTS, **more: str) -> Outcome:
+    def move(self, change: Change, parts: tuple[str, ...] = NO_PARTS, **more: str) -> JobResult:
         """From the source through `change` to the target. `more`: options of the source."""
         begin = time.monotonic()
         end, target = self.source(), self.target()
         if self.given["explain"]:
             return self.explained(change, more, end.is_topic and not self._is_missing)
         if self._is_missing and not self.given["follow"]:
-            moved = Counts()
+            moved = RowCounts()
         else:
             moved = self._stream(change, parts, more) if end.is_topic else self._batch(change, parts, more)
         took = time.monotonic() - begin
@@ -105,9 +109,9 @@ class Work:
             moved = moved.without_duplicates()
         ways = {"from": str(end), "to": str(target)}
         pace = {"seconds": took, "rowsPerSecond": moved.read / took}
-        return self.judged(Outcome({**ways, **moved.summary(), **pace}), moved)
+        return self.judged(JobResult({**ways, **moved.summary(), **pace}), moved)
 
-    def judged(self, outcome: Outcome, moved: Counts) -> Outcome:
+    def judged(self, outcome: JobResult, moved: RowCounts) -> JobResult:
         allowed = {*self.given["allow"], *(["malformed"] if self.is_malformed_allowed else [])}
         why = refusal(moved, allowed)
         if why is not None:
@@ -115,7 +119,7 @@ class Work:
             outcome.is_failure = True
         return outcome
 
-    def _batch(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> Counts:
+    def _batch(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> RowCounts:
         seen: dict[str, Observation] = {}
 
         def count(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
@@ -125,7 +129,7 @@ class Work:
         self.count = count
         rows = count(change(count(self.rows(**more), counts.READ)), counts.WRITTEN)
         with self.progress():
-            ends.write(rows, self.target(), self.name_server, self.given["to_options"], parts)
+            endpoint_io.write(rows, self.target(), self.name_server, self.given["to_options"], parts)
         return counts_of({name: self._observed(name, one) for name, one in seen.items()})
 
     def _observed(self, name: str, observation: Observation) -> dict[str, Any]:
@@ -133,20 +137,22 @@ class Work:
         found: list[dict[str, Any]] = []
         asking = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
         asking.start()
-        asking.join(OBSERVED_S)
+        asking.join(OBSERVATION_TIMEOUT_S)
         if not found:
             self.screen.note(f"warning: Spark does not say how many rows there were ({name}); shown as 0")
         return found[0] if found else {}
 
-    def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> Counts:
+    def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> RowCounts:
         given = self.given
         checkpoint = given["checkpoint"] or self.checkpoint()
         self._claim(checkpoint)
         rows = self.streamed(change, more)
         self.screen.note(f"checkpoint: {checkpoint} (the same job goes on from there)")
-        writer = ends.start(rows, self.target(), self.name_server, given["to_options"], parts, checkpoint)
+        writer = endpoint_io.start(
+            rows, self.target(), self.name_server, given["to_options"], parts, checkpoint
+        )
         trigger = {"processingTime": given["every"]} if given["follow"] else {"availableNow": True}
-        tally = Tally(self.name())
+        tally = RowCounter(self.name())
         self.spark.streams.addListener(tally)
         try:
             self.watch(writer.queryName(self.name()).trigger(**trigger).start())
@@ -161,32 +167,34 @@ class Work:
             return rows.observe(name, F.count_if(F.expr(which)).alias(counts.ROWS))
 
         self.count = count
-        found = ends.follow(self.spark, self.source(), self.name_server, self.options(more))
+        found = endpoint_io.follow(self.spark, self.source(), self.name_server, self.options(more))
         if self.given.get("where"):
             found = count(found, counts.SOURCE)
         return count(change(count(self.within(found), counts.READ)), counts.WRITTEN)
 
     def _claim(self, checkpoint: str) -> None:
-        folder = Folder(self.spark, checkpoint)
+        folder = HadoopDirectory(self.spark, checkpoint)
         if self.target().kind == "parquet":
-            check_parquet(folder, Folder(self.spark, self.target().name))
+            check_parquet(folder, HadoopDirectory(self.spark, self.target().name))
         now = fingerprint(self.job, self.given, self.name_server, checks.texts_of(self.given))
         claim(folder, now, self.given["keep_checkpoint"], self.screen.note)
 
     def watch(self, query: Any) -> None:
         """Until the stream has ended, or was told to."""
-        while not query.awaitTermination(LOOK_S):
+        while not query.awaitTermination(POLL_INTERVAL_S):
             if self.stop.is_set():
                 query.stop()
         if query.exception() is not None:
             raise query.exception()
 
-    def explained(self, change: Change, more: dict[str, str], is_stream: bool = False) -> Outcome:
+    def explained(self, change: Change, more: dict[str, str], is_stream: bool = False) -> JobResult:
         """What the job would do, without doing it."""
         end, given = self.source(), self.given
         options = self.options(more)
         rows = self.streamed(change, more) if is_stream else change(self.rows(**more))
-        conditions = [] if end.kind in ends.OURS else [name for name in ("since", "until") if given.get(name)]
+        conditions = (
+            [] if end.kind in endpoint_io.OURS else [name for name in ("since", "until") if given.get(name)]
+        )
         lines = [
             f"{'stream' if is_stream else 'batch'} of {end}",
             *(f"pushed down to the source: {name}={value}" for name, value in sorted(options.items())),
@@ -198,7 +206,7 @@ class Work:
             rows._jdf.queryExecution().toString() if is_stream else rows._jdf.queryExecution().simpleString()
         )
         shown = [{"line": line} for line in [*lines, *str(plan).splitlines()]]
-        return Outcome({"from": str(end)}, [Table("explain", "What would run", shown, ("line",))])
+        return JobResult({"from": str(end)}, [ResultTable("explain", "What would run", shown, ("line",))])
 
     def name(self) -> str:
         """Of this job, by what it does: the same again tomorrow."""
@@ -210,9 +218,9 @@ class Work:
 
     # results
 
-    def table(self, key: str, title: str, rows: DataFrame, most: int | None = None) -> Table:
+    def table(self, key: str, title: str, rows: DataFrame, most: int | None = None) -> ResultTable:
         found: list[Row] = [row.asDict() for row in (rows.limit(most) if most else rows).collect()]
-        return Table(key, title, found, rows.columns)
+        return ResultTable(key, title, found, rows.columns)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
@@ -233,7 +241,7 @@ class Work:
     def _draw(self, ended: threading.Event) -> None:
         tracker = self.spark.sparkContext.statusTracker()
         begin = time.monotonic()
-        while not ended.wait(LOOK_S):
+        while not ended.wait(POLL_INTERVAL_S):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             total = sum(stage.numTasks for stage in stages if stage)
             done = sum(stage.numCompletedTasks for stage in stages if stage)
@@ -246,5 +254,5 @@ def _uncounted(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
 
 
 def bar(done: int, total: int) -> str:
-    filled = WIDTH * done // total if total else 0
-    return f"[{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{total} tasks"
+    filled = BAR_WIDTH * done // total if total else 0
+    return f"[{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done}/{total} tasks"

@@ -5,17 +5,17 @@ In: a store's files and a query. Out: partitions, whose ends are fixed from now 
 
 from collections.abc import Iterator
 
-from turbopump.pipelines.log.batches import Queue, queue_of
+from turbopump.pipelines.log.batch_queue import Queue, queue_of
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.index import looked_up
 from turbopump.pipelines.log.plan import (
     EARLIEST,
     LATEST,
+    LogRecords,
     Partition,
-    Picked,
-    Positions,
-    Query,
     QueueEnds,
+    QueuePositions,
+    StoreQuery,
     check_topics,
     log_ranges,
     narrowed,
@@ -25,10 +25,10 @@ from turbopump.pipelines.log.plan import (
 from turbopump.pipelines.options import BadOption
 from turbopump.store.walk import LogPart
 
-LEAST_SIZE = 20  # of a message in the log, also of one in a batch: damage may claim any number of them
+MIN_MESSAGE_BYTES = 20  # of a message in the log, also of one in a batch: damage may claim any number of them
 
 
-def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
+def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
     if files.topics:
         check_topics(query, files.topics)
     if query.scan == "queue" and not files.queue_names and files.parts:
@@ -43,21 +43,23 @@ def partitions_of(files: StoreFiles, query: Query) -> list[Partition]:
     return list(_by_log(files, query))
 
 
-def _ends(queue: Queue, query: Query) -> QueueEnds:
+def _ends(queue: Queue, query: StoreQuery) -> QueueEnds:
     since = None if query.since_ms is None else queue.first_since(query.since_ms)
     until = None if query.until_ms is None else queue.first_since(query.until_ms)
     return QueueEnds(queue.name, queue.begin, queue.end, since, until)
 
 
-def _by_log(files: StoreFiles, query: Query, begin: int = 0, stop: int | None = None) -> Iterator[Partition]:
+def _by_log(
+    files: StoreFiles, query: StoreQuery, begin: int = 0, stop: int | None = None
+) -> Iterator[Partition]:
     """The log between these offsets, at which records begin."""
-    if query.starting != Positions(EARLIEST) or query.ending != Positions(LATEST):
+    if query.starting != QueuePositions(EARLIEST) or query.ending != QueuePositions(LATEST):
         raise BadOption("startingOffsets and endingOffsets are of queues, and scan=log reads none: use times")
     queues = [queue_of(files, name) for name in files.queue_names]
     end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
     end = end if stop is None else min(end, stop)
     rows = sum(queue.end - queue.begin for queue in queues)
-    per_byte = min(rows / max(end - files.log_begin, 1), 1 / LEAST_SIZE)
+    per_byte = min(rows / max(end - files.log_begin, 1), 1 / MIN_MESSAGE_BYTES)
     for number, part in enumerate(files.parts):
         if part.end <= begin or part.start >= end or not _is_in_time(files, number, query):
             continue
@@ -73,7 +75,7 @@ def _record_at(queues: list[Queue], physical: int) -> int | None:
     return min((at for queue in queues if (at := queue.first_at(physical)) is not None), default=None)
 
 
-def _is_in_time(files: StoreFiles, number: int, query: Query) -> bool:
+def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
     """Whether a file of the log may hold messages of the wished time: they were stored after its first, and
     before the first of the next.
     """
@@ -85,7 +87,7 @@ def _is_in_time(files: StoreFiles, number: int, query: Query) -> bool:
     return query.since_ms is None or not after or after >= query.since_ms
 
 
-def _by_key(files: StoreFiles, query: Query) -> Iterator[Partition]:
+def _by_key(files: StoreFiles, query: StoreQuery) -> Iterator[Partition]:
     """What the index names. What lies before its first and behind its last item is read through."""
     topics = [topic for topic in files.topics if query.wants_topic(topic)]
     found = looked_up(files, topics, query.key)
@@ -94,5 +96,5 @@ def _by_key(files: StoreFiles, query: Query) -> Iterator[Partition]:
         return
     yield from _by_log(files, query, stop=found.begin)
     if found.offsets:
-        yield (Picked(found.offsets),)
+        yield (LogRecords(found.offsets),)
     yield from _by_log(files, query, found.end)

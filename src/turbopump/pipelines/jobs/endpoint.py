@@ -12,7 +12,7 @@ PARTS = ("topic", "date", "hour")  # by which a table may be parted
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class JobEndpoint:
     kind: str
     name: str
 
@@ -30,19 +30,19 @@ class End:
         return self.kind in ("topic", "group", "dlq")
 
 
-def source(text: str) -> End:
+def source(text: str) -> JobEndpoint:
     return _end(text, READ_FROM)
 
 
-def target(text: str) -> End:
+def target(text: str) -> JobEndpoint:
     return _end(text, WRITE_TO)
 
 
-def _end(text: str, kinds: tuple[str, ...]) -> End:
+def _end(text: str, kinds: tuple[str, ...]) -> JobEndpoint:
     kind, colon, name = text.partition(":")
     if not colon or kind not in kinds or not name.strip():
         raise ValueError(f"wants {', '.join(f'{kind}:NAME' for kind in kinds)}")
-    return End(kind, _place(name.strip()) if kind in FILES else name.strip())
+    return JobEndpoint(kind, _place(name.strip()) if kind in FILES else name.strip())
 
 
 def _place(path: str) -> str:

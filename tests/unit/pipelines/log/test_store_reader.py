@@ -16,9 +16,9 @@ from tests.unit.store.lab import HOST_V6, expected_of
 import turbopump
 from turbopump.pipelines.log import NoStore, NoSuchTopic, OffsetsGone, RecordsLost, read_log
 from turbopump.pipelines.log.files import StoreFiles
-from turbopump.pipelines.log.look import partitions_of
-from turbopump.pipelines.log.plan import Query
-from turbopump.pipelines.log.read import Reader, Rows
+from turbopump.pipelines.log.partitions import partitions_of
+from turbopump.pipelines.log.plan import StoreQuery
+from turbopump.pipelines.log.store_reader import RowFormat, StoreReader
 from turbopump.pipelines.schema import BadColumn, schema_of
 from turbopump.protocol import record as codec
 from turbopump.protocol.compression import compress
@@ -160,11 +160,13 @@ def test_offsets(store):
 
 
 def test_a_key_is_looked_up_in_the_index_not_searched_for(store, monkeypatch):
-    looked_at = []
-    from turbopump.pipelines.log import read
+    from turbopump.pipelines.log import store_reader
 
-    real = read.locate
-    monkeypatch.setattr(read, "locate", lambda data, starts: looked_at.extend(starts) or real(data, starts))
+    looked_at = []
+    real = store_reader.locate
+    monkeypatch.setattr(
+        store_reader, "locate", lambda data, starts: looked_at.extend(starts) or real(data, starts)
+    )
     assert numbers(bodies(store, "T", key="k7")) == [7]
     assert len(looked_at) < 10
 
@@ -240,7 +242,7 @@ def test_offsets_that_retention_removed_are_an_error_unless_one_may_do_without(s
 @both
 def test_a_file_deleted_between_planning_and_reading_is_told_or_passed_over(store, scan):
     """In Spark the two are done by different processes."""
-    query = Query(("T",), scan=scan)
+    query = StoreQuery(("T",), scan=scan)
     planned = partitions_of(StoreFiles(str(store)), query)
     os.remove(log_files(store)[1])
     with pytest.raises(RecordsLost, match="failOnDataLoss"):
@@ -249,7 +251,7 @@ def test_a_file_deleted_between_planning_and_reading_is_told_or_passed_over(stor
 
 
 def read_apart(root, query, planned):
-    reader = Reader(StoreFiles(str(root)), query, Rows(schema_of(["body"])))
+    reader = StoreReader(StoreFiles(str(root)), query, RowFormat(schema_of(["body"])))
     return sum(batch.num_rows for partition in planned for batch in reader.read(partition))
 
 

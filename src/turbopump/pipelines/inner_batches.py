@@ -8,30 +8,30 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from turbopump.pipelines.places import Data, Numbers, Places
+from turbopump.pipelines.record_positions import Data, Numbers, RecordPositions
 from turbopump.protocol.inner import FLAGS, messages_of
 from turbopump.protocol.record import decode, encode
 
-MOST_AT_ONCE = 16 * 1024 * 1024
+MAX_BYTES_PER_TURN = 16 * 1024 * 1024
 """Bytes of records that are taken apart together: a record of 4 MiB may have 32,767 messages."""
 
 
-def bounded(sizes: Numbers) -> Iterator[slice]:
+def turns(sizes: Numbers) -> Iterator[slice]:
     """Records of such sizes in runs of at most so many bytes, or of one record."""
     begin = total = 0
     for number, size in enumerate(sizes.tolist()):
-        if number > begin and total + size > MOST_AT_ONCE:
+        if number > begin and total + size > MAX_BYTES_PER_TURN:
             yield slice(begin, number)
             begin, total = number, 0
         total += size
     yield slice(begin, len(sizes))
 
 
-def is_packed(places: Places) -> bool:
+def has_inner_batches(places: RecordPositions) -> bool:
     return bool((places.sys_flags & FLAGS == FLAGS).any())
 
 
-def taken_apart(data: Data, starts: Numbers) -> tuple[bytes, Numbers]:
+def unpack(data: Data, starts: Numbers) -> tuple[bytes, Numbers]:
     """The records at these places, and where they begin now."""
     found = [encode(message) for start in starts for message in messages_of(decode(data, int(start)))]
     ends = np.cumsum([len(one) for one in found], dtype=np.int64)

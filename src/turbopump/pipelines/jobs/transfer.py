@@ -10,14 +10,14 @@ from pyspark.sql import DataFrame
 
 from turbopump.pipelines.jobs import checks
 from turbopump.pipelines.jobs.counts import MALFORMED
-from turbopump.pipelines.jobs.showing import Outcome
-from turbopump.pipelines.jobs.work import Work
+from turbopump.pipelines.jobs.display import JobResult
+from turbopump.pipelines.jobs.job_run import JobRun
 from turbopump.pipelines.transforms.bodies import ERROR, avro_body, json_body
 from turbopump.pipelines.transforms.dedupe import dedupe
-from turbopump.pipelines.transforms.resending import in_queue_order, sendable
+from turbopump.pipelines.transforms.resend import in_queue_order, sendable
 
 
-def archive(work: Work) -> Outcome:
+def archive(work: JobRun) -> JobResult:
     """Topics or a store into a table of files."""
     end = work.target()
     outcome = work.move(lambda rows: rows, work.given["partition_by"], includeProperties="true")
@@ -28,7 +28,7 @@ def archive(work: Work) -> Outcome:
     return outcome
 
 
-def replay(work: Work) -> Outcome:
+def replay(work: JobRun) -> JobResult:
     """Rows of a table, a store or a topic into a topic, or to one group alone, each queue in its order."""
     rate = work.given["rate"]
     return work.move(
@@ -53,7 +53,7 @@ def limited(rows: DataFrame, rate: int | None) -> DataFrame:
     return rows.coalesce(1).mapInArrow(slowly, rows.schema)
 
 
-def transform(work: Work) -> Outcome:
+def transform(work: JobRun) -> JobResult:
     """Spark SQL between topics and tables."""
     query = checks.texts_of(work.given)["sql"]
     work.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
@@ -78,7 +78,7 @@ def read_body(rows: DataFrame, given: Any) -> DataFrame:
     return rows
 
 
-def drop_repeated(work: Work) -> Outcome:
+def drop_repeated(work: JobRun) -> JobResult:
     """Of messages with one key within a time the first."""
     by, within, remember = work.given["by"], work.given["within"], work.given["remember"]
     work.is_deduplication = True

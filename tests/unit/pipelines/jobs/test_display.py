@@ -3,8 +3,8 @@ import json
 import re
 from datetime import UTC, datetime
 
-from turbopump.pipelines.jobs.report import LETTER, WIDTH, Bars, Lines, page, ticks
-from turbopump.pipelines.jobs.showing import MOST_ROWS, Outcome, Screen, Table
+from turbopump.pipelines.jobs.display import MAX_ROWS_SHOWN, Display, JobResult, ResultTable
+from turbopump.pipelines.jobs.report import LETTER, WIDTH, BarChart, LineChart, page, ticks
 
 WHEN = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ROWS = [
@@ -14,7 +14,7 @@ ROWS = [
 
 
 def table(rows=ROWS):
-    return Table("groups", "By topic", rows, ("topic", "messages", "first", "body"))
+    return ResultTable("groups", "By topic", rows, ("topic", "messages", "first", "body"))
 
 
 def test_a_table_has_numbers_to_the_right_and_a_dash_for_nothing():
@@ -26,14 +26,14 @@ def test_a_table_has_numbers_to_the_right_and_a_dash_for_nothing():
 
 
 def test_a_long_table_says_how_much_is_left_out():
-    lines = table([ROWS[1]] * (MOST_ROWS + 3)).lines()
+    lines = table([ROWS[1]] * (MAX_ROWS_SHOWN + 3)).lines()
     assert lines[-1] == "... and 3 more"
     assert table([]).lines()[-1] == "(nothing)"
 
 
 def test_machines_get_one_document():
     out = io.StringIO()
-    Screen(is_json=True, out=out).show(Outcome({"rows": 2}, [table()]))
+    Display(is_json=True, out=out).show(JobResult({"rows": 2}, [table()]))
     found = json.loads(out.getvalue())
     assert found["rows"] == 2
     assert found["groups"][0] == {"topic": "A", "messages": 1200, "first": WHEN.isoformat(), "body": "\\xff"}
@@ -41,14 +41,17 @@ def test_machines_get_one_document():
 
 def test_people_get_tables_and_a_line():
     out = io.StringIO()
-    Screen(out=out).show(Outcome({"rows": 1234, "rowsPerSecond": 0.5}, [table()]))
+    Display(out=out).show(JobResult({"rows": 1234, "rowsPerSecond": 0.5}, [table()]))
     assert out.getvalue().endswith("\nrows 1,234, rows per second 0.500\n")
 
 
 def test_a_page_holds_charts_and_tables_and_escapes_what_messages_say():
     evil = "<script>alert(1)</script>"
-    outcome = Outcome({"from": evil}, [table([{"topic": evil, "messages": 1}])])
-    charts = [Bars("Messages", [(evil, 3.0), ("b", 0)]), Lines("Over time", [(evil, [(0, 1), (60, 4)])])]
+    outcome = JobResult({"from": evil}, [table([{"topic": evil, "messages": 1}])])
+    charts = [
+        BarChart("Messages", [(evil, 3.0), ("b", 0)]),
+        LineChart("Over time", [(evil, [(0, 1), (60, 4)])]),
+    ]
     text = page(f"stats of {evil}", outcome, charts)
     assert "<script>" not in text
     assert text.count("<rect") == 3
@@ -56,7 +59,7 @@ def test_a_page_holds_charts_and_tables_and_escapes_what_messages_say():
 
 
 def test_a_page_of_nothing_is_still_a_page():
-    text = page("stats", Outcome({}, [table([])]), [Bars("Messages", []), Lines("Over time", [])])
+    text = page("stats", JobResult({}, [table([])]), [BarChart("Messages", []), LineChart("Over time", [])])
     assert "(nothing)" in text
 
 
@@ -66,7 +69,7 @@ def test_axes_have_round_numbers_and_times():
     assert ticks(0) == [0, 1]
     assert ticks(0.3) == [0, 0.1, 0.2, 0.3]
     begin = WHEN.timestamp()
-    drawn = Lines("Over time", [("a", [(begin, 3), (begin + 7200, 1234)])]).svg()
+    drawn = LineChart("Over time", [("a", [(begin, 3), (begin + 7200, 1234)])]).svg()
     texts = re.findall(r"<text[^>]*>([^<]*)", drawn)
     assert texts == [
         "0",
@@ -87,8 +90,8 @@ def test_nothing_is_drawn_outside_of_a_chart():
     begin = WHEN.timestamp()
     name = "a-very-long-name-of-a-topic-and-of-a-consumer-group"
     charts = [
-        Bars("Messages", [(f"{name}{n}", 10.0 ** (n % 10)) for n in range(40)]),
-        Lines("Over time", [(f"{name}{n}", [(begin, n), (begin + 90_000, 10**n)]) for n in range(12)]),
+        BarChart("Messages", [(f"{name}{n}", 10.0 ** (n % 10)) for n in range(40)]),
+        LineChart("Over time", [(f"{name}{n}", [(begin, n), (begin + 90_000, 10**n)]) for n in range(12)]),
     ]
     for chart in charts:
         drawn = chart.svg()
@@ -102,4 +105,4 @@ def test_nothing_is_drawn_outside_of_a_chart():
             assert left + width <= WIDTH + 1, text
             assert 0 <= float(y) <= height, text
         assert "more" in drawn
-    assert 'class="wide"' in page("stats", Outcome({}, [table()]), charts)
+    assert 'class="wide"' in page("stats", JobResult({}, [table()]), charts)

@@ -18,21 +18,23 @@ from turbopump.client import background
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.pipelines.source.offsets import Range, lost, named
-from turbopump.pipelines.source.settings import Filter
+from turbopump.pipelines.source.settings import SourceFilter
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
 
 log = logging.getLogger(__name__)
 
-IN_FLIGHT = 8  # pulls of one range
-ANSWER_BYTES = 512 << 10  # asked for with each; larger ones cost no less
+MAX_PULLS_IN_FLIGHT = 8  # pulls of one range
+MAX_ANSWER_BYTES = 512 << 10  # asked for with each; larger ones cost no less
 PART_BYTES = 2 << 20  # of records are handed on together
-PARTS_AHEAD = 2  # wait for who decodes them
-CALL_S = 10.0
-PAUSE_S = 0.2  # before a pull that failed is made again
-TAIL_S = 10.0  # for a queue that ends before the range does: a slave or a broker that is starting catches up
-FULL_TO_GROW = 16  # answers in a row that had all that was asked for
-PASSING = frozenset(  # what a broker says that is starting, stopping or has too much to do
+MAX_PARTS_AHEAD = 2  # wait for who decodes them
+CALL_TIMEOUT_S = 10.0
+RETRY_PAUSE_S = 0.2  # before a pull that failed is made again
+TAIL_WAIT_S = (
+    10.0  # for a queue that ends before the range does: a slave or a broker that is starting catches up
+)
+FULL_ANSWERS_TO_GROW = 16  # answers in a row that had all that was asked for
+TRANSIENT_CODES = frozenset(  # what a broker says that is starting, stopping or has too much to do
     {
         *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
         *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.GO_AWAY),
@@ -40,11 +42,11 @@ PASSING = frozenset(  # what a broker says that is starting, stopping or has too
 )
 
 
-Answer = tuple[int, int, PulledBytes]
+PulledRange = tuple[int, int, PulledBytes]
 """From which offset on, up to which, and what was found there."""
 
 
-class Pulls(Protocol):
+class BytePuller(Protocol):
     """What is needed of `client.pull.Puller`."""
 
     async def pull_bytes(
@@ -61,7 +63,7 @@ class Pulls(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PulledRecords:
     """Records of [start, end), those that are wanted at the least."""
 
     start: int
@@ -72,19 +74,19 @@ class Part:
 
 
 @dataclass
-class Reading:
-    pulls: Pulls
+class RangePull:
+    pulls: BytePuller
     doubt: Callable[[str], None]
     """Told of a topic whose broker did not answer."""
     wanted: Range
-    filter: Filter
+    filter: SourceFilter
     count: int
     patience_s: float
     fails_on_loss: bool
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
-    async def parts(self) -> AsyncGenerator[Part, None]:
+    async def parts(self) -> AsyncGenerator[PulledRecords, None]:
         """The range from its start to its end, answers joined to parts."""
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
@@ -104,17 +106,17 @@ class Reading:
         if held:
             yield _joined(begin, at, held)
 
-    async def _answers(self) -> AsyncGenerator[Answer, None]:
+    async def _answers(self) -> AsyncGenerator[PulledRange, None]:
         if not self.filter.is_all:
             async for one in self._in_turn(self.wanted.start, self.wanted.end):
                 yield one
             return
-        under_way: deque[tuple[int, asyncio.Task[Answer]]] = deque()
+        under_way: deque[tuple[int, asyncio.Task[PulledRange]]] = deque()
         at, step, full = self.wanted.start, self.count, 0
         try:
             while at < self.wanted.end or under_way:
                 # The first answer says how many this broker gives at once.
-                room = 1 if at == self.wanted.start else IN_FLIGHT
+                room = 1 if at == self.wanted.start else MAX_PULLS_IN_FLIGHT
                 while at < self.wanted.end and len(under_way) < room:
                     end = min(at + step, self.wanted.end)
                     under_way.append((end, asyncio.ensure_future(self._next(at, end))))
@@ -124,7 +126,7 @@ class Reading:
                 yield start, after, answer
                 if after < end:
                     step, full = max(1, after - start), 0
-                elif full >= FULL_TO_GROW:
+                elif full >= FULL_ANSWERS_TO_GROW:
                     step, full = min(step * 2, self.count), 0
                 else:
                     full += 1
@@ -137,18 +139,18 @@ class Reading:
             for _, task in under_way:
                 task.cancel()
 
-    async def _in_turn(self, at: int, end: int) -> AsyncGenerator[Answer, None]:
+    async def _in_turn(self, at: int, end: int) -> AsyncGenerator[PulledRange, None]:
         while at < end:
             answer = await self._next(at, end)
             yield answer
             at = answer[1]
 
-    async def _next(self, at: int, end: int) -> Answer:
+    async def _next(self, at: int, end: int) -> PulledRange:
         """An answer with records, or the knowledge that there are none: from where to where. Always gets on;
         waits for a broker that is away, at most `patience_s`.
         """
         deadline = self.now() + self.patience_s
-        tail = self.now() + min(TAIL_S, self.patience_s)
+        tail = self.now() + min(TAIL_WAIT_S, self.patience_s)
         start = at
         while at < end:
             answer = await self._pull(at, end, deadline)
@@ -167,7 +169,7 @@ class Reading:
                 has = f"though it has {answer.min_offset} to {answer.max_offset - 1}"
                 raise TimeoutError(f"{named(self.wanted.queue)} gave nothing at {at} in time, {has}")
             elif answer.status is not PullStatus.OFFSET_ILLEGAL or at >= answer.max_offset:
-                await self.sleep(PAUSE_S)
+                await self.sleep(RETRY_PAUSE_S)
             # Else the group's offset was reset: the pull after this one gets what it asks for.
         self._lose(start, end)
         return start, end, _empty(answer)
@@ -182,11 +184,11 @@ class Reading:
                     self.filter.expression,
                     min(self.count, end - at) if self.filter.is_all else self.count,
                     kind=self.filter.kind,
-                    max_bytes=ANSWER_BYTES,
-                    timeout_s=min(CALL_S, self.patience_s),
+                    max_bytes=MAX_ANSWER_BYTES,
+                    timeout_s=min(CALL_TIMEOUT_S, self.patience_s),
                 )
             except (OSError, Refused) as error:
-                if isinstance(error, Refused) and error.code not in PASSING:
+                if isinstance(error, Refused) and error.code not in TRANSIENT_CODES:
                     raise
                 if self.now() >= deadline:
                     why = f"{named(queue)} could not be read for {self.patience_s} s (pullTimeoutMs)"
@@ -195,7 +197,7 @@ class Reading:
                     log.warning("%s does not answer, trying again: %s", named(queue), error)
                 told = True
                 self.doubt(queue.topic)
-                await self.sleep(PAUSE_S)
+                await self.sleep(RETRY_PAUSE_S)
 
     def _lose(self, start: int, end: int, why: str = "the broker does not keep them any more") -> None:
         told = f"messages {start} to {end - 1} of {named(self.wanted.queue)} are gone: {why}"
@@ -214,14 +216,14 @@ def _empty(answer: PulledBytes) -> PulledBytes:
     return PulledBytes(answer.status, answer.next_offset, answer.min_offset, answer.max_offset, b"", 0)
 
 
-def _joined(start: int, end: int, held: list[PulledBytes]) -> Part:
-    return Part(start, end, b"".join([answer.body for answer in held]), held[0].delta)
+def _joined(start: int, end: int, held: list[PulledBytes]) -> PulledRecords:
+    return PulledRecords(start, end, b"".join([answer.body for answer in held]), held[0].delta)
 
 
 # --- for a thread ----------------------------------------------------------------------------------------
 
 
-def parts_of(make: Callable[[], Reading]) -> Iterator[Part]:
+def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
     """The parts, read ahead on the background loop while the caller is busy with the last one."""
     ahead = background.run(_begun(make))
     try:
@@ -232,11 +234,11 @@ def parts_of(make: Callable[[], Reading]) -> Iterator[Part]:
 
 
 @dataclass
-class _Ahead:
-    ready: "asyncio.Queue[Part | BaseException | None]"
+class _Prefetch:
+    ready: "asyncio.Queue[PulledRecords | BaseException | None]"
     task: "asyncio.Task[None] | None" = None
 
-    async def fill(self, reading: Reading) -> None:
+    async def fill(self, reading: RangePull) -> None:
         try:
             async with contextlib.aclosing(reading.parts()) as parts:
                 async for part in parts:
@@ -245,7 +247,7 @@ class _Ahead:
         except Exception as error:
             await self.ready.put(error)
 
-    async def take(self) -> Part | None:
+    async def take(self) -> PulledRecords | None:
         one = await self.ready.get()
         if isinstance(one, BaseException):
             raise one
@@ -256,7 +258,7 @@ class _Ahead:
             self.task.cancel()
 
 
-async def _begun(make: Callable[[], Reading]) -> _Ahead:
-    ahead = _Ahead(asyncio.Queue(PARTS_AHEAD))
+async def _begun(make: Callable[[], RangePull]) -> _Prefetch:
+    ahead = _Prefetch(asyncio.Queue(MAX_PARTS_AHEAD))
     ahead.task = asyncio.get_running_loop().create_task(ahead.fill(make()))
     return ahead

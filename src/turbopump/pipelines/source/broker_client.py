@@ -25,8 +25,9 @@ from turbopump.client.pull.puller import Puller, PullStatus, records_of
 from turbopump.client.routes import MASTER, TopicRoute, route_of
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
-from turbopump.pipelines.source.removed import QueuePulls
-from turbopump.pipelines.source.settings import Access, Topics
+from turbopump.pipelines.source.removed_queues import StoredQueuePuller
+from turbopump.pipelines.source.settings import Access, TopicSelection
+from turbopump.pipelines.source.snapshot import ClusterSnapshot
 from turbopump.protocol import bodies, names
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -39,32 +40,14 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-AT_ONCE = 32  # questions under way
-CLOSE_S = 2.0
-MARK_S = 5.0
-PULLS_OF_MARK = 2
+MAX_CONCURRENT_CALLS = 32  # questions under way
+CLOSE_TIMEOUT_S = 2.0
+MARK_TIMEOUT_S = 5.0
+MAX_MARK_PULLS = 2
 NO_ROUTE = TopicRoute((), (), {})
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one look has found."""
-
-    topics: tuple[str, ...]
-    ends: Mapping[MessageQueue, Ends]
-    brokers: frozenset[str]
-    """Those that are there and answered."""
-    missing: Mapping[str, str] = field(default_factory=dict)
-    """Those that should be there and are not, each with the reason."""
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    """Of which cluster each broker is."""
-
-    def away(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-        """Of these, the ones of which nothing can be said now: their broker is not there."""
-        return [queue for queue in queues if queue.broker not in self.brokers]
-
-
-class Brokers:
+class BrokerClient:
     """For use on the background loop."""
 
     def __init__(self, access: Access) -> None:
@@ -76,15 +59,15 @@ class Brokers:
         self._name_servers = self._admin.asking.name_servers
         self.puller = Puller(self._admin.client, self._admin.routes, access.group)
         self.routes = self._admin.routes
-        self.pulls = QueuePulls(self.puller, self._admin)
+        self.pulls = StoredQueuePuller(self.puller, self._admin)
 
-    async def look(
+    async def snapshot(
         self,
-        wanted: Topics,
+        wanted: TopicSelection,
         known: Iterable[MessageQueue] = (),
         is_whole: bool = False,
         expected: Iterable[str] = (),
-    ) -> Seen:
+    ) -> ClusterSnapshot:
         """`known` queues are looked at also where the topic does not have them any more. `is_whole`: brokers
         that should be there are looked for too. Raises OSError when no name server answers.
         """
@@ -118,10 +101,10 @@ class Brokers:
             needed = await self._needed(wanted, routes)
             missing = {**missing_of({*needed, *expected}, layout), **silent}
         clusters = {one.name: one.cluster for one in layout.brokers}
-        return Seen(tuple(topics), dict(sorted(ends.items())), brokers, missing, clusters)
+        return ClusterSnapshot(tuple(topics), dict(sorted(ends.items())), brokers, missing, clusters)
 
     async def _ends_of_removed(
-        self, queues: list[MessageQueue], wanted: Topics, routes: Mapping[str, TopicRoute]
+        self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
         """Queues that a topic had before it got fewer: their messages are there as long as others."""
         kept = [
@@ -136,13 +119,14 @@ class Brokers:
         low, high = await self.puller.min_offset(queue), await self.puller.max_offset(queue)
         return Ends(max(0, low), max(0, high))
 
-    async def _needed(self, wanted: Topics, routes: Mapping[str, TopicRoute]) -> set[str]:
+    async def _needed(self, wanted: TopicSelection, routes: Mapping[str, TopicRoute]) -> set[str]:
         """Every broker of which there is a trace that it has a part of these topics."""
         in_routes = {name for route in routes.values() for name in route.readable}
         assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
         asked = [names.ANY_TOPIC] if wanted.pattern is not None else list(routes)
         traces = await _together(
-            lambda pair: self._trace(*pair), [(at, topic) for at in self._name_servers for topic in asked]
+            lambda pair: self._trace(*pair),
+            [(at, topic) for at in self._name_servers for topic in asked],
         )
         return in_routes | assigned | {name for trace in traces for name in trace}
 
@@ -175,7 +159,7 @@ class Brokers:
             return set()
         return set(route_of(topic, bodies.TopicRouteData.decode(answer.body)).readable)
 
-    async def _topics(self, wanted: Topics, layout: Layout) -> list[str]:
+    async def _topics(self, wanted: TopicSelection, layout: Layout) -> list[str]:
         if wanted.pattern is None:
             return list(wanted.names())
         matches = re.compile(wanted.pattern).fullmatch
@@ -240,9 +224,9 @@ class Brokers:
 
     async def _mark(self, queue: MessageQueue, offset: int) -> str | Exception | None:
         try:
-            for _ in range(PULLS_OF_MARK):
+            for _ in range(MAX_MARK_PULLS):
                 answer = await self.pulls.pull_bytes(
-                    queue, offset, max_count=1, max_bytes=1, timeout_s=MARK_S
+                    queue, offset, max_count=1, max_bytes=1, timeout_s=MARK_TIMEOUT_S
                 )
                 if answer.status is not PullStatus.OFFSET_ILLEGAL:
                     break  # else the group's offset was reset: the pull after this one gets what it asks for
@@ -355,7 +339,7 @@ def _is_of_system(topic: str) -> bool:
 
 
 async def _together(ask: Callable[[Any], Awaitable[T]], items: Iterable[Any]) -> list[T]:
-    free = asyncio.Semaphore(AT_ONCE)
+    free = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
 
     async def one(item: Any) -> T:
         async with free:
@@ -368,32 +352,34 @@ async def _together(ask: Callable[[Any], Awaitable[T]], items: Iterable[Any]) ->
 
 
 @dataclass
-class _Kept:
+class _ProcessClients:
     forks: int = -1
-    brokers: dict[Access, Brokers] = field(default_factory=dict)
+    brokers: dict[Access, BrokerClient] = field(default_factory=dict)
 
 
-_kept = _Kept()
+_kept = _ProcessClients()
 
 
-def shared(access: Access) -> Brokers:
+def shared_client(access: Access) -> BrokerClient:
     """That of this process, made when first asked for and closed when the process ends."""
     if _kept.forks != background.forks():
         background.leave_to_parent(_kept.brokers)
         _kept.forks, _kept.brokers = background.forks(), {}
     if access not in _kept.brokers:
         found = _kept.brokers[access] = background.run(_made(access))
-        background.keep(found.close, CLOSE_S)
+        background.keep(found.close, CLOSE_TIMEOUT_S)
     return _kept.brokers[access]
 
 
-async def _made(access: Access) -> Brokers:
-    return Brokers(access)
+async def _made(access: Access) -> BrokerClient:
+    return BrokerClient(access)
 
 
-def asked(access: Access, ask: Callable[[Brokers], Coroutine[Any, Any, T]], tries: int, pause_s: float) -> T:
+def ask_with_retries(
+    access: Access, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]], tries: int, pause_s: float
+) -> T:
     """What the servers say, asked several times where they do not answer. For any thread."""
-    brokers = shared(access)
+    brokers = shared_client(access)
     for left in reversed(range(tries)):
         try:
             return background.run(ask(brokers))

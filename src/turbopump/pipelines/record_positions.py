@@ -1,8 +1,8 @@
-"""Where in a buffer the parts of many records lie: one NumPy array per field, no loop per record.
+"""Positions of the fields of many records in a buffer: one NumPy array per field, no loop per record.
 
-In: a buffer and the positions where records begin. Out: `Places`, which also says which of them are whole:
-what is read of a store that is being written to, or of a hostile peer, may end in the middle. Nothing is
-copied out of the buffer here but numbers. `protocol/record.py` draws the layout.
+In: a buffer and the positions where records begin. Out: `RecordPositions`, which also says which records are
+complete: a store that is being written to, or a hostile peer, may end a buffer in the middle of a record.
+Only numbers are copied out of the buffer. `protocol/record.py` draws the layout.
 """
 
 import struct
@@ -55,7 +55,7 @@ _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RecordPositions:
     """Positions are in the buffer that was given. Of a record that is not whole only `starts` means
     anything.
     """
@@ -79,10 +79,10 @@ class Places:
         """A field of all heads. What stands behind the hosts is right with IPv4 alone."""
         return self.heads[name].astype(np.int64)
 
-    def only(self, which: "Mask | Numbers | slice") -> "Places":
+    def only(self, which: "Mask | Numbers | slice") -> "RecordPositions":
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
             return self
-        return Places(*[getattr(self, field.name)[which] for field in fields(self)])
+        return RecordPositions(*[getattr(self, field.name)[which] for field in fields(self)])
 
 
 def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
@@ -143,13 +143,15 @@ def heads_at(data: Data, positions: Numbers) -> NDArray[np.void]:
     return view[positions].view(HEAD)
 
 
-def locate(data: Data, starts: Numbers) -> Places:
+def locate(data: Data, starts: Numbers) -> RecordPositions:
     """Reads nothing outside `data`, whatever the records say."""
     limit = len(data)
     is_whole: Mask = (starts >= 0) & (starts <= limit - SMALLEST)
     if limit < SMALLEST or not len(starts):
         none, heads = np.zeros(len(starts), np.int64), np.zeros(len(starts), HEAD)
-        return Places(starts, heads, none, none, none, none, none, none, none, none, is_whole & False)
+        return RecordPositions(
+            starts, heads, none, none, none, none, none, none, none, none, is_whole & False
+        )
     begins = np.where(is_whole, starts, 0)
     heads = heads_at(data, begins)
     sizes, magics, sys_flags = (heads[name].astype(np.int64) for name in ("size", "magic", "sys_flag"))
@@ -172,7 +174,7 @@ def locate(data: Data, starts: Numbers) -> Places:
     is_whole &= (topic_sizes >= 0) & (properties <= starts + sizes)
     property_sizes = field_at(data, ">i2", np.where(is_whole, properties - 2, 0))
     is_whole &= (property_sizes >= 0) & (properties + property_sizes == starts + sizes)
-    return Places(
+    return RecordPositions(
         starts,
         heads,
         sizes,
@@ -195,7 +197,7 @@ def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
     return longer
 
 
-def store_times(data: Data, places: Places) -> Numbers:
+def store_times(data: Data, places: RecordPositions) -> Numbers:
     """In ms."""
     if not (places.sys_flags & BORN_V6).any():
         return places.number("store_time")

@@ -31,11 +31,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from turbopump.pipelines.options import BadOption
 
-FILES_EACH = 8  # of a task
+FILES_PER_TASK = 8  # of a task
 
 
 @dataclass
-class Part(InputPartition):
+class FilePartition(InputPartition):
     """Some files of a version, by their paths below the table."""
 
     version: int
@@ -56,13 +56,13 @@ class TableReader(DataSourceReader):
         self._arrow = to_arrow_schema(schema, timezone="UTC")
         self._where: Any = None  # an Arrow expression; None: all rows
 
-    def partitions(self) -> list[Part]:
+    def partitions(self) -> list[FilePartition]:
         dataset = opened(self._path, self._version).to_pyarrow_dataset()
         paths = sorted(str(one.path) for one in dataset.get_fragments(self._where))
-        parts = [tuple(paths[at : at + FILES_EACH]) for at in range(0, len(paths), FILES_EACH)]
-        return [Part(self._version, one) for one in parts or [()]]  # Spark wants one at least
+        parts = [tuple(paths[at : at + FILES_PER_TASK]) for at in range(0, len(paths), FILES_PER_TASK)]
+        return [FilePartition(self._version, one) for one in parts or [()]]  # Spark wants one at least
 
-    def read(self, part: Part) -> Iterator[Any]:
+    def read(self, part: FilePartition) -> Iterator[Any]:
         from pyarrow.dataset import FileSystemDataset
 
         dataset = opened(self._path, part.version).to_pyarrow_dataset()

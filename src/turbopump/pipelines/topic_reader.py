@@ -15,9 +15,9 @@ from turbopump.client.pull.puller import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import RouteCache
 from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.log.read import RecordsLost, has_tag, is_in_time
-from turbopump.pipelines.packed import is_packed, taken_apart
-from turbopump.pipelines.places import locate, starts_in
+from turbopump.pipelines.inner_batches import has_inner_batches, unpack
+from turbopump.pipelines.log.store_reader import RecordsLost, has_tag, is_in_time
+from turbopump.pipelines.record_positions import locate, starts_in
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.errors import BrokenRecord
 
@@ -29,7 +29,7 @@ PULL_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopicQuery:
     topic: str
     schema: Schema
     queues: frozenset[int] | None = None
@@ -40,7 +40,7 @@ class Wanted:
     """Whether messages that are deleted while they are read, or cannot be had, are an error."""
 
 
-async def pulled(puller: Puller, routes: RouteCache, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+async def read_topic(puller: Puller, routes: RouteCache, wanted: TopicQuery) -> AsyncIterator[pa.RecordBatch]:
     """Raises RecordsLost where fewer rows would come than there are, unless that is allowed."""
     for queue in (await routes.refresh(wanted.topic)).subscribe:
         if wanted.queues is None or queue.id in wanted.queues:
@@ -48,7 +48,7 @@ async def pulled(puller: Puller, routes: RouteCache, wanted: Wanted) -> AsyncIte
                 yield batch
 
 
-async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIterator[pa.RecordBatch]:
+async def _queue(puller: Puller, queue: MessageQueue, wanted: TopicQuery) -> AsyncIterator[pa.RecordBatch]:
     offset, end = await puller.min_offset(queue), await puller.max_offset(queue)
     if wanted.since_ms is not None:
         offset = max(offset, await puller.offset_at(queue, wanted.since_ms))
@@ -65,7 +65,7 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: Wanted) -> AsyncIt
         offset = answer.next_offset
 
 
-def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: Wanted) -> None:
+def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: TopicQuery) -> None:
     """Some messages between `offset` and `end` were deleted since the end of the queue was asked for."""
     until = resumed if resumed > offset else end
     place = f"queue {queue.id} of {queue.topic} on {queue.broker}"
@@ -77,15 +77,17 @@ def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: Want
     log.warning("%s were deleted before they could be read, and are missing", words)
 
 
-def rows_of(answer: PulledBytes, begin: int, end: int, broker: str, wanted: Wanted) -> list[pa.RecordBatch]:
+def rows_of(
+    answer: PulledBytes, begin: int, end: int, broker: str, wanted: TopicQuery
+) -> list[pa.RecordBatch]:
     """Of messages between these offsets. Records lie back to back, up to the last byte of the answer."""
     data = answer.body
     places = locate(data, starts_in(data))
     reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
     if reached != len(data) or not places.is_whole.all():
         raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
-    if is_packed(places):
-        data, starts = taken_apart(data, places.starts)
+    if has_inner_batches(places):
+        data, starts = unpack(data, places.starts)
         places = locate(data, starts)
     offsets = places.number("queue_offset") + answer.delta
     places = places.only((offsets >= begin) & (offsets < end))

@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.parquet import Exported, ParquetFile
-from turbopump.pipelines.places import locate
+from turbopump.pipelines.parquet import ExportResult, ParquetFile
+from turbopump.pipelines.record_positions import locate
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol.record import Record, encode
 
-BATCH_ROWS = 4096
-BATCH_BYTES = 4 * 1024 * 1024
+MAX_BATCH_ROWS = 4096
+MAX_BATCH_BYTES = 4 * 1024 * 1024
 """Records become columns when there are so many of them."""
 
 
 @dataclass
-class Keeping:
+class RecordWriter:
     file: ParquetFile
     schema: Schema
     _records: list[bytes] = field(default_factory=list, init=False)
@@ -32,10 +32,10 @@ class Keeping:
         self._records.append(encode(record))
         self._brokers.append(broker)
         self._bytes += len(self._records[-1])
-        if len(self._records) >= BATCH_ROWS or self._bytes >= BATCH_BYTES:
+        if len(self._records) >= MAX_BATCH_ROWS or self._bytes >= MAX_BATCH_BYTES:
             self._put()
 
-    def close(self) -> Exported:
+    def close(self) -> ExportResult:
         self._put()
         return self.file.close()
 
@@ -44,7 +44,7 @@ class Keeping:
         self._records, self._brokers, self._bytes = [], [], 0
         ends = np.cumsum([0, *map(len, records)], dtype=np.int64)
         data, at = b"".join(records), 0
-        for batch in batches(data, locate(data, ends[:-1]), self.schema, None, BATCH_ROWS):
+        for batch in batches(data, locate(data, ends[:-1]), self.schema, None, MAX_BATCH_ROWS):
             self.file.add(_named(batch, brokers[at : at + batch.num_rows]))
             at += batch.num_rows
 

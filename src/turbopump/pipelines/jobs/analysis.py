@@ -7,21 +7,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
-from turbopump.pipelines.jobs import ends
+from turbopump.pipelines.jobs import endpoint_io
 from turbopump.pipelines.jobs.checks import GROUPS
-from turbopump.pipelines.jobs.counts import Counts
-from turbopump.pipelines.jobs.report import Bars, Chart, Lines, page
-from turbopump.pipelines.jobs.showing import Outcome, Row, Table
-from turbopump.pipelines.jobs.work import Work
-from turbopump.pipelines.transforms.letters import again, failures, letters
+from turbopump.pipelines.jobs.counts import RowCounts
+from turbopump.pipelines.jobs.display import JobResult, ResultTable, Row
+from turbopump.pipelines.jobs.job_run import JobRun
+from turbopump.pipelines.jobs.report import BarChart, Chart, LineChart, page
+from turbopump.pipelines.transforms.dead_letters import failures, to_resend, with_origin
 from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
 from turbopump.pipelines.transforms.traces import UNREADABLE, deliveries, latencies, traces
 
-SHOWN = 1000  # rows of a table in a report
-LATELY = "INTERVAL 30 SECONDS"  # what a running broker may not have written into queue files yet
+MAX_REPORT_ROWS = 1000  # rows of a table in a report
+UNSETTLED_INTERVAL = "INTERVAL 30 SECONDS"  # what a running broker may not have written into queue files yet
 
 
-def count(work: Work) -> Outcome:
+def count(work: JobRun) -> JobResult:
     """`stats`: rates, sizes and skew."""
     names = [GROUPS[word] for word in work.given["by"]]
     if work.given["explain"]:
@@ -33,14 +33,14 @@ def count(work: Work) -> Outcome:
     try:
         with work.progress():
             counted = stats(rows, names).cache()
-            groups = work.table("groups", f"By {', '.join(work.given['by'])}", counted, SHOWN)
+            groups = work.table("groups", f"By {', '.join(work.given['by'])}", counted, MAX_REPORT_ROWS)
             evenness = work.table("skew", "How even", skew(counted))
             over_time = work.table("rates", "Over time", rates(rows, work.given["every"], names[:1]))
     finally:
         rows.unpersist()
     whole = {name: value for name, value in evenness.rows[0].items() if name in ("groups", "messages")}
-    outcome = Outcome({"from": str(work.source()), **whole}, [groups, evenness, over_time])
-    bars = Bars("Messages", [(_name(row, names), row["messages"]) for row in groups.rows])
+    outcome = JobResult({"from": str(work.source()), **whole}, [groups, evenness, over_time])
+    bars = BarChart("Messages", [(_name(row, names), row["messages"]) for row in groups.rows])
     _report(work, outcome, [bars, _lines(over_time, names[0])])
     return outcome
 
@@ -49,15 +49,15 @@ def _name(row: Row, names: Sequence[str]) -> str:
     return " ".join(str(row[name]) for name in names)
 
 
-def _lines(table: Table, name: str) -> Lines:
+def _lines(table: ResultTable, name: str) -> LineChart:
     series: dict[str, list[tuple[float, float]]] = {}
     for row in table.rows:
         series.setdefault(str(row[name]), []).append((row["start"].timestamp(), row["messages"]))
     largest = sorted(series.items(), key=lambda one: -sum(value for _, value in one[1]))
-    return Lines("Messages over time", largest)
+    return LineChart("Messages over time", largest)
 
 
-def trace(work: Work) -> Outcome:
+def trace(work: JobRun) -> JobResult:
     """How long messages took, by what their clients wrote into the trace topic."""
     if work.given["explain"]:
         return work.explained(lambda rows: latencies(deliveries(traces(rows))), {})
@@ -68,72 +68,74 @@ def trace(work: Work) -> Outcome:
         groups = work.table("latencies", "Milliseconds by topic and consumer group", latencies(each))
         slowest = work.table("slowest", "Slowest", each.orderBy(F.desc("waitMs")), work.given["top"])
     summary = {"from": str(work.source()), "deliveries": each.count(), "malformed": malformed}
-    outcome = work.judged(Outcome(summary, [groups, slowest]), Counts(malformed=malformed))
+    outcome = work.judged(JobResult(summary, [groups, slowest]), RowCounts(malformed=malformed))
     waits = [(f"{row['topic']} → {row['consumerGroup']}", row["waitMsP99"] or 0) for row in groups.rows]
-    _report(work, outcome, [Bars("Wait until consumed, p99 in ms", waits)])
+    _report(work, outcome, [BarChart("Wait until consumed, p99 in ms", waits)])
     return outcome
 
 
-def dead_letters(work: Work) -> Outcome:
+def dead_letters(work: JobRun) -> JobResult:
     """What groups gave up: what failed together, and on request sent again or kept."""
     if work.given["explain"]:
-        return work.explained(lambda rows: failures(letters(rows)), _with_ids(work))
-    dead = letters(work.rows(**_with_ids(work))).cache()
+        return work.explained(lambda rows: failures(with_origin(rows)), _with_ids(work))
+    dead = with_origin(work.rows(**_with_ids(work))).cache()
     with work.progress():
         found = work.table("failures", "What failed together", failures(dead))
         summary: dict[str, Any] = {"from": str(work.source()), "letters": dead.count()}
     if work.given["to"] is not None:
-        ends.write(dead, work.given["to"], work.name_server, work.given["to_options"], ())
+        endpoint_io.write(dead, work.given["to"], work.name_server, work.given["to_options"], ())
         summary["exportedTo"] = str(work.given["to"])
     if work.given["redrive"]:
         summary["sentAgain"] = _redrive(work, dead)
-    outcome = Outcome(summary, [found])
+    outcome = JobResult(summary, [found])
     bars = [
         (f"{row['originTopic']} {row['tags'] or ''} → {row['consumerGroup']}", row["letters"])
         for row in found.rows
     ]
-    _report(work, outcome, [Bars("Letters", bars)])
+    _report(work, outcome, [BarChart("Letters", bars)])
     return outcome
 
 
-def _with_ids(work: Work) -> dict[str, str]:
+def _with_ids(work: JobRun) -> dict[str, str]:
     """The columns that letters need; files that were archived have theirs already."""
     columns = "topic,msgId,offsetMsgId,tags,keys,body,storeTimestamp,reconsumeTimes,properties"
     return {"columns": columns} if work.source().kind in ("dlq", "log") else {}
 
 
-def _redrive(work: Work, dead: DataFrame) -> int:
-    rows = again(dead.where(work.given["redrive"]), work.given["to_topic"]).cache()
+def _redrive(work: JobRun, dead: DataFrame) -> int:
+    rows = to_resend(dead.where(work.given["redrive"]), work.given["to_topic"]).cache()
     options = {"nameServer": work.name_server, **work.given["to_options"]}
     with work.progress():
         rows.write.format("rocketmq").options(**options).mode("append").save()
     return int(rows.count())
 
 
-def verify(work: Work) -> Outcome:
+def verify(work: JobRun) -> JobResult:
     """Every message of the log is where its queue says, and every entry of a queue has its message."""
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
     if work.given["explain"]:
         return work.explained(lambda rows: rows.select(*place), given)
     by_queue, by_log = work.rows(**given, scan="queue"), work.rows(**given, scan="log")
-    settled = by_log.where(F.col("storeTimestamp") < F.current_timestamp() - F.expr(LATELY))
+    settled = by_log.where(F.col("storeTimestamp") < F.current_timestamp() - F.expr(UNSETTLED_INTERVAL))
     with work.progress():
         missing = work.table(
-            "notInQueue", "In the log, not in its queue", _only(settled, by_queue, place), SHOWN
+            "notInQueue", "In the log, not in its queue", _only(settled, by_queue, place), MAX_REPORT_ROWS
         )
-        dangling = work.table("notInLog", "In a queue, not in the log", _only(by_queue, by_log, place), SHOWN)
+        dangling = work.table(
+            "notInLog", "In a queue, not in the log", _only(by_queue, by_log, place), MAX_REPORT_ROWS
+        )
         messages = by_log.count()
     summary = {"from": str(work.source()), "messages": messages}
     is_bad = bool(missing.rows or dangling.rows)
-    return Outcome(summary | {"isSound": not is_bad}, [missing, dangling] if is_bad else [], is_bad)
+    return JobResult(summary | {"isSound": not is_bad}, [missing, dangling] if is_bad else [], is_bad)
 
 
 def _only(these: DataFrame, others: DataFrame, place: list[str]) -> DataFrame:
     return these.join(others, place, "left_anti").orderBy(*place)
 
 
-def _report(work: Work, outcome: Outcome, charts: Sequence[Chart]) -> None:
+def _report(work: JobRun, outcome: JobResult, charts: Sequence[Chart]) -> None:
     where = work.given["report"]
     if where:
         title = f"{work.job} of {work.source()}"

@@ -13,7 +13,7 @@ from pyspark import TaskContext
 T = TypeVar("T")
 
 
-def settling(rows: Iterable[T]) -> Iterator[T]:
+def freeze_after(rows: Iterable[T]) -> Iterator[T]:
     """The rows of a task as they are. Behind the last of a worker's first task it settles; elsewhere than in
     a worker, and where somebody has done it before, nothing happens.
     """

@@ -9,9 +9,9 @@ from tests.unit.client.kit import record
 from turbopump.client.message import MessageQueue
 from turbopump.client.pull.puller import PulledBytes, PullStatus
 from turbopump.client.routes import TopicRoute
-from turbopump.pipelines.log.read import RecordsLost
-from turbopump.pipelines.pulled import Wanted, pulled, rows_of
+from turbopump.pipelines.log.store_reader import RecordsLost
 from turbopump.pipelines.schema import schema_of
+from turbopump.pipelines.topic_reader import TopicQuery, read_topic, rows_of
 from turbopump.protocol import batch, inner
 from turbopump.protocol.record import encode
 
@@ -29,7 +29,7 @@ def answer() -> PulledBytes:
 
 @pytest.mark.parametrize(("begin", "end"), [(0, 5), (1, 4), (2, 3), (0, 2), (3, 5)])
 def test_a_batch_is_a_row_for_each_message_from_the_offset_asked_for_to_the_end(begin, end):
-    wanted = Wanted("t", schema_of(["queueOffset", "body"]))
+    wanted = TopicQuery("t", schema_of(["queueOffset", "body"]))
     rows = [row for part in rows_of(answer(), begin, end, "a", wanted) for row in part.to_pylist()]
     assert rows == [{"queueOffset": at, "body": b"m%d" % at} for at in range(begin, end)]
 
@@ -58,9 +58,9 @@ class Retention:
         return PulledBytes(PullStatus.FOUND, offset + 1, self.low, self.high, body, 0)
 
 
-async def exported(queue: Retention, is_strict: bool) -> list[int]:
-    wanted = Wanted("t", schema_of(["queueOffset", "body"]), is_strict=is_strict)
-    parts = [part async for part in pulled(queue, queue, wanted)]  # type: ignore[arg-type]
+async def export(queue: Retention, is_strict: bool) -> list[int]:
+    wanted = TopicQuery("t", schema_of(["queueOffset", "body"]), is_strict=is_strict)
+    parts = [part async for part in read_topic(queue, queue, wanted)]  # type: ignore[arg-type]
     return [row["queueOffset"] for part in parts for row in part.to_pylist()]
 
 
@@ -69,7 +69,7 @@ async def exported(queue: Retention, is_strict: bool) -> list[int]:
 )
 def test_messages_deleted_while_they_are_read_are_an_error_or_a_warning(low, high, lost, caplog):
     with pytest.raises(RecordsLost, match=f"queue 0 of t on a: {lost} on were deleted"):
-        asyncio.run(exported(Retention(low, high), is_strict=True))
+        asyncio.run(export(Retention(low, high), is_strict=True))
     with caplog.at_level(logging.WARNING):
-        assert asyncio.run(exported(Retention(low, high), is_strict=False)) == list(range(low, high))
+        assert asyncio.run(export(Retention(low, high), is_strict=False)) == list(range(low, high))
     assert lost in caplog.text

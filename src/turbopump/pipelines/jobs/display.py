@@ -8,12 +8,12 @@ from datetime import date, datetime
 from typing import Any, TextIO
 
 Row = Mapping[str, Any]
-MOST_ROWS = 50
-WIDEST = 48
+MAX_ROWS_SHOWN = 50
+MAX_CELL_WIDTH = 48
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """`key` names it in JSON; `title` for people."""
 
     key: str
@@ -22,24 +22,24 @@ class Table:
     columns: Sequence[str]
 
     def lines(self) -> list[str]:
-        shown = [[cell(row.get(name)) for name in self.columns] for row in self.rows[:MOST_ROWS]]
+        shown = [[cell(row.get(name)) for name in self.columns] for row in self.rows[:MAX_ROWS_SHOWN]]
         widths = [max([len(name), *(len(row[i]) for row in shown)]) for i, name in enumerate(self.columns)]
         is_number = [_is_number([row.get(name) for row in self.rows]) for name in self.columns]
         lines = ["", self.title, _line(self.columns, widths, is_number)]
         lines += [_line(row, widths, is_number) for row in shown]
         if not shown:
             lines.append("(nothing)")
-        if len(self.rows) > MOST_ROWS:
-            lines.append(f"... and {len(self.rows) - MOST_ROWS} more")
+        if len(self.rows) > MAX_ROWS_SHOWN:
+            lines.append(f"... and {len(self.rows) - MAX_ROWS_SHOWN} more")
         return lines
 
 
 @dataclass
-class Outcome:
+class JobResult:
     """What a job has to say in the end."""
 
     summary: dict[str, Any] = field(default_factory=dict)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ResultTable] = field(default_factory=list)
     is_failure: bool = False  # it ran, and found what should not be
 
     def document(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Outcome:
 
 
 @dataclass
-class Screen:
+class Display:
     """Progress goes to stderr, results to stdout."""
 
     is_json: bool = False
@@ -57,7 +57,7 @@ class Screen:
     def note(self, line: str) -> None:
         print(line, file=self.err, flush=True)
 
-    def show(self, outcome: Outcome) -> None:
+    def show(self, outcome: JobResult) -> None:
         if self.is_json:
             print(
                 json.dumps(outcome.document(), default=_plain, ensure_ascii=False), file=self.out, flush=True
@@ -86,7 +86,7 @@ def cell(value: Any) -> str:
             return cell(bytes(value).decode("utf-8", "backslashreplace"))
         case _:
             text = " ".join(str(value).split())
-            return text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+            return text if len(text) <= MAX_CELL_WIDTH else text[: MAX_CELL_WIDTH - 1] + "…"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from turbopump.pipelines.progress import line
 
 
-class Telling(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """Spark calls one event after the other, in a thread of its own."""
 
     def __init__(self, tell: Callable[[str], object], empty: bool) -> None:

@@ -11,13 +11,13 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-LEAST = {"pyspark": (4, 2), "pyarrow": (17, 0)}
-QUICK = {"spark.python.unix.domain.socket.enabled": "true"}
+MIN_VERSIONS = {"pyspark": (4, 2), "pyarrow": (17, 0)}
+FAST_WORKER_CONF = {"spark.python.unix.domain.socket.enabled": "true"}
 """For a new session. Over TCP the driver's second packet of each task waits 40 ms for the first one's
 acknowledgement, which is most of a small micro-batch.
 """
-LOOK_TIMEOUT_S = 60.0
-LOOK = "import sys, numpy, pyarrow, turbopump.pipelines.schema; print(*sys.version_info[:2])"
+CHECK_TIMEOUT_S = 60.0
+CHECK_CODE = "import sys, numpy, pyarrow, turbopump.pipelines.schema; print(*sys.version_info[:2])"
 
 
 class CannotRun(RuntimeError):
@@ -25,7 +25,7 @@ class CannotRun(RuntimeError):
 
 
 def check(spark: Any) -> None:
-    for package, least in LEAST.items():
+    for package, least in MIN_VERSIONS.items():
         _check_version(package, least)
     context = getattr(spark, "sparkContext", None) if _is_classic(spark) else None
     if context is not None and context.master.startswith("local"):
@@ -39,7 +39,7 @@ def check_worker(python: str) -> None:
         raise CannotRun(f"workers are to run {python!r}, which is not there: {_set_it()}")
     if os.path.abspath(found) == os.path.abspath(sys.executable):
         return
-    seen = subprocess.run([found, "-c", LOOK], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S)
+    seen = subprocess.run([found, "-c", CHECK_CODE], capture_output=True, text=True, timeout=CHECK_TIMEOUT_S)
     if seen.returncode != 0:
         why = (seen.stderr.strip().splitlines() or ["it failed"])[-1]
         raise CannotRun(f"workers are to run {found}, which cannot read RocketMQ ({why}): {_set_it()}")

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
 
 from turbopump.client.blocking.admin import Admin
 from turbopump.client.errors import TopicUnknown
-from turbopump.pipelines.jobs.end import End
+from turbopump.pipelines.jobs.endpoint import JobEndpoint
 from turbopump.pipelines.jobs.spec import BadSpec, TypedTime
 from turbopump.pipelines.lake import partitioned
 from turbopump.pipelines.schema import schema_of
@@ -24,7 +24,7 @@ OURS = {"log": "rocketmq-log", "topic": "rocketmq", "dlq": "rocketmq"}
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def read(spark: SparkSession, end: End, name_server: str, options: Options) -> DataFrame:
+def read(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
     """All that is there now."""
     match end.kind:
         case "log":
@@ -37,7 +37,7 @@ def read(spark: SparkSession, end: End, name_server: str, options: Options) -> D
             return spark.read.format("rocketmq").options(**_of_topic(end, name_server, options)).load()
 
 
-def follow(spark: SparkSession, end: End, name_server: str, options: Options) -> DataFrame:
+def follow(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
     """A stream that begins with what is there."""
     if not end.is_topic:
         raise BadSpec(f"{end} is no stream: only topics are")
@@ -47,7 +47,7 @@ def follow(spark: SparkSession, end: End, name_server: str, options: Options) ->
     return spark.readStream.format("rocketmq").options(**given).load()
 
 
-def _of_topic(end: End, name_server: str, options: Options) -> dict[str, str]:
+def _of_topic(end: JobEndpoint, name_server: str, options: Options) -> dict[str, str]:
     return {"nameServer": name_server, "subscribe": end.topic, **options}
 
 
@@ -69,7 +69,7 @@ def no_rows(spark: SparkSession, options: Options) -> DataFrame:
     return spark.createDataFrame([], schema.ddl)
 
 
-def positions(end: End, since: TypedTime | None, until: TypedTime | None) -> dict[str, str]:
+def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None) -> dict[str, str]:
     """Options by which a source of ours begins and ends where it should, and reads nothing else."""
     if end.kind not in OURS:
         return {}
@@ -83,7 +83,7 @@ def positions(end: End, since: TypedTime | None, until: TypedTime | None) -> dic
     return found
 
 
-def within(end: End, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
+def within(end: JobEndpoint, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
     """The rows of a table that were stored from `since` on and before `until`; see `positions`."""
     if end.kind in OURS:
         return rows
@@ -107,20 +107,27 @@ def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
     return parted
 
 
-def write(rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> None:
+def write(
+    rows: DataFrame, end: JobEndpoint, name_server: str, options: Options, parts: tuple[str, ...]
+) -> None:
     writer = _format(with_parts(rows, parts).write, end, name_server, options, parts)
     writer.mode("append").save()
 
 
 def start(
-    rows: DataFrame, end: End, name_server: str, options: Options, parts: tuple[str, ...], checkpoint: str
+    rows: DataFrame,
+    end: JobEndpoint,
+    name_server: str,
+    options: Options,
+    parts: tuple[str, ...],
+    checkpoint: str,
 ) -> Any:
     """The writer of a stream, to be given a trigger and started."""
     writer = _format(with_parts(rows, parts).writeStream, end, name_server, options, parts)
     return writer.outputMode("append").option("checkpointLocation", checkpoint)
 
 
-def _format(writer: Any, end: End, name_server: str, options: Options, parts: tuple[str, ...]) -> Any:
+def _format(writer: Any, end: JobEndpoint, name_server: str, options: Options, parts: tuple[str, ...]) -> Any:
     if end.is_topic:
         given = {"nameServer": name_server, "topic": end.topic, **options}
         return writer.format("rocketmq").options(**given)

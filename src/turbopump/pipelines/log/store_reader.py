@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.log.batches import BatchQueue, ends_of, queue_of
+from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
+from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
 from turbopump.pipelines.log.files import StoreFiles, is_at_home, records_between
-from turbopump.pipelines.log.plan import LogRange, Partition, Picked, Query, QueueRange
+from turbopump.pipelines.log.plan import LogRange, LogRecords, Partition, QueueRange, StoreQuery
 from turbopump.pipelines.log.queue import Entries, QueueFiles
-from turbopump.pipelines.packed import bounded, is_packed, taken_apart
-from turbopump.pipelines.pairs import Pairs, cut
-from turbopump.pipelines.places import Data, Mask, Numbers, Places, locate, store_times
+from turbopump.pipelines.property_columns import PropertyColumns, cut
+from turbopump.pipelines.record_positions import Data, Mask, Numbers, RecordPositions, locate, store_times
 from turbopump.pipelines.schema import Schema
 from turbopump.protocol import properties as props
 from turbopump.protocol.hashing import java_hash
@@ -41,7 +41,7 @@ class RecordsLost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowFormat:
     """How rows are to look."""
 
     schema: Schema
@@ -49,10 +49,10 @@ class Rows:
     batch_rows: int = BATCH_ROWS
 
 
-class Reader:
+class StoreReader:
     """Reads partitions of one store. Files are mapped when they are first needed."""
 
-    def __init__(self, files: StoreFiles, query: Query, rows: Rows) -> None:
+    def __init__(self, files: StoreFiles, query: StoreQuery, rows: RowFormat) -> None:
         self._files = files
         self._query = query
         self._rows = rows
@@ -65,13 +65,13 @@ class Reader:
                     yield from self._of_batches(piece) if piece.name.is_batch else self._queue(piece)
                 case LogRange():
                     yield from self._log(piece)
-                case Picked():
+                case LogRecords():
                     yield from self._picked(piece)
 
     # by queue
 
     def _queue(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        at, order = wanted.begin, _Order()
+        at, order = wanted.begin, _LogOrder()
         for first, entries in QueueFiles(self._files, wanted.name).pieces(wanted.begin, wanted.end):
             self._missing(first - at, f"{_named(wanted)}: entries from offset {at}")
             for begin in range(0, len(entries), self._rows.batch_rows):
@@ -81,7 +81,7 @@ class Reader:
         self._missing(wanted.end - at, f"{_named(wanted)}: entries from offset {at}")
 
     def _block(
-        self, wanted: QueueRange, first: int, entries: Entries, order: "_Order"
+        self, wanted: QueueRange, first: int, entries: Entries, order: "_LogOrder"
     ) -> Iterator[pa.RecordBatch]:
         kept = np.flatnonzero((entries["size"] != BLANK_SIZE) & self._may_have_tags(wanted, entries))
         yield from self._named_by(wanted, entries[kept], first + kept, IN_QUEUES, order)
@@ -92,7 +92,7 @@ class Reader:
         entries: Entries,
         offsets: Numbers,
         tests: "tuple[Test, ...]",
-        order: "_Order",
+        order: "_LogOrder",
     ) -> Iterator[pa.RecordBatch]:
         """The records that entries point to. One that is not what its entry says is missing."""
         physical = entries["physical"].astype(np.int64)
@@ -138,8 +138,8 @@ class Reader:
 
     def _of_batches(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
         """Entries are of records, and offsets of messages: the first and the last record may reach beyond."""
-        at, within, order = wanted.begin, _between(wanted.begin, wanted.end), _Order()
-        for block in BatchQueue(self._files, wanted.name).blocks(wanted.begin, wanted.end):
+        at, within, order = wanted.begin, _between(wanted.begin, wanted.end), _LogOrder()
+        for block in BatchQueueFiles(self._files, wanted.name).blocks(wanted.begin, wanted.end):
             firsts = block["first"].astype(np.int64)
             holes = np.maximum(firsts - np.append(at, ends_of(block)[:-1]), 0).sum()
             self._missing(int(holes), f"{_named(wanted)}: entries from offset {at}")
@@ -178,7 +178,7 @@ class Reader:
         found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
         return min(found, default=self._files.parts[-1].end)
 
-    def _picked(self, wanted: Picked) -> Iterator[pa.RecordBatch]:
+    def _picked(self, wanted: LogRecords) -> Iterator[pa.RecordBatch]:
         physical = np.array(wanted.offsets, np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
@@ -186,15 +186,19 @@ class Reader:
 
     # what is wanted
 
-    def _batches(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
-        if not is_packed(places):
+    def _batches(
+        self, data: Data, places: RecordPositions, tests: "tuple[Test, ...]"
+    ) -> Iterator[pa.RecordBatch]:
+        if not has_inner_batches(places):
             yield from self._chosen(data, places, tests)
             return
-        for some in bounded(places.sizes):
-            unpacked, starts = taken_apart(data, places.starts[some])
+        for some in turns(places.sizes):
+            unpacked, starts = unpack(data, places.starts[some])
             yield from self._chosen(unpacked, locate(unpacked, starts), tests)
 
-    def _chosen(self, data: Data, places: Places, tests: "tuple[Test, ...]") -> Iterator[pa.RecordBatch]:
+    def _chosen(
+        self, data: Data, places: RecordPositions, tests: "tuple[Test, ...]"
+    ) -> Iterator[pa.RecordBatch]:
         for is_wanted in tests:
             mask = is_wanted(self, data, places)
             if mask is not None and not mask.all():
@@ -202,10 +206,10 @@ class Reader:
         if len(places):
             yield from batches(data, places, self._rows.schema, self._rows.broker, self._rows.batch_rows)
 
-    def in_time(self, data: Data, places: Places) -> Mask | None:
+    def in_time(self, data: Data, places: RecordPositions) -> Mask | None:
         return is_in_time(data, places, self._query.since_ms, self._query.until_ms)
 
-    def of_topics(self, data: Data, places: Places) -> Mask | None:
+    def of_topics(self, data: Data, places: RecordPositions) -> Mask | None:
         names = cut(data, places.topics, places.topic_sizes, pa.binary()).dictionary_encode()
         wanted = [self._wants(name) for name in names.dictionary.to_pylist()]
         return None if all(wanted) else np.array(wanted)[names.indices.to_numpy()]
@@ -215,19 +219,19 @@ class Reader:
             self._topics[topic] = self._query.wants_topic(topic.decode("utf-8", "replace"))
         return self._topics[topic]
 
-    def of_queues(self, data: Data, places: Places) -> Mask | None:
+    def of_queues(self, data: Data, places: RecordPositions) -> Mask | None:
         if self._query.queues is None:
             return None
         return np.isin(places.number("queue_id"), list(self._query.queues))
 
-    def with_tags(self, data: Data, places: Places) -> Mask | None:
+    def with_tags(self, data: Data, places: RecordPositions) -> Mask | None:
         return has_tag(data, places, self._query.tags) if self._query.tags else None
 
-    def with_key(self, data: Data, places: Places) -> Mask | None:
+    def with_key(self, data: Data, places: RecordPositions) -> Mask | None:
         key = self._query.key
         if not key:
             return None
-        pairs = Pairs(data, places.properties, places.property_sizes)
+        pairs = PropertyColumns(data, places.properties, places.property_sizes)
         mask = _mask(pc.equal(pairs.pick(props.UNIQUE_KEY), key))
         keys = pairs.pick(props.KEYS)
         for row in np.flatnonzero(_mask(pc.match_substring(keys, key))):
@@ -242,13 +246,13 @@ class Reader:
             )
 
 
-Test = Callable[[Reader, Data, Places], Mask | None]
-IN_QUEUES: tuple[Test, ...] = (Reader.in_time, Reader.with_tags, Reader.with_key)
-IN_LOG: tuple[Test, ...] = (Reader.of_topics, Reader.of_queues, *IN_QUEUES)
+Test = Callable[[StoreReader, Data, RecordPositions], Mask | None]
+IN_QUEUES: tuple[Test, ...] = (StoreReader.in_time, StoreReader.with_tags, StoreReader.with_key)
+IN_LOG: tuple[Test, ...] = (StoreReader.of_topics, StoreReader.of_queues, *IN_QUEUES)
 """What is asked of each record; a mask, or None for all of them."""
 
 
-class _Order:
+class _LogOrder:
     """A queue's messages lie in the log in its order: what lies before one that was read is read no more, and
     so nothing twice.
     """
@@ -265,7 +269,7 @@ class _Order:
 
 
 def _between(begin: int, end: int) -> Test:
-    def of_offsets(reader: Reader, data: Data, places: Places) -> Mask:
+    def of_offsets(reader: StoreReader, data: Data, places: RecordPositions) -> Mask:
         offsets = places.number("queue_offset")
         mask: Mask = (offsets >= begin) & (offsets < end)
         return mask
@@ -273,7 +277,7 @@ def _between(begin: int, end: int) -> Test:
     return of_offsets
 
 
-def is_in_time(data: Data, places: Places, since: int | None, until: int | None) -> Mask | None:
+def is_in_time(data: Data, places: RecordPositions, since: int | None, until: int | None) -> Mask | None:
     """Stored in [since, until); None where neither is said."""
     if since is None and until is None:
         return None
@@ -286,8 +290,8 @@ def is_in_time(data: Data, places: Places, since: int | None, until: int | None)
     return mask
 
 
-def has_tag(data: Data, places: Places, tags: frozenset[str]) -> Mask:
-    found = Pairs(data, places.properties, places.property_sizes).pick(props.TAGS)
+def has_tag(data: Data, places: RecordPositions, tags: frozenset[str]) -> Mask:
+    found = PropertyColumns(data, places.properties, places.property_sizes).pick(props.TAGS)
     return _mask(pc.is_in(found, value_set=pa.array(sorted(tags), pa.string())))
 
 
@@ -295,7 +299,7 @@ def _named(wanted: QueueRange) -> str:
     return f"{wanted.name.topic}/{wanted.name.queue_id}"
 
 
-def _is_of(wanted: QueueRange, places: Places, offsets: Numbers) -> Mask:
+def _is_of(wanted: QueueRange, places: RecordPositions, offsets: Numbers) -> Mask:
     """Records that have the place in their queue at which they were looked for."""
     mask: Mask = places.number("queue_offset") == offsets
     mask &= places.number("queue_id") == wanted.name.queue_id
