@@ -1,0 +1,1 @@
+"""Counts and traces of a source tree, for `scripts/walks.py`."""

@@ -1,0 +1,91 @@
+from pathlib import Path
+from textwrap import dedent
+
+from scripts.tree.counts import counts
+
+
+def tree(directory: Path, **modules: str) -> Path:
+    """A package with these modules; `__` in a name stands for a slash."""
+    for name, text in modules.items():
+        path = directory / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return directory
+
+
+def test_lines_of_the_brokers_start_are_counted(tmp_path: Path) -> None:
+    server = """\
+        class Broker:
+            async def start(self):
+                await self._start()
+
+            async def _start(self):
+                one()
+                two()
+        """
+    assert counts(tree(tmp_path, broker__server=server))["start_lines"] == 3
+
+
+def test_a_class_is_wide_from_26_public_methods_on(tmp_path: Path) -> None:
+    def methods(count: int) -> str:
+        return (
+            "".join(f"    def m{n}(self): return {n}\n" for n in range(count)) + "    def _own(self): pass\n"
+        )
+
+    package = tree(tmp_path, a="class Narrow:\n" + methods(25), b="class Wide:\n" + methods(26))
+    assert counts(package)["wide_classes"] == {"b.py:Wide": 26}
+
+
+def test_a_class_name_that_occurs_twice_is_found(tmp_path: Path) -> None:
+    package = tree(tmp_path, a="class Queue: ...", b="class Queue: ...", c="class Topic: ...")
+    assert counts(package)["repeated_class_names"] == {"Queue": ["a.py", "b.py"]}
+
+
+def test_imports_of_the_store_count_for_the_broker_alone(tmp_path: Path) -> None:
+    package = tree(
+        tmp_path,
+        broker__a="from turbopump.store.store import Store",
+        broker__b="from turbopump.store import store",
+        broker__c="from turbopump.store.append import Draft",
+        testing__d="from turbopump.store.store import Store",
+    )
+    assert counts(package)["store_imports"] == ["broker/a.py", "broker/b.py"]
+
+
+def test_a_constructor_is_wide_from_11_parameters_on(tmp_path: Path) -> None:
+    names = ", ".join(f"p{n}" for n in range(10))
+    fields = "".join(f"    f{n}: int\n" for n in range(11))
+    package = tree(
+        tmp_path,
+        a=f"class Ten:\n    def __init__(self, {names}): pass",
+        b=f"class Eleven:\n    def __init__(self, {names}, *, last): pass",
+        c=f"@dataclass\nclass Value:\n{fields}",
+        d=f"@dataclass\nclass Handler:\n{fields}\n    def handle(self): return 1",
+    )
+    assert counts(package)["wide_constructors"] == {"b.py:Eleven": 11, "d.py:Handler": 11}
+
+
+def test_tasks_are_started_in_one_module(tmp_path: Path) -> None:
+    start = "def start(loop):\n    loop.create_task(run())\n    asyncio.ensure_future(run())\n"
+    package = tree(tmp_path, runtime__tasks=start, broker__server=start)
+    assert counts(package)["task_starts"] == {"broker/server.py": 2}
+
+
+def test_generated_files_are_left_out(tmp_path: Path) -> None:
+    generated = (
+        '"""A face.\n\nWritten by scripts/faces.py from a module: change that.\n"""\n\nclass Queue: ...\n'
+    )
+    package = tree(tmp_path, a="class Queue: ...", blocking__a=generated)
+    found = counts(package)
+    assert found["files"] == 1
+    assert not found["repeated_class_names"]
+
+
+def test_a_file_is_long_from_501_lines_on(tmp_path: Path) -> None:
+    package = tree(tmp_path, a="x = 1\n" * 500, b="x = 1\n" * 501)
+    assert counts(package)["long_files"] == {"b.py": 501}
+
+
+def test_functions_without_a_body_have_no_length(tmp_path: Path) -> None:
+    package = tree(tmp_path, a="def declared(): ...\n\ndef short():\n    return 1\n")
+    assert counts(package)["function_lines"] == {"count": 1, "median": 2, "p90": 2}
