@@ -11,7 +11,7 @@ from turbopump.admin.render import Table, front
 from turbopump.admin.sending import SEND_MSG_STATUS
 from turbopump.admin.times import local_second
 from turbopump.client.admin import Unreachable
-from turbopump.client.admin.clusters import MASTER
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import ConsumeStatsList
 from turbopump.protocol.errors import Refused
 
@@ -45,7 +45,7 @@ async def addresses_in(call: Call, cluster: str | None, masters_only: bool = Fal
     """All brokers of a cluster, or of all clusters."""
     layout = await call.admin.clusters.layout()
     brokers = layout.of_cluster(cluster) if cluster else layout.brokers
-    return [broker.address for broker in brokers if broker.id == MASTER or not masters_only]
+    return [broker.address for broker in brokers if broker.id == MASTER_ID or not masters_only]
 
 
 # --- getBrokerConfig, updateBrokerConfig -----------------------------------------------------------------
@@ -75,10 +75,10 @@ async def titles_in(call: Call, cluster: str | None) -> dict[str, str]:
     """Addresses with their headings, each master before its slaves."""
     assert cluster is not None, "one of -b and -c was given"
     brokers = (await call.admin.clusters.layout()).of_cluster(cluster)
-    masters = {broker.name: broker.address for broker in brokers if broker.id == MASTER}
+    masters = {broker.name: broker.address for broker in brokers if broker.id == MASTER_ID}
     return {
         broker.address: f"Master: {broker.address}"
-        if broker.id == MASTER
+        if broker.id == MASTER_ID
         else f"My Master: {masters.get(broker.name, 'NO_MASTER')}=====Slave: {broker.address}"
         for broker in brokers
     }

@@ -12,8 +12,9 @@ from turbopump.admin.render import fields
 from turbopump.admin.stats import of_a_day
 from turbopump.admin.topic import masters
 from turbopump.client.admin import Admin, NotFound, Unreachable
-from turbopump.client.admin.clusters import MASTER, BrokerAt
+from turbopump.client.admin.clusters import BrokerAt
 from turbopump.protocol import dialect, names
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import BrokerStatsData, SubscriptionGroupConfig, TopicConfig
 from turbopump.protocol.codes import VERSION, version_name
 from turbopump.protocol.errors import Refused
@@ -112,7 +113,7 @@ async def sums(
 
 async def export_configs(call: Call) -> None:
     brokers = (await call.admin.clusters.layout()).of_cluster(call.given[WHOLE_CLUSTER])
-    leaders = [broker for broker in brokers if broker.id == MASTER]
+    leaders = [broker for broker in brokers if broker.id == MASTER_ID]
     configs = {}
     for broker in leaders:
         config = await call.admin.brokers.config(broker.address)
@@ -164,7 +165,9 @@ class Report(msgspec.Struct, rename="camel"):
 
 async def export_metrics(call: Call) -> None:
     brokers = (await call.admin.clusters.layout()).of_cluster(call.given[WHOLE_CLUSTER])
-    reports = {broker.name: await report_of(call.admin, broker) for broker in brokers if broker.id == MASTER}
+    reports = {
+        broker.name: await report_of(call.admin, broker) for broker in brokers if broker.id == MASTER_ID
+    }
     rates = fields([report.runtime_quota.tps for report in reports.values()])
     counts = fields([report.runtime_quota.one_day_num for report in reports.values()])
     totals = {

@@ -17,8 +17,7 @@ from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.client import world as client
 from turbopump.client.admin import Admin
 from turbopump.client.errors import InvalidArgument
-from turbopump.protocol.addresses import split_list
-from turbopump.remoting.client import split_address
+from turbopump.protocol.addresses import split_address, split_list
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from turbopump.remoting.client import split_address
+from turbopump.protocol.addresses import split_address
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from turbopump.admin.options import flag, optional, text
 from turbopump.admin.render import Table, front
 from turbopump.client.admin import Admin, NotFound, Unreachable
 from turbopump.client.admin.brokers import StatsName
-from turbopump.client.admin.clusters import MASTER
 from turbopump.protocol import names
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import BrokerStatsData, ConsumeStats
 from turbopump.protocol.errors import Refused
 
@@ -59,7 +59,7 @@ async def stats_all(call: Call) -> None:
 
 async def flows_of(admin: Admin, topic: str) -> list[Flow]:
     route = await admin.topics.route(topic)
-    masters = [data.brokerAddrs[MASTER] for data in route.brokerDatas if MASTER in data.brokerAddrs]
+    masters = [data.brokerAddrs[MASTER_ID] for data in route.brokerDatas if MASTER_ID in data.brokerAddrs]
     in_tps, in_sum = await traffic(admin, masters, "TOPIC_PUT_NUMS", topic)
     groups = await admin.topics.consumers(topic)
     if not groups:

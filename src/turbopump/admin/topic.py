@@ -21,11 +21,12 @@ from turbopump.admin.options import (
 )
 from turbopump.admin.render import Table, fields, front, java_number, moment
 from turbopump.client.admin import Admin, Unreachable
-from turbopump.client.admin.clusters import MASTER
 from turbopump.client.group.rebalance import averagely
 from turbopump.protocol import dialect, names
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import Refused, TopicNotFound
+from turbopump.protocol.permissions import permission_text
 from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 
 TOPIC = required("t", "topic", "topic name", text)
@@ -105,9 +106,9 @@ async def update_topic_perm(call: Call) -> None:
     """Changes nothing but the permission, each broker's queues stay as they are."""
     topic, perm, broker = call.given[TOPIC], call.given[NEW_PERM], call.given[TO_BROKER]
     have_it = {
-        data.brokerAddrs[MASTER]
+        data.brokerAddrs[MASTER_ID]
         for data in (await call.admin.topics.route(topic)).brokerDatas
-        if MASTER in data.brokerAddrs
+        if MASTER_ID in data.brokerAddrs
     }
     wanted = [broker] if broker else await masters(call.admin, call.given[TO_CLUSTER])
     addresses = [address for address in wanted if address in have_it]
@@ -151,14 +152,10 @@ def config_text(config: TopicConfig) -> str:
     attributes = ", ".join(f"{name}={value}" for name, value in (config.attributes or {}).items())
     return (
         f"TopicConfig [topicName={config.topicName}, readQueueNums={config.readQueueNums}, "
-        f"writeQueueNums={config.writeQueueNums}, perm={perm_text(config.perm)}, "
+        f"writeQueueNums={config.writeQueueNums}, perm={permission_text(config.perm)}, "
         f"topicFilterType={config.topicFilterType}, topicSysFlag={config.topicSysFlag}, "
         f"order={str(config.order).lower()}, attributes={{{attributes}}}]"
     )
-
-
-def perm_text(perm: int) -> str:
-    return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
 
 
 # --- topicList, topicRoute, topicStatus, topicClusterList ------------------------------------------------

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from turbopump.protocol.addresses import split_list
+from turbopump.protocol.addresses import MAX_PORT, has_host_and_port, split_list
 
 
 class NotAccepted(Exception):
@@ -74,14 +74,9 @@ OPTIONAL_HOST = ValueReader(
 
 def _addresses(text: str) -> tuple[str, ...]:
     addresses = split_list(text)
-    if not all(_is_address(address) for address in addresses):
+    if not all(map(has_host_and_port, addresses)):
         raise NotAccepted
     return addresses
-
-
-def _is_address(text: str) -> bool:
-    host, _, port = text.rpartition(":")
-    return bool(host) and port.isascii() and port.isdigit() and 0 < int(port) < 65536
 
 
 ADDRESSES = ValueReader("host:port, several separated by ;", _addresses, ";".join)
@@ -134,7 +129,7 @@ KEYS = ValueReader(
     ";".join,
 )
 
-PORT = integer(0, 65535, "a port")
+PORT = integer(0, MAX_PORT, "a port")
 MILLISECONDS = integer(0, 2**63 - 1, "milliseconds")
 COUNT = integer(1, 2**31 - 1)
 INTERVAL = integer(1, 2**31 - 1, "milliseconds")

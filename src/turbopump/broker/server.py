@@ -56,11 +56,12 @@ from turbopump.broker.produce.send import SendHandler, SendRules
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.running import keep_running
 from turbopump.broker.tables import TableFiles, Tables
-from turbopump.broker.topics import READ, WRITE, Topic
+from turbopump.broker.topics import Topic
 from turbopump.compiled import twins
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.ids import UniqueIds, pack_host, unpack_host
 from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
+from turbopump.protocol.permissions import READ, WRITE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, connections_within

@@ -16,14 +16,13 @@ from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from turbopump.protocol.errors import InvalidParameter, SystemFailure, TopicNotFound
 from turbopump.protocol.light import is_good as is_good_light_queue
+from turbopump.protocol.permissions import INHERIT, READ_WRITE, permission_text
 from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-READ, WRITE, INHERIT = 4, 2, 1
-READ_WRITE = READ | WRITE
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MAX_QUEUES = 65_536
 CREATED_LINES = 20  # about topics that clients create, per ...
@@ -47,14 +46,12 @@ class Topic:
 
     def __str__(self) -> str:
         """As Apache prints it in remarks."""
-        perm = "".join(
-            sign if self.perm & bit else "-" for sign, bit in (("R", READ), ("W", WRITE), ("X", INHERIT))
-        )
         pairs = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
         return (
             f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
-            f"writeQueueNums={self.write_queues}, perm={perm}, topicFilterType={self.filter_type}, "
-            f"topicSysFlag={self.sys_flag}, order={str(self.order).lower()}, attributes={{{pairs}}}]"
+            f"writeQueueNums={self.write_queues}, perm={permission_text(self.perm)}, "
+            f"topicFilterType={self.filter_type}, topicSysFlag={self.sys_flag}, "
+            f"order={str(self.order).lower()}, attributes={{{pairs}}}]"
         )
 
     def to_wire(self) -> TopicConfig:

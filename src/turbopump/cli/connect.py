@@ -12,8 +12,8 @@ from turbopump.client.admin import Admin
 from turbopump.client.errors import SendFailed, TopicUnknown
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import RouteCache
-from turbopump.protocol.addresses import split_list
-from turbopump.remoting.client import Client, split_address
+from turbopump.protocol.addresses import split_address, split_list
+from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork

@@ -22,11 +22,12 @@ from turbopump.cli.ending import FAILED
 from turbopump.client.name_servers import NameServers
 from turbopump.client.routes import RouteCache, TopicRoute
 from turbopump.protocol import bodies
+from turbopump.protocol.addresses import split_address
 from turbopump.protocol.body_text import printable
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
-from turbopump.remoting.client import Client, split_address
+from turbopump.remoting.client import Client
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork

@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Mapping
 
 from turbopump.cli.failures import ASKED_WRONGLY, Failure
+from turbopump.protocol.addresses import MAX_PORT, join_address
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.remoting.client import Client
@@ -14,7 +15,6 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
 REACHABLE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-MAX_PORT = 65_535
 PROOF_TIMEOUT_S = 10.0
 NO_PAGES = -1
 
@@ -69,8 +69,7 @@ async def _known(host: str) -> None:
 
 def address(host: str, port: int) -> str:
     """The address at which this machine reaches a server that listens on `host`."""
-    reachable = REACHABLE.get(host, host)
-    return f"[{reachable}]:{port}" if ":" in reachable else f"{reachable}:{port}"
+    return join_address(REACHABLE.get(host, host), port)
 
 
 async def start_pages(

@@ -14,7 +14,7 @@ from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.settings import ClientSettings, every_name, unknown
-from turbopump.protocol.addresses import split_list
+from turbopump.protocol.addresses import has_host_and_port, split_list
 
 FILE_VARIABLE = "TURBOPUMP_CONFIG"
 DEFAULT_FILE = "~/.turbopump.toml"
@@ -73,8 +73,7 @@ def addresses(text: str | Sequence[str]) -> tuple[str, ...]:
 def _address(text: str) -> str:
     if text.startswith(("http://", "https://")):
         text = text.rpartition("/")[2]
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not has_host_and_port(text):
         raise InvalidArgument(
             f"{text!r} is no address of a name server; write host:port, such as 127.0.0.1:9876"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from turbopump.client.errors import InvalidArgument
 from turbopump.client.settings import ClientSettings
-from turbopump.remoting.client import split_address
+from turbopump.protocol.addresses import split_address
 from turbopump.runtime.network import Network, SystemNetwork
 from turbopump.runtime.socks import Proxy, SocksNetwork
 

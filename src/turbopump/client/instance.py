@@ -28,6 +28,7 @@ from turbopump.client.settings import ClientSettings
 from turbopump.client.short_heartbeats import ShortHeartbeats
 from turbopump.client.world import World
 from turbopump.protocol import bodies, record
+from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import SystemFailure
@@ -41,7 +42,7 @@ from turbopump.protocol.headers.client import (
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.headers.send import CheckTransactionStateRequest, PushReplyMessageRequest
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
-from turbopump.remoting.client import Client, split_address
+from turbopump.remoting.client import Client
 from turbopump.remoting.http_get import BadPage, get
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.runtime.chance import Chance

@@ -18,20 +18,20 @@ from turbopump.client.counted_log import CountedLog
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import NameServers
 from turbopump.protocol import bodies
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound, refusal
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import AUTO_CREATE_TOPIC
+from turbopump.protocol.permissions import READ, WRITE
 from turbopump.runtime.chance import Chance
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MASTER = 0
 CALL_TIMEOUT_S = 3.0
-READ, WRITE = 4, 2  # bits of a queue's permission
 NEW_TOPIC_QUEUES = 4  # asked for when a send creates the topic
 AWAY_S = 10.0  # an address that failed is not the first choice for so long
 
@@ -60,19 +60,19 @@ class TopicRoute:
         return frozenset((*(queue.broker for queue in self.subscribe), *self.unplaced))
 
     def master(self, broker: str) -> str | None:
-        return self.brokers.get(broker, {}).get(MASTER)
+        return self.brokers.get(broker, {}).get(MASTER_ID)
 
     def reader(self, broker: str) -> str | None:
         """The master, or while it is away the replica with the lowest id."""
         replica = self.replica(broker)
         return replica.address if replica is not None else None
 
-    def replica(self, broker: str, wanted: int = MASTER, away: Collection[str] = ()) -> Replica | None:
+    def replica(self, broker: str, wanted: int = MASTER_ID, away: Collection[str] = ()) -> Replica | None:
         """Where to read: the wanted one; of slaves, if it is missing, the next; else any, lowest id first.
         Addresses that are away come last.
         """
         known = self.brokers.get(broker, {})
-        first = [wanted] if wanted == MASTER else [wanted, wanted + 1]
+        first = [wanted] if wanted == MASTER_ID else [wanted, wanted + 1]
         order = [*(number for number in first if number in known), *sorted(known)]
         order.sort(key=lambda number: known[number] in away)
         return Replica(order[0], known[order[0]]) if order else None
@@ -85,7 +85,7 @@ def route_of(topic: str, data: bodies.TopicRouteData) -> TopicRoute:
     subscribe: list[MessageQueue] = []
     for queues in sorted(data.queueDatas, key=lambda queues: queues.brokerName):
         name = queues.brokerName
-        if queues.perm & WRITE and MASTER in brokers.get(name, {}):
+        if queues.perm & WRITE and MASTER_ID in brokers.get(name, {}):
             publish += [MessageQueue(topic, name, number) for number in range(queues.writeQueueNums)]
         if queues.perm & READ and name in brokers:
             subscribe += [MessageQueue(topic, name, number) for number in range(queues.readQueueNums)]
@@ -176,7 +176,7 @@ class RouteCache:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""
         return (await self.replica(queue)).address
 
-    async def replica(self, queue: MessageQueue, wanted: int = MASTER) -> Replica:
+    async def replica(self, queue: MessageQueue, wanted: int = MASTER_ID) -> Replica:
         """As `reader`, with the wish for one of the broker's servers."""
         route = await self.find(queue.topic)
         found = route.replica(queue.broker, wanted, self._away_now() if self._away else ())
@@ -186,7 +186,7 @@ class RouteCache:
         return found
 
     async def ask_replica(
-        self, queue: MessageQueue, ask: Callable[[Replica], Awaitable[T]], wanted: int = MASTER
+        self, queue: MessageQueue, ask: Callable[[Replica], Awaitable[T]], wanted: int = MASTER_ID
     ) -> T:
         """What one of the broker's servers says: the wanted one, or at once another when it is not there.
         One that is there and silent has used up the time: then it is the next call that goes elsewhere.

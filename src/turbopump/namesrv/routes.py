@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from turbopump.namesrv.absent import AbsentBrokers
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import (
     BrokerData,
     ClusterInfo,
@@ -24,20 +25,15 @@ from turbopump.protocol.bodies import (
     TopicRouteData,
 )
 from turbopump.protocol.errors import SystemFailure
-from turbopump.protocol.names import SELF_TEST_TOPIC
+from turbopump.protocol.names import SELF_TEST_TOPIC, SYNC_MEMBER_PREFIX
+from turbopump.protocol.permissions import READ_WRITE, WRITE
+from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 
-MASTER_ID = 0
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 MAX_BROKERS = 10_000  # addresses
 MAX_ROUTES = 500_000  # pairs of topic and broker name: a third of a GiB
 MAX_MAPPING_BYTES = 64 << 20  # as JSON, of all static topics
-
-PERM_READ = 4
-PERM_WRITE = 2
-UNIT = 1
-UNIT_SUB = 2
-MEMBER_SYNC_PREFIX = "rmq_sys_SYNC_BROKER_MEMBER_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +192,7 @@ class Routes:
         if not gone:
             return Removed()
         if broker.acting_master and MASTER_ID not in broker.addresses:
-            self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE)
+            self._change_perms(broker_name, lambda perm: perm & ~WRITE)
         notice = _notice(broker, address, live.ha_address if live else None) if min_id in gone else None
         return Removed(brokers=(broker_name,), notices=(notice,) if notice else ())
 
@@ -277,10 +273,10 @@ class Routes:
         return self._topics_with(lambda flag: flag & UNIT != 0)
 
     def unit_sub_topics(self) -> list[str]:
-        return self._topics_with(lambda flag: flag & UNIT_SUB != 0)
+        return self._topics_with(lambda flag: flag & UNIT_SUBSCRIBED != 0)
 
     def unit_sub_ununit_topics(self) -> list[str]:
-        return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUB != 0)
+        return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUBSCRIBED != 0)
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
         """One topic on some brokers; nothing when one of them is unknown, as Apache has it.
@@ -306,11 +302,11 @@ class Routes:
 
     def wipe_write_perm(self, broker_name: str) -> int:
         """How many topics it touched, as does the next one."""
-        return self._change_perms(broker_name, lambda perm: perm & ~PERM_WRITE)
+        return self._change_perms(broker_name, lambda perm: perm & ~WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
         """Sets read and write and nothing else: TBW102 loses its third bit, in Apache too."""
-        return self._change_perms(broker_name, lambda perm: PERM_READ | PERM_WRITE)
+        return self._change_perms(broker_name, lambda perm: READ_WRITE)
 
     # Inside
 
@@ -395,7 +391,7 @@ class Routes:
                     self._drop_queues(gone, broker.name)
         known = self.version_of(registration.cluster, registration.address)
         changed = first or known != registration.version
-        mask = ~PERM_WRITE if not is_master and broker.acting_master else ~0
+        mask = ~WRITE if not is_master and broker.acting_master else ~0
         for name, topic in registration.topics.items():
             if changed or broker.name not in self._topics.get(name, ()):
                 self._set_queues(name, _queue_data(broker.name, topic, mask))
@@ -474,9 +470,9 @@ class Routes:
     def _shown(self, broker: _Broker, topic: str, queues: QueueData) -> BrokerData:
         shown = _broker_data(broker)
         acts = (
-            self.support_acting_master and broker.acting_master and not topic.startswith(MEMBER_SYNC_PREFIX)
+            self.support_acting_master and broker.acting_master and not topic.startswith(SYNC_MEMBER_PREFIX)
         )
-        if acts and MASTER_ID not in broker.addresses and not queues.perm & PERM_WRITE:
+        if acts and MASTER_ID not in broker.addresses and not queues.perm & WRITE:
             shown.brokerAddrs[MASTER_ID] = shown.brokerAddrs.pop(min(shown.brokerAddrs))
         return shown
 

@@ -12,6 +12,7 @@ from turbopump.namesrv.config import NamesrvConfig
 from turbopump.namesrv.kv import KeyValues
 from turbopump.namesrv.requests import Requests
 from turbopump.namesrv.routes import MinIdChanged, Removed, Routes
+from turbopump.protocol.addresses import join_address
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.headers.namesrv import NotifyMinBrokerIdChangeRequest
@@ -134,8 +135,7 @@ class NameServer:
         """The list that is configured, else this server alone."""
         if configured := self._requests.config.name_servers:
             return configured
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{host}:{self.port}" if host else ""
+        return join_address(self._host, self.port) if self._host else ""
 
     def _health(self) -> tuple[int, str, bytes]:
         return 200, TEXT, b"ok\n"

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import RESPONSE, Command, decode
 from turbopump.protocol.draft import Draft
@@ -29,7 +30,6 @@ CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
 RETIRE_S = 3.0  # for what is under way on a connection whose server has sent us away
 CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
-MAX_PORT = 65_535
 
 
 class Unaddressable(ConnectionError):
@@ -232,23 +232,3 @@ def answers(connection: Connection, data: bytes) -> tuple[int, bytes]:
         connection.answered(command)
         at = after
     return at, b""
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """`host:port`, with brackets around an IPv6 host. Raises ValueError for anything else."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or not _is_host(host):
-        raise ValueError(f"not an address host:port: {address!r}")
-    if int(port) > MAX_PORT:
-        raise ValueError(f"not an address host:port: {address!r}; a port is at most {MAX_PORT}")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _is_host(host: str) -> bool:
-    """About any other, the resolver raises UnicodeError, which is no OSError and names no host."""
-    if host.isascii():
-        return not host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
-    try:
-        return bool(host.encode("idna"))
-    except UnicodeError:
-        return False

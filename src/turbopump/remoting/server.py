@@ -9,6 +9,7 @@ import contextlib
 import errno
 import logging
 
+from turbopump.protocol.addresses import MAX_PORT
 from turbopump.remoting.connection import Connection, Serve, Shortcut
 from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.patience import Patience
@@ -20,7 +21,6 @@ log = logging.getLogger(__name__)
 
 NEIGHBOURS = (-2, 1)  # of a broker's port: fast port and replication port
 PORT_ATTEMPTS = 64
-MAX_PORT = 65_535
 ABORT_S = 1.0  # an aborted connection is gone in the next turn of the loop
 
 

@@ -6,8 +6,8 @@ import pytest
 from turbopump.cli.connect import advised
 from turbopump.cli.failures import Failure
 from turbopump.client.errors import NoNameServer, SendFailed, TopicUnknown, Try, Unreachable
+from turbopump.protocol.addresses import split_address
 from turbopump.protocol.errors import NoPermission
-from turbopump.remoting.client import split_address
 
 
 def sent(failure: Exception) -> SendFailed:
@@ -67,5 +67,5 @@ def test_an_address_is_a_host_and_a_port(address: str, parts: tuple[str, int]) -
     "address", ["127.0.0.1:65536", "a..b:1", ".a:1", f"{'a' * 64}:1", "a\udcff:1", "a:b", "a"]
 )
 def test_what_no_resolver_and_no_socket_takes_is_no_address(address: str) -> None:
-    with pytest.raises(ValueError, match="not an address host:port"):
+    with pytest.raises(ValueError, match="an address must be host:port"):
         split_address(address)

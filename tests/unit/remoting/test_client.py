@@ -3,9 +3,10 @@ import asyncio
 import pytest
 from tests.unit.remoting.kit import virtual
 
+from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, encode
-from turbopump.remoting.client import RETIRE_S, Client, Unaddressable, split_address
+from turbopump.remoting.client import RETIRE_S, Client, Unaddressable
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
@@ -61,9 +62,9 @@ async def test_an_impossible_address_is_an_error_like_nobody_there() -> None:
     """Routes may hold such ones: another broker of theirs may be fine."""
     client = Client(MemoryNetwork(), VirtualClock())
     for address in ("a..b:1", "127.0.0.1:99999", "nowhere"):
-        with pytest.raises(Unaddressable, match=f"not an address host:port: '{address}'"):
+        with pytest.raises(Unaddressable, match=f"an address must be host:port.*, got '{address}'"):
             await client.call(address, Command(1))
-        with pytest.raises(OSError, match="not an address"):
+        with pytest.raises(OSError, match="an address must be host:port"):
             await client.send_oneway(address, Command(1))
 
 
@@ -283,5 +284,5 @@ def test_addresses_split(address: str, expected: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize("address", ["", "host", "host:", "host:x", "host:-1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="not an address"):
+    with pytest.raises(ValueError, match="an address must be host:port"):
         split_address(address)

@@ -24,7 +24,7 @@ from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
-from turbopump.broker.topics import FAQ, READ, Topics
+from turbopump.broker.topics import FAQ, Topics
 from turbopump.filter import tags_of
 from turbopump.protocol.bodies import SubscriptionData
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -33,6 +33,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.pull import PullMessageRequest
 from turbopump.protocol.names import WASM
+from turbopump.protocol.permissions import READ
 from turbopump.protocol.sysflag import PULL_COMMIT_OFFSET, PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes

@@ -11,7 +11,7 @@ from turbopump.broker.delay.level_records import DelaySchedule, copied
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
-from turbopump.broker.topics import FAQ, WRITE, Topics
+from turbopump.broker.topics import FAQ, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -19,6 +19,7 @@ from turbopump.protocol.errors import GroupNotFound, MessageIllegal, NoPermissio
 from turbopump.protocol.headers.send import ConsumerSendMsgBackRequest
 from turbopump.protocol.ids import offset_id
 from turbopump.protocol.names import dlq_topic, retry_topic
+from turbopump.protocol.permissions import WRITE
 from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import INNER_BATCH, UNIT_SUBSCRIBED
 from turbopump.remoting.router import Request, Route, Routes

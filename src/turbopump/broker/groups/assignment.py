@@ -35,6 +35,7 @@ from turbopump.protocol.errors import (
 )
 from turbopump.protocol.headers.namesrv import GetRouteInfoRequest
 from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.protocol.permissions import READ
 from turbopump.remoting.client import Client
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
@@ -48,7 +49,6 @@ Strategy: TypeAlias = Callable[[Sequence[T], Sequence[str], str], list[T]]
 ANSWER_S = 3.0  # for a name server, as for any client; the consumer waits as long
 KEPT_S = 5.0  # a route, before it is asked for again
 MAX_ROUTES = 10_000  # of topics that consumers may invent
-READ = 4  # of a queue's permission bits
 BROADCASTING, PULL = "BROADCASTING", "PULL"
 POP = ("POP", "1")  # by its name, or by its number
 TROUBLE_S, TROUBLE_LINES = 60.0, 5

@@ -12,10 +12,11 @@ import msgspec
 
 from turbopump.broker import attributes
 from turbopump.broker.config import GroupRules
-from turbopump.broker.topics import FAQ, MAX_QUEUES, READ
+from turbopump.broker.topics import FAQ, MAX_QUEUES
 from turbopump.protocol import names
 from turbopump.protocol.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from turbopump.protocol.errors import GroupNotFound, InvalidParameter, Refused
+from turbopump.protocol.permissions import READ
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.protocol import bodies
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.shown import InTables
-
-MASTER = 0
 
 
 class ClusterNotFound(NotFound):
@@ -48,12 +47,12 @@ class Layout(InTables):
 
     def masters(self, cluster: str) -> list[str]:
         """The addresses at which a cluster is configured. Raises ClusterNotFound."""
-        return [broker.address for broker in self.of_cluster(cluster) if broker.id == MASTER]
+        return [broker.address for broker in self.of_cluster(cluster) if broker.id == MASTER_ID]
 
     def master_of(self, name: str) -> str:
         """The master of the broker group `name`."""
         for broker in self.brokers:
-            if broker.name == name and broker.id == MASTER:
+            if broker.name == name and broker.id == MASTER_ID:
                 return broker.address
         raise BrokerNotFound(f"there is no broker {name}, or it has no master")
 

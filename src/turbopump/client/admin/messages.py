@@ -13,6 +13,7 @@ from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.pull.puller import BATCH, Puller, PullResult
 from turbopump.protocol import bodies, record
+from turbopump.protocol.addresses import MAX_PORT, join_address
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, SystemFailure
 from turbopump.protocol.headers.client import ConsumeMessageDirectlyRequest
@@ -25,7 +26,6 @@ CONSUME_TIMEOUT_S = 15.0
 FOREVER_MS = (1 << 63) - 1
 MAX_UNIQUE = 32  # of one unique key; the server's bound
 INDEX_STEP_MS = 1000  # an index knows whole seconds
-MAX_PORT = 65535
 
 
 class NoMessages(NotFound):
@@ -85,7 +85,7 @@ class Messages:
         if not 0 < port <= MAX_PORT:
             raise SystemFailure(f"illegal message id {message_id!r}")
         header = ViewMessageRequest(offset, topic)
-        answer = await self.asking.ask(address_of(ip, port), RequestCode.VIEW_MESSAGE_BY_ID, header)
+        answer = await self.asking.ask(join_address(ip, port), RequestCode.VIEW_MESSAGE_BY_ID, header)
         return received(record.decode(answer.body))
 
     async def find(self, topic: str, message_id: str) -> MessageExt:
@@ -195,7 +195,7 @@ class Messages:
         header = ConsumeMessageDirectlyRequest(
             group, client_id, message.offset_message_id, topic=message.record.topic
         )
-        address = address_of(*unpack_host(message.record.store_host))
+        address = join_address(*unpack_host(message.record.store_host))
         code = RequestCode.CONSUME_MESSAGE_DIRECTLY
         answer = await self.asking.ask(address, code, header, timeout_s=CONSUME_TIMEOUT_S)
         return bodies.ConsumeMessageDirectlyResult.decode(answer.body)
@@ -231,7 +231,7 @@ class Messages:
 
     async def _is_consumed(self, message: MessageExt, group: str) -> bool:
         layout = await self.clusters.layout()
-        at = address_of(*unpack_host(message.record.store_host))
+        at = join_address(*unpack_host(message.record.store_host))
         places = {
             bodies.MessageQueue(broker.name, message.record.queue_id, message.record.topic)
             for broker in layout.brokers
@@ -265,7 +265,3 @@ class Messages:
 def received(one: record.Record) -> MessageExt:
     """Of a message that was looked up, the broker's name is not known."""
     return MessageExt(one, MessageQueue(one.topic, "", one.queue_id))
-
-
-def address_of(ip: str, port: int) -> str:
-    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"

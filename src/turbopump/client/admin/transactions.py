@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from turbopump.client.admin.calls import AdminCalls, NotFound
-from turbopump.client.admin.clusters import MASTER, Clusters
+from turbopump.client.admin.clusters import Clusters
 from turbopump.client.admin.messages import Messages
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.routes import RouteCache
 from turbopump.protocol import properties
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import QueryNotFound, RequestNotSupported, TopicNotFound
 from turbopump.protocol.headers.ledger import LedgerForgetRequest, LedgerListRequest
@@ -109,7 +110,7 @@ class Transactions:
 
     async def _masters(self) -> list[str]:
         layout = await Clusters(self.asking).layout()
-        return sorted(one.address for one in layout.brokers if one.id == MASTER)
+        return sorted(one.address for one in layout.brokers if one.id == MASTER_ID)
 
     async def _queues(self, topic: str) -> tuple[MessageQueue, ...]:
         try:

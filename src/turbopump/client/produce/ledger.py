@@ -16,7 +16,7 @@ from typing import Self, TypeVar, Unpack
 
 from turbopump.client.admin.admin import Admin
 from turbopump.client.admin.calls import TIMEOUT_S, Unreachable
-from turbopump.client.admin.clusters import MASTER, Layout
+from turbopump.client.admin.clusters import Layout
 from turbopump.client.errors import ClientError, InvalidArgument
 from turbopump.client.message import Message, MessageQueue
 from turbopump.client.namespace import wrap
@@ -26,6 +26,7 @@ from turbopump.client.rules import SendRules, check_packed
 from turbopump.client.world import World
 from turbopump.protocol import batch as batches
 from turbopump.protocol import ledger as wire
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.errors import Fenced, QueryNotFound, Refused, RequestNotSupported
 from turbopump.protocol.headers.base import Header
@@ -272,7 +273,7 @@ class Ledger:
         """Names of all brokers of the cluster that are registered now."""
         layout = await self.admin.clusters.layout()
         self.cluster = self.cluster or _only(layout)
-        there = (one for one in layout.brokers if one.cluster == self.cluster and one.id == MASTER)
+        there = (one for one in layout.brokers if one.cluster == self.cluster and one.id == MASTER_ID)
         found = {one.name: one.address for one in there}
         self._addresses |= found
         return sorted(found)

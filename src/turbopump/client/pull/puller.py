@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.name_servers import Caller, successful
-from turbopump.client.routes import MASTER, Replica, RouteCache
+from turbopump.client.routes import Replica, RouteCache
 from turbopump.client.world import HOLD_S
 from turbopump.protocol import sysflag
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import V5_0_0, RequestCode, ResponseCode
 from turbopump.protocol.command import Command, request
 from turbopump.protocol.errors import refusal
@@ -212,16 +213,16 @@ class Puller:
 
         async def ask(replica: Replica) -> Command:
             header.sysFlag = flags
-            if replica.id != MASTER:  # what a slave is told, the master never hears
+            if replica.id != MASTER_ID:  # what a slave is told, the master never hears
                 header.sysFlag &= ~sysflag.PULL_COMMIT_OFFSET
             question = request(self._pull_code(replica), header)
             return await self.calls.call(replica.address, question, timeout_s)
 
-        answer = await self.routes.ask_replica(queue, ask, self._suggested.pop(queue, MASTER))
+        answer = await self.routes.ask_replica(queue, ask, self._suggested.pop(queue, MASTER_ID))
         if answer.code not in STATUSES:
             raise refusal(answer.code, answer.remark)
         found = PullMessageResponse.from_ext(answer.ext)
-        if found.suggestWhichBrokerId != MASTER:
+        if found.suggestWhichBrokerId != MASTER_ID:
             self._suggested[queue] = found.suggestWhichBrokerId
         return answer, found
 

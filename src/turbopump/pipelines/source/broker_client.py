@@ -22,13 +22,14 @@ from turbopump.client.instance import client_id
 from turbopump.client.message import MessageQueue
 from turbopump.client.name_servers import successful
 from turbopump.client.pull.puller import Puller, PullStatus, records_of
-from turbopump.client.routes import MASTER, TopicRoute, route_of
+from turbopump.client.routes import TopicRoute, route_of
 from turbopump.pipelines.source.offsets import Ends, Positions, listed, named
 from turbopump.pipelines.source.proofs import host_and_time, mark_of
 from turbopump.pipelines.source.removed_queues import StoredQueuePuller
 from turbopump.pipelines.source.settings import Access, TopicSelection
 from turbopump.pipelines.source.snapshot import ClusterSnapshot
 from turbopump.protocol import bodies, names
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
 from turbopump.protocol.errors import BrokenBody, Refused, TopicNotFound
@@ -73,7 +74,7 @@ class BrokerClient:
         """
         layout = await self._admin.clusters.layout()
         topics = await self._topics(wanted, layout)
-        masters = {one.name: one.address for one in layout.brokers if one.id == MASTER}
+        masters = {one.name: one.address for one in layout.brokers if one.id == MASTER_ID}
         routes = dict(zip(topics, await _together(self._route, topics), strict=True))
         places = [
             (topic, name, masters[name])
@@ -289,7 +290,7 @@ class BrokerClient:
 
 def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
     """Those of the brokers whose master is not there, each with the reason."""
-    masters = {one.name for one in layout.brokers if one.id == MASTER}
+    masters = {one.name for one in layout.brokers if one.id == MASTER_ID}
     slaves = {one.name for one in layout.brokers} - masters
     return {
         name: "has no master now" if name in slaves else "is not registered with the name server"

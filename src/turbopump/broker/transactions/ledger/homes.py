@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks
 from turbopump.protocol import ledger as wire
+from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.bodies import ClusterInfo
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import request
@@ -23,7 +24,6 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 ANSWER_S = 3.0
-MASTER = 0
 TROUBLE_S, TROUBLE_LINES = 60.0, 5
 
 
@@ -67,7 +67,7 @@ class BookHomes:
                 failure = error
                 continue
             found = ClusterInfo.decode(answer.body).brokerAddrTable.get(home)
-            if found is not None and MASTER in found.brokerAddrs:
-                self._addresses[home] = found.brokerAddrs[MASTER]
+            if found is not None and MASTER_ID in found.brokerAddrs:
+                self._addresses[home] = found.brokerAddrs[MASTER_ID]
                 return self._addresses[home]
         raise failure
