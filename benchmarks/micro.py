@@ -122,7 +122,7 @@ def protocol_steps() -> Iterator[Step]:
 async def store_in(home: Path) -> AsyncIterator[Store]:
     workers = SystemWorkers()
     store = Store.open(StoreConfig(root_dir=str(home)), SystemDisk(), SystemClock(), workers)
-    store.store_host = HOST
+    store.log.store_host = HOST
     await store.start()
     try:
         yield store
@@ -132,7 +132,7 @@ async def store_in(home: Path) -> AsyncIterator[Store]:
 
 
 def store_steps(store: Store) -> Iterator[Step]:
-    queues = [store.queue(TOPIC, number) for number in range(4)]
+    queues = [store.queues.queue(TOPIC, number) for number in range(4)]
     stored = (PROPERTIES % 1).encode()
     serial = count()
 
@@ -144,7 +144,7 @@ def store_steps(store: Store) -> Iterator[Step]:
         )
 
     def append() -> None:
-        store.append([draft() for _ in range(BATCH)])
+        store.log.append([draft() for _ in range(BATCH)])
 
     yield Step("Draft", 1, draft)
     yield Step("Draft + store.append", BATCH, append)
@@ -153,7 +153,7 @@ def store_steps(store: Store) -> Iterator[Step]:
     turn = count()
 
     def get() -> object:
-        return store.get(queues[0], next(turn) % 14 * PULL, PULL, 262_144, None).body
+        return store.reader.get(queues[0], next(turn) % 14 * PULL, PULL, 262_144, None).body
 
     yield Step(f"store.get of {PULL}, each message", PULL, get)
     index, first = store.index, count(1)

@@ -132,10 +132,10 @@ def cpu_of(jvm: int) -> tuple[float, float]:
 def write_store(root: Path, size: int, rows: int) -> None:
     config = StoreConfig(root_dir=str(root), index_enabled=False)
     store = Store.open(config, SystemDisk(), SystemClock(), Workers())
-    queues = [store.queue("T", number) for number in range(QUEUES)]
+    queues = [store.queues.queue("T", number) for number in range(QUEUES)]
     for begin in range(0, rows, 1000):
         noise = os.urandom(size * 1000)
-        store.append(
+        store.log.append(
             [
                 draft(
                     queues[number % QUEUES],

@@ -63,7 +63,7 @@ class Life:
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)
         self.timing = TimerIntake(self.store, lambda: rules, "a", clock, rules.precision_ms)
         self.timers = TimedMessages(
-            self.store, topics, self.store.append, files.save, self.workers, clock, self.disk, rules
+            self.store, topics, self.store.log.append, files.save, self.workers, clock, self.disk, rules
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()
@@ -90,7 +90,7 @@ class Life:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            self.store.log.close()
+            self.store.commit_log.close()
             self.store._lock.release()
         else:
             await self.timers.close()
@@ -123,7 +123,7 @@ async def spread(root: str, messages: int, size: int) -> dict[str, Any]:
     began_ms = clock.now_ms()
     due_ms = [began_ms + int(LONGEST_MS ** chance.random()) for _ in range(messages)]
     send(life, due_ms, bytes(size - 8))
-    await life.store.take_checkpoint()
+    await life.store.upkeep.take_checkpoint()
     sent_mib = memory_mib()
     put_s = await life.start()
     waiting_mib = memory_mib()
@@ -137,7 +137,7 @@ async def spread(root: str, messages: int, size: int) -> dict[str, Any]:
         life = Life(root, clock)
         starts.append(await life.start())
     row = judged(life.store, due_ms)
-    rolled = life.store.queue(TIMER_TOPIC, 0).max_offset - messages
+    rolled = life.store.queues.queue(TIMER_TOPIC, 0).max_offset - messages
     await life.end(killed=False)
     return {
         "messages": messages,
@@ -159,7 +159,7 @@ async def together(root: str, messages: int, size: int) -> dict[str, Any]:
     first_ms = clock.now_ms() + 3_600_000
     due_ms = [first_ms + chance.randrange(60_000) for _ in range(messages)]
     send(life, due_ms, bytes(size - 8))
-    await life.store.take_checkpoint()
+    await life.store.upkeep.take_checkpoint()
     put_s = await life.start()
     began = time.process_time()
     await asyncio.sleep((first_ms + 120_000 - clock.now_ms()) / 1000)
@@ -174,27 +174,27 @@ def send(life: Life, due_ms: list[int], filling: bytes) -> None:
     for number, due in enumerate(due_ms):
         pairs = {properties.UNIQUE_KEY: f"{number:032d}", properties.TIMER_DELIVER_MS: str(due)}
         postponed = life.timing.postpone(pairs, TOPIC, 0)
-        queue = postponed.queue if postponed is not None else life.store.queue(TOPIC, 0)
+        queue = postponed.queue if postponed is not None else life.store.queues.queue(TOPIC, 0)
         exact = postponed.exact if postponed is not None else b""
         packed = properties.pack(pairs).encode() + exact
         body = number.to_bytes(8, "big") + filling
-        life.store.append([Draft(queue, body, packed, 0, 0, life.clock.now_ms(), bytes(8))])
+        life.store.log.append([Draft(queue, body, packed, 0, 0, life.clock.now_ms(), bytes(8))])
     life.timing.on_postponed()
 
 
 def delivered(store: Store) -> int:
-    return store.queue(TOPIC, 0).max_offset
+    return store.queues.queue(TOPIC, 0).max_offset
 
 
 def judged(store: Store, due_ms: list[int]) -> dict[str, int]:
     """How late each was, from what is stored."""
-    queue = store.queue(TOPIC, 0)
+    queue = store.queues.queue(TOPIC, 0)
     late: list[int] = []
     seen = bytearray(len(due_ms))
     twice = 0
     for offset in range(queue.max_offset):
         entry = queue.entry(offset)
-        record = store.look_up(entry[0]) if entry is not None else None
+        record = store.log.look_up(entry[0]) if entry is not None else None
         if record is None:
             continue
         number = int.from_bytes(record.body[:8], "big")

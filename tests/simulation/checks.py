@@ -20,9 +20,9 @@ def check_recovered(store: Store, model: Model, least_end: int, why: str) -> Non
     """`least_end`: the log must not end before; `why` in words."""
     records = read_log(store)
     check_log(store, model, records, least_end, why)
-    model.forget_from(store.max_offset)
-    model.forget_before(store.min_offset)
-    model.synced = max(model.synced, store.flushed_offset)
+    model.forget_from(store.log.end)
+    model.forget_before(store.log.min_offset)
+    model.synced = max(model.synced, store.log.synced)
     check_queues(store, model, {record.physical_offset: record for record in records})
     check_lights(store, model)
     check_index(store, model)
@@ -41,23 +41,23 @@ def check_files(disk: SimulatedDisk, config: StoreConfig, model: Model, failures
 def read_log(store: Store) -> list[Record]:
     """Every record from the first to the end, by the files' bytes."""
     records = []
-    offset = store.min_offset
-    while offset < store.max_offset:
-        at = offset % store.log.file_size
-        buffer = store.log.files.mapped(offset - at).buffer
-        size = measure(buffer, at, store.log.file_size, True)
-        assert size >= 0, f"no record at {offset}, but the log ends at {store.max_offset}"
+    offset = store.log.min_offset
+    while offset < store.log.end:
+        at = offset % store.commit_log.file_size
+        buffer = store.commit_log.files.mapped(offset - at).buffer
+        size = measure(buffer, at, store.commit_log.file_size, True)
+        assert size >= 0, f"no record at {offset}, but the log ends at {store.log.end}"
         if size == 0:
-            offset += store.log.file_size - at
+            offset += store.commit_log.file_size - at
             continue
         records.append(decode(buffer, at))
         offset += size
-    assert offset == store.max_offset, f"the last record ends at {offset}, the log at {store.max_offset}"
+    assert offset == store.log.end, f"the last record ends at {offset}, the log at {store.log.end}"
     return records
 
 
 def check_log(store: Store, model: Model, records: list[Record], least_end: int, why: str) -> None:
-    first, end = store.min_offset, store.max_offset
+    first, end = store.log.min_offset, store.log.end
     assert end >= least_end, f"the log ends at {end}, but should reach {least_end} ({why})"
     for lost in model.sent:
         if lost.end > end and lost.on_disk:
@@ -81,7 +81,7 @@ def check_queues(store: Store, model: Model, records: dict[int, Record]) -> None
         if sent.in_queue and not sent.is_deleted:
             by_queue[sent.topic, sent.queue_id].append(sent)
     for (topic, queue_id), sent in by_queue.items():
-        queue = store.find_queue(topic, queue_id)
+        queue = store.queues.find(topic, queue_id)
         assert queue is not None, f"no queue {topic}/{queue_id}"
         name = f"{topic}/{queue_id}"
         assert queue.max_offset == sent[-1].queue_offset + sent[-1].count, (
@@ -109,7 +109,7 @@ def check_lights(store: Store, model: Model) -> None:
         for name, queue_offset in places(sent.properties) if takes_part(sent.topic) else ():
             by_name[name].append((queue_offset, sent))
     for name, found in by_name.items():
-        queue = store.find_queue(name, 0)
+        queue = store.queues.find(name, 0)
         assert queue is not None, f"no queue {name}"
         end = found[-1][0] + 1
         assert queue.max_offset == queue.next_offset == end, f"{name} ends at {queue.max_offset}, not {end}"
@@ -122,7 +122,7 @@ def check_lights(store: Store, model: Model) -> None:
 
 def check_readable(store: Store, model: Model, queue: ConsumeQueue, offset: int) -> None:
     """What a consumer gets is what was sent, in its order; under SYNC_FLUSH nothing that could be lost."""
-    found = store.get(queue, offset, 32, 1 << 20, None)
+    found = store.reader.get(queue, offset, 32, 1 << 20, None)
     sent = {one.offset: one for one in model.sent}
     for number, record in enumerate(decode_all(found.body)):
         assert (record.topic, record.queue_id) == (queue.topic, queue.queue_id), "read from another queue"
@@ -131,7 +131,7 @@ def check_readable(store: Store, model: Model, queue: ConsumeQueue, offset: int)
         )
         one = sent[record.physical_offset]
         assert not (why := one.differences(record)), f"read: {why}"
-        assert not store.syncs_each or one.end <= store.flushed_offset, "read before it was on the medium"
+        assert not store.flusher.syncs_each or one.end <= store.log.synced, "read before it was on the medium"
 
 
 def check_index(store: Store, model: Model) -> None:
@@ -143,7 +143,7 @@ def check_index(store: Store, model: Model) -> None:
             for key in sent.keys:
                 expected[sent.topic, key].add(sent.offset)
     for (topic, key), offsets in expected.items():
-        result = store.query(topic, key, 0, 1 << 62, QUERY_LIMIT)
+        result = store.queries.query(topic, key, 0, 1 << 62, QUERY_LIMIT)
         found = [decode(record).physical_offset for record in result.records]
         newest = sorted(offsets)[-QUERY_LIMIT:]
         assert [offset for offset in found if offset >= model.deleted_below] == newest, (

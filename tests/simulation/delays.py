@@ -123,13 +123,13 @@ class World(Lives):
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         self.schedule = DelaySchedule(store)
-        self.delays = DelayedMessages(store, topics, store.append, files.save, self.workers, self.clock)
+        self.delays = DelayedMessages(store, topics, store.log.append, files.save, self.workers, self.clock)
         files.load(FILE, lambda data: self.delays.load(data) >= 0)
         self.delays.open()
         self.schedule.on_postponed = self.delays.postponed
         store.retention.guards.append(self.delays.rescue)
         groups = SubscriptionGroups(GroupRules(), self.clock)
-        append, traffic = store.append, Traffic(self.clock, lambda: 0)
+        append, traffic = store.log.append, Traffic(self.clock, lambda: 0)
         self.retries = SendBackHandler(
             store, topics, groups, self.schedule, append, traffic, self.chance, "127.0.0.1"
         )
@@ -137,7 +137,7 @@ class World(Lives):
         self.tasks = [asyncio.create_task(self.delays.run()), asyncio.create_task(self.delays.keep(SAVE_S))]
         self.opened_ms = self.clock.now_ms()
         log.info(
-            "opened: %d..%d, levels %s", store.min_offset, store.max_offset, self.config.message_delay_levels
+            "opened: %d..%d, levels %s", store.log.min_offset, store.log.end, self.config.message_delay_levels
         )
 
     async def _close_parts(self) -> None:
@@ -163,13 +163,13 @@ class World(Lives):
                 delay_ms=delay_ms,
             )
             with contextlib.suppress(Refused):
-                self.store.append([draft])
+                self.store.log.append([draft])
                 self.schedule.on_postponed(queue)
 
     async def send_back(self) -> None:
         """A consumer that could not handle a message, any of those that were delivered."""
         found = [
-            one for one in self.noted[-200:] if one.due_ms is None and one.begin >= self.store.min_offset
+            one for one in self.noted[-200:] if one.due_ms is None and one.begin >= self.store.log.min_offset
         ]
         if not found:
             return

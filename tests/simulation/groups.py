@@ -388,7 +388,7 @@ class World:
         for progress in self.groups:
             for queue_id in range(self.queues):
                 offset = self.offsets.query(progress.plan.name, TOPIC, queue_id)
-                queue = self.store.find_queue(TOPIC, queue_id)
+                queue = self.store.queues.find(TOPIC, queue_id)
                 end = queue.max_offset if queue is not None else 0
                 name = progress.plan.name
                 assert offset <= end, f"{name} is at {offset} of queue {queue_id}, which ends at {end}"
@@ -431,11 +431,11 @@ class World:
         if not self.is_up:
             return
         for queue_id in range(self.queues):
-            queue = self.store.find_queue(TOPIC, queue_id)
+            queue = self.store.queues.find(TOPIC, queue_id)
             bodies = self.bodies[queue_id]
             end = queue.max_offset if queue is not None else 0
             while queue is not None and len(bodies) < end:
-                found = self.store.get(queue, len(bodies), 32, 1 << 20, None)
+                found = self.store.reader.get(queue, len(bodies), 32, 1 << 20, None)
                 if not found.count:
                     break
                 bodies.extend(one.body for one in record.decode_all(found.body))

@@ -27,7 +27,7 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import OP_HALF_TOPIC
 from turbopump.store import timer_wheel
 from turbopump.store.append import Appended, Draft
-from turbopump.store.store import Store
+from turbopump.store.message_log import MessageLog
 from turbopump.testing.cluster import AsyncCluster
 from turbopump.testing.loop import VirtualLoop, run_virtual
 from turbopump.testing.servers import EmbeddedBroker
@@ -184,18 +184,18 @@ class World:
         store, running = broker._store, broker._running
         if store is None or running is None:
             return
-        append = Store.append
+        append = MessageLog.append
 
         def torn(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
             is_op = [draft.queue.topic == OP_HALF_TOPIC for draft in drafts]
             between = [place for place in range(1, len(drafts)) if is_op[place] and not is_op[place - 1]]
             if not between or self.is_over or broker._running is not running:
-                return append(store, drafts, together)
-            append(store, drafts[: self.chance.choice(between)])
+                return append(store.log, drafts, together)
+            append(store.log, drafts[: self.chance.choice(between)])
             self.die_now(broker)
             raise Refused(0, "it is dead")
 
-        store.append = torn  # type: ignore[method-assign]
+        store.log.append = torn  # type: ignore[method-assign]
         if self.chance.random() < 0.7:
             await self.decide()
             await self.end()

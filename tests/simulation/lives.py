@@ -103,15 +103,15 @@ class Lives(ABC):
     def _open_store(self) -> Store:
         """Nothing is served yet; every append from now on is noted."""
         store = self.store = Store.open(self.config, self.disk, self.clock, self.workers)
-        self._strike_out(store.max_offset)
-        plain_append = store.append
+        self._strike_out(store.log.end)
+        plain_append = store.log.append
 
         def append(drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
             appended = plain_append(drafts, together)
             self._note(drafts, appended)
             return appended
 
-        store.append = append  # type: ignore[method-assign]
+        store.log.append = append  # type: ignore[method-assign]
         return store
 
     def _start_store(self) -> None:
@@ -119,14 +119,12 @@ class Lives(ABC):
         store = self.store
         store._dispatcher.loop = asyncio.get_running_loop()
         store.flusher.start()
-        store._tasks = set(store._upkeep.start())
+        store._tasks = set(store.upkeep.start())
 
     async def _crash(self) -> None:
         survival, store = self.chance.choice(list(Survival)), self.store
-        log.info(
-            "crash: %s, log ends at %d, synced %d", survival.name, store.max_offset, store.flushed_offset
-        )
-        self.synced = max(self.synced, store.flushed_offset)
+        log.info("crash: %s, log ends at %d, synced %d", survival.name, store.log.end, store.log.synced)
+        self.synced = max(self.synced, store.log.synced)
         self.disk = self.disk.crash(survival)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         for task in others:
@@ -155,16 +153,16 @@ class Lives(ABC):
             await self._crash()
             return
         await closing
-        log.info("closed at %d", self.store.max_offset)
-        self.synced = max(self.synced, self.store.max_offset)
+        log.info("closed at %d", self.store.log.end)
+        self.synced = max(self.synced, self.store.log.end)
 
     # --- what may happen ---
 
     async def fill(self) -> None:
-        queue = self.store.queue("Plain", 0)
+        queue = self.store.queues.queue("Plain", 0)
         draft = Draft(queue, bytes(2000), b"", 0, 0, self.clock.now_ms(), bytes(8))
         with contextlib.suppress(Refused):
-            self.store.append([draft] * self.chance.choice([1, 5]))
+            self.store.log.append([draft] * self.chance.choice([1, 5]))
 
     async def wait(self) -> None:
         await asyncio.sleep(self.chance.choice(self.waits_s))
@@ -176,7 +174,7 @@ class Lives(ABC):
                 await self.store.retention.round()
         finally:
             self.disk.used_ratio = 0.5
-        log.info("deleted: the log begins at %d", self.store.min_offset)
+        log.info("deleted: the log begins at %d", self.store.log.min_offset)
 
     async def fail_a_sync(self) -> None:
         part = self.chance.choice(self.synced_parts)

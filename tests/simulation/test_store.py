@@ -69,7 +69,7 @@ def send(store: Store, number: int, queue_id: int = 0) -> int:
     """Appends message `number`; returns its end."""
     key = f"KEY{number}"
     draft = Draft(
-        queue=store.queue("orders", queue_id),
+        queue=store.queues.queue("orders", queue_id),
         body=b"message %d" % number,
         properties=props.pack({props.UNIQUE_KEY: key}).encode(),
         flag=0,
@@ -78,21 +78,21 @@ def send(store: Store, number: int, queue_id: int = 0) -> int:
         born_host=bytes(8),
         unique_key=key,
     )
-    ((offset, _, size),) = store.append([draft])
+    ((offset, _, size),) = store.log.append([draft])
     return offset + size
 
 
 async def on_disk(store: Store, end: int) -> Durability:
     answer: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-    store.durable(end, answer.set_result)
+    store.flusher.durable(end, answer.set_result)
     return await answer
 
 
 def bodies(store: Store, queue_id: int = 0) -> list[bytes]:
     """What a consumer reads from the first offset on."""
-    queue = store.queue("orders", queue_id)
+    queue = store.queues.queue("orders", queue_id)
     offset, found = queue.min_offset, []
-    while (result := store.get(queue, offset, 32, 1 << 20, None)).status is GetStatus.FOUND:
+    while (result := store.reader.get(queue, offset, 32, 1 << 20, None)).status is GetStatus.FOUND:
         found += [record.body for record in decode_all(result.body)]
         offset = result.next_offset
     return found
@@ -119,7 +119,7 @@ def test_row_1_what_was_appended_and_not_dispatched_is_in_its_queue_after_a_cras
         await machine.crash(survival)  # no entry of a queue was written yet
         store = await machine.start()
         assert bodies(store) == numbers(100)
-        assert store.queue("orders", 0).max_offset == 100
+        assert store.queues.queue("orders", 0).max_offset == 100
         assert await on_disk(store, send(store, 100)) is Durability.DISK
         assert bodies(store) == numbers(101)
 
@@ -141,7 +141,7 @@ def test_row_3_messages_are_found_by_key_after_a_crash(survival: Survival) -> No
         await machine.crash(survival)
         store = await machine.start()
         for number in range(150):
-            found = store.query("orders", f"KEY{number}", 0, 1 << 62, 32)
+            found = store.queries.query("orders", f"KEY{number}", 0, 1 << 62, 32)
             assert [record.body for found in found.records for record in decode_all(found)] == [
                 b"message %d" % number
             ]
@@ -170,7 +170,7 @@ def test_row_4_what_queues_lacked_at_a_crash_is_in_them_before_anything_new(
         assert await on_disk(store, end) is Durability.DISK
         await machine.crash(survival)
         store = await machine.start()
-        assert [store.queue("orders", queue_id).max_offset for queue_id in range(3)] == [40, 40, 20]
+        assert [store.queues.queue("orders", queue_id).max_offset for queue_id in range(3)] == [40, 40, 20]
         assert await on_disk(store, send(store, 100)) is Durability.DISK
         expected = [
             *(b"message %d" % number for number in range(0, 60, 3)),
@@ -223,11 +223,11 @@ def test_a_reader_beyond_the_end_is_sent_to_the_end_not_to_the_beginning() -> No
             send(store, number)
         await machine.crash(Survival.LOST)
         store = await machine.start()
-        queue = store.queue("orders", 0)
+        queue = store.queues.queue("orders", 0)
         assert queue.max_offset == 10
-        beyond = store.get(queue, 30, 32, 1 << 20, None)
+        beyond = store.reader.get(queue, 30, 32, 1 << 20, None)
         assert (beyond.status, beyond.next_offset) == (GetStatus.OFFSET_OVERFLOW_BADLY, 10)
-        at_end = store.get(queue, 10, 32, 1 << 20, None)
+        at_end = store.reader.get(queue, 10, 32, 1 << 20, None)
         assert (at_end.status, at_end.next_offset) == (GetStatus.OFFSET_OVERFLOW_ONE, 10)
 
     scenario(story)
@@ -240,9 +240,9 @@ def test_a_failed_sync_fails_who_waited_for_it_and_nobody_after_it_has_healed() 
         assert await on_disk(store, send(store, 0)) is Durability.DISK
         machine.disk.fail_sync(path_part="commitlog")
         assert await on_disk(store, send(store, 1)) is Durability.FAILED
-        assert store.writable is not None
+        assert store.flags.reason is not None
         await asyncio.sleep(5)
-        assert store.writable is None
+        assert store.flags.reason is None
         assert await on_disk(store, send(store, 2)) is Durability.DISK
         await machine.crash(Survival.LOST)
         assert bodies(await machine.start()) == numbers(3)  # the second was synced with the third
@@ -272,10 +272,10 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
         store = await machine.start()
         machine.disk.used_ratio = 0.95
         await asyncio.sleep(15)
-        assert "disk is full" in (store.writable or "")
+        assert "disk is full" in (store.flags.reason or "")
         machine.disk.used_ratio = 0.5
         await asyncio.sleep(15)
-        assert store.writable is None
+        assert store.flags.reason is None
         send(store, 0)
         assert bodies(store) == numbers(1)
 

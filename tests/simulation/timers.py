@@ -82,7 +82,7 @@ class World(DelayWorld):
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
-        append = store.append
+        append = store.log.append
         self.timing = TimerIntake(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
         self.timers = TimedMessages(
             store, topics, append, files.save, self.workers, self.clock, self.disk, self.rules
@@ -97,7 +97,7 @@ class World(DelayWorld):
         self._start_store()
         self.tasks = [asyncio.create_task(self.timers.run()), asyncio.create_task(self.timers.keep(SAVE_S))]
         self.opened_ms = self.clock.now_ms()
-        log.info("opened: %d..%d, %s", store.min_offset, store.max_offset, self.rules)
+        log.info("opened: %d..%d, %s", store.log.min_offset, store.log.end, self.rules)
 
     async def _last_life(self) -> None:
         self._open(is_calm=True)
@@ -127,7 +127,7 @@ class World(DelayWorld):
             packed = props.pack(pairs).encode() + postponed.exact
             draft = Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8), unique_key=key)
             with contextlib.suppress(Refused):
-                self.store.append([draft])
+                self.store.log.append([draft])
                 self.timing.on_postponed()
                 self.handles[name] = postponed.handle
                 self.sent_ms[name] = self.clock.now_ms()

@@ -144,19 +144,21 @@ class World(Lives):
         self.files = ConfigFiles(self.config.config_dir, self.disk)
         self.offsets = CommittedOffsets(OffsetRules(), self.clock)
         self.files.load(FILE, lambda data: self.offsets.load(data) >= 0)
-        self.offsets.mend(store, self.clock.now_ms())
+        self.offsets.mend(store.queues, store.recovered_end, self.clock.now_ms())
         self._start_store()
         if not self.noted:
-            store.append([Draft(store.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
+            store.log.append([Draft(store.queues.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
         self.transactions = OpenTransactions(
-            store, topics, self.offsets, DelaySchedule(store), store.append, lambda: RULES, self.clock
+            store, topics, self.offsets, DelaySchedule(store), store.log.append, lambda: RULES, self.clock
         )
         await reopen(store, self.transactions)
         self.requests = TransactionHandler(self.transactions, store, lambda: RULES, self.clock)
         self.checks = TransactionChecks(self.transactions, store, _Deciders(self), lambda: RULES, self.clock)
         store.retention.guards.append(self.checks.rescue)
         self.tasks = [asyncio.create_task(work) for work in (self.checks.run(), self._keep())]
-        log.info("opened: %d..%d, %d open", store.min_offset, store.max_offset, len(self.transactions.halves))
+        log.info(
+            "opened: %d..%d, %d open", store.log.min_offset, store.log.end, len(self.transactions.halves)
+        )
 
     async def _keep(self) -> None:
         while True:
@@ -183,18 +185,18 @@ class World(Lives):
                 pairs[props.CHECK_IMMUNITY_TIME_IN_SECONDS] = "20"
             prepare(pairs, TOPIC, self.chance.randrange(4), pairs[props.UNIQUE_KEY])
             body = name + b" " + bytes(self.chance.choice([0, 100, 1000]))
-            queue = self.store.queue(HALF_TOPIC, 0)
+            queue = self.store.queues.queue(HALF_TOPIC, 0)
             packed, now_ms = props.pack(pairs).encode(), self.clock.now_ms()
             draft = Draft(queue, body, packed, 0, 0, now_ms, bytes(8), unique_key=pairs[props.UNIQUE_KEY])
             with contextlib.suppress(Refused):
-                [appended] = self.store.append([draft])
+                [appended] = self.store.log.append([draft])
                 self.stories[name] = Story(self.chance.choice([COMMIT, COMMIT, ROLLBACK]))
                 self.transactions.prepared(draft, appended)
 
     async def decide(self) -> None:
         """A producer ends a transaction, mostly as it ended, by the places of any of its records."""
         known = [one for one in self.noted[-100:] if one.topic == HALF_TOPIC]
-        known = [one for one in known if one.begin >= self.store.min_offset]
+        known = [one for one in known if one.begin >= self.store.log.min_offset]
         for _ in range(self.chance.choice([1, 1, 5])):
             if known:
                 one = self.chance.choice(known)
@@ -224,7 +226,7 @@ class World(Lives):
             story = self.stories.get(name)
             if story is not None:
                 story.answered.add(decision)
-                story.answers.append((decision, self.store.max_offset))
+                story.answers.append((decision, self.store.log.end))
                 assert len(story.answered) == 1, f"{name!r} was committed and rolled back"
 
     async def answer(self, name: bytes, place: tuple[int, int]) -> None:
@@ -241,7 +243,7 @@ class World(Lives):
     async def resume(self) -> None:
         """An operator brings expired ones back."""
         for one in [one for one in self.noted if one.topic == CHECK_MAX_TIME_TOPIC][-3:]:
-            if one.begin >= self.store.min_offset:
+            if one.begin >= self.store.log.min_offset:
                 header = ResumeCheckHalfMessageRequest(msgId=offset_id(bytes(8), one.begin))
                 request = Request(Command(323), header, cast(Connection, _Line()))
                 with contextlib.suppress(Refused):

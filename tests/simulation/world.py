@@ -98,7 +98,7 @@ class World:
                     least_end, why = self.model.synced, "this was synced"
                 continue
             self.disk.cut_power_after(None)
-            log.info("opened: %d..%d", store.min_offset, store.max_offset)
+            log.info("opened: %d..%d", store.log.min_offset, store.log.end)
             check_recovered(store, self.model, least_end, why)
             self.workers = workers
             return store
@@ -140,8 +140,8 @@ class World:
 
     async def _power_fails(self, store: Store) -> tuple[int, str]:
         survival = self._any_survival()
-        end, committed, synced = store.max_offset, store.committed_offset, store.flushed_offset
-        log.info("crash: %s, log %d..%d synced %d", survival.name, store.min_offset, end, synced)
+        end, committed, synced = store.log.end, store.log.committed, store.log.synced
+        log.info("crash: %s, log %d..%d synced %d", survival.name, store.log.min_offset, end, synced)
         was_off = self.disk.is_off
         self.model.synced = max(self.model.synced, synced)
         self.disk = self.disk.crash(survival)
@@ -155,7 +155,7 @@ class World:
         failures = self.model.disk_failures
         await self._recover_from_faults(store)
         self.disk.cut_power_after(self.chance.randint(0, 60) if self.chance.random() < 0.3 else None)
-        end = store.max_offset
+        end = store.log.end
         with contextlib.suppress(PowerCut):
             await store.close()
         if self.disk.is_off:
@@ -179,14 +179,14 @@ class World:
             return
         self._check_waiting()
         assert not self.waiting, "some were never told what became of their messages"
-        assert store.writable is None, f"still refused long after the last fault: {store.writable}"
+        assert store.flags.reason is None, f"still refused long after the last fault: {store.flags.reason}"
 
     # --- what may happen ---
 
     async def append(self, store: Store) -> None:
         drafts = [self._any_draft(store) for _ in range(self.chance.choice([1, 1, 2, 5, 20]))]
         try:
-            appended = store.append(drafts, together=len(drafts) > 1 and self.chance.random() < 0.3)
+            appended = store.log.append(drafts, together=len(drafts) > 1 and self.chance.random() < 0.3)
         except Refused as refused:
             log.info("refused: %s", refused)
             return
@@ -217,7 +217,7 @@ class World:
                 for one in sent:
                     one.on_disk = True
 
-        store.durable(sent[-1].end, done)
+        store.flusher.durable(sent[-1].end, done)
 
     async def wait(self, store: Store) -> None:
         await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01, 0.3, 2]))
@@ -252,17 +252,17 @@ class World:
             await store.retention.round()
         finally:
             self.disk.used_ratio = 0.5
-            self.model.deleted_below = max(self.model.deleted_below, store.min_offset)
-        log.info("deleted: the log begins at %d", store.min_offset)
+            self.model.deleted_below = max(self.model.deleted_below, store.log.min_offset)
+        log.info("deleted: the log begins at %d", store.log.min_offset)
 
     async def query(self, store: Store) -> None:
         if self.model.sent:
             sent = self.chance.choice(self.model.sent)
             for key in sent.keys[:1]:
-                store.query(sent.topic, key, 0, 1 << 62, 32)
+                store.queries.query(sent.topic, key, 0, 1 << 62, 32)
 
     async def read(self, store: Store) -> None:
-        queue = store.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2))
+        queue = store.queues.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2))
         offset = self.chance.randint(0, queue.max_offset)
         check_readable(store, self.model, queue, offset)
 
@@ -270,9 +270,9 @@ class World:
         topic = self.chance.choice(TOPICS)
         self.model.forget_queues(topic)  # when it crashes in the middle, some may come back
         with contextlib.suppress(OSError):
-            await store.expect_deletion(topic)
-            store.delete_topic(topic)
-            await store.sync_removals()
+            await store.upkeep.expect_deletion(topic)
+            store.queues.delete_topic(topic)
+            await store.upkeep.sync_removals()
             log.info("deleted topic %s", topic)
 
     # --- chance ---
@@ -339,7 +339,7 @@ class World:
         if count:
             pairs |= {props.INNER_NUM: str(count), props.INNER_BASE: "0"}
         return Draft(
-            queue=store.queue(BATCHES, self.chance.randint(0, 1)),
+            queue=store.queues.queue(BATCHES, self.chance.randint(0, 1)),
             body=body,
             properties=props.pack(pairs).encode(),
             flag=0,
@@ -356,8 +356,8 @@ class World:
         if self.chance.random() < 0.05:
             level = self.chance.randint(1, 18)
             pairs[props.DELAY] = str(level)
-            return store.queue(SCHEDULE_TOPIC, level - 1), store.delays.delay_ms(level)
-        return store.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2)), -1
+            return store.queues.queue(SCHEDULE_TOPIC, level - 1), store.delays.delay_ms(level)
+        return store.queues.queue(self.chance.choice(TOPICS), self.chance.randint(0, 2)), -1
 
     def _any_survival(self) -> Survival:
         return self.chance.choice(list(Survival))

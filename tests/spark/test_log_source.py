@@ -123,7 +123,7 @@ def test_a_condition_that_is_taken_over_spares_reading(store):
 
 def test_an_empty_topic_is_an_empty_frame(spark, tmp_path):
     store = opened(tmp_path)
-    store.queue("T", 0)
+    store.queues.queue("T", 0)
     put(store, "Other")
     closed(store)
     (tmp_path / "consumequeue" / "Empty" / "0").mkdir(parents=True)

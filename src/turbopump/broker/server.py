@@ -130,7 +130,7 @@ class Broker:
     @property
     def trouble(self) -> str | None:
         """Why messages are refused at the moment; None when all is well."""
-        return "it is not running" if self._store is None else self._store.writable
+        return "it is not running" if self._store is None else self._store.flags.reason
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -153,24 +153,26 @@ class Broker:
         tables = Tables(config, clock, store, self._modules())
         tables.load(files)
         servers = await self._listen(stack)
-        store.store_host = await self._store_host()
+        store.log.store_host = await self._store_host()
 
         client = Client(self._network, clock)
         stack.push_async_callback(client.close)
         registration = self._registration(client, tables)
         pause_s = config.offsets.flush_interval_ms / 1000
         kept = TableFiles(tables, files, self._workers, stack, pause_s)
-        tables.offsets.is_used = lambda topic: not tables.topics.is_light(topic) or store.is_used(topic)
+        tables.offsets.is_used = lambda topic: (
+            not tables.topics.is_light(topic) or store.queues.is_used(topic)
+        )
         if config.filters.bit_maps:
             store.queues.bit_map = tables.filters.bit_map
-        recovered_end = tables.offsets.mend(store, clock.now_ms())
+        recovered_end = tables.offsets.mend(store.queues, store.recovered_end, clock.now_ms())
         if store.recovered_end is not None:  # before anything is written where messages were lost
             files.save(tables.offsets.file_name, tables.offsets.dump())
 
         clients = ClientHandler(
             tables.members, tables.topics, tables.groups, clock, config.groups, tables.filters
         )
-        fence = ReusedOffsets(store, recovered_end)
+        fence = ReusedOffsets(store.queues, recovered_end)
         pulling = self._pulling(store, tables, fence)
         stack.push_async_callback(pulling.abandon)
         schedule = DelaySchedule(store)
@@ -229,7 +231,7 @@ class Broker:
 
         def topics_changed(topics: list[Topic]) -> None:
             for topic in topics:
-                store.queues_are_of_batches(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
+                store.queues.set_kind(topic.name, topic.attributes.get(QUEUE_TYPE) == OF_BATCHES)
             names = [topic.name for topic in topics]
             for path in fast_paths:
                 path.topics_changed(names)
@@ -237,7 +239,7 @@ class Broker:
             registration.changed(names)
 
         tables.topics.on_change = topics_changed
-        tables.topics.adopt(store.topics)
+        tables.topics.adopt(store.queues.topics)
         for server, path in zip(servers, fast_paths, strict=True):
             server.serve, server.shortcut = path.serve, path.shortcut
         keep_running(clients.watch(), stack)
@@ -340,9 +342,11 @@ class Broker:
         self, store: Store, tables: Tables, schedule: DelaySchedule, timing: TimerIntake
     ) -> tuple[SendHandler, Receipts]:
         config = self.config
-        ip, _ = unpack_host(store.store_host)
+        ip, _ = unpack_host(store.log.store_host)
         lacks_slave = config.identity.role == "SYNC_MASTER"
-        receipts = Receipts(store.store_host, config.sending.region_id, config.sending.trace_on, lacks_slave)
+        receipts = Receipts(
+            store.log.store_host, config.sending.region_id, config.sending.trace_on, lacks_slave
+        )
         rules = SendRules(
             ip,
             config.identity.cluster_name,
@@ -381,7 +385,7 @@ class Broker:
             sending.append_unanswered,
             tables.traffic,
             self._chance,
-            unpack_host(store.store_host)[0],
+            unpack_host(store.log.store_host)[0],
             writable=lambda: self._may(WRITE),
         )
 
@@ -440,7 +444,7 @@ class Broker:
             sending,
             receipts,
             self._clock,
-            store.durability,
+            store.flusher.durability,
             stores=lambda: self.config.sending.store_replies,
         )
 
@@ -473,7 +477,9 @@ class Broker:
         if not self.config.offsets.reset_here:
             offsets.drop_resets()
         return [
-            OffsetHandler(offsets, topics, groups, partial(first_offset, store), fence, self._clock),
+            OffsetHandler(
+                offsets, topics, groups, partial(first_offset, store.queues, store.reader), fence, self._clock
+            ),
             locking,
             ResetHandler(
                 offsets,

@@ -39,7 +39,7 @@ class Tables:
         self.filters = GroupFilters(config.filters, clock, modules)
         self.members: Members[Connection] = Members()
         self.locks = LockTable(config.groups.lock_ms / 1000)
-        self.traffic = Traffic(clock, lambda: store.put_messages)
+        self.traffic = Traffic(clock, lambda: store.log.appended_messages)
         cluster = config.identity.cluster_name
         self.statistics = Statistics(cluster, clock, self.traffic, store, self.topics.is_system)
 

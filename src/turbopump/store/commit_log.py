@@ -71,7 +71,7 @@ class CommitLog:
         self.touched = 0  # in the current file, pages before this position are present
         self.synced = 0
         self._disk = disk
-        self._staged = config.uses_pool
+        self.uses_pool = config.uses_pool
         self._pool_size = config.transient_pool_size
         self._full: list[tuple[int, Buffer, int]] = []  # base, buffer and end of those not committed yet
         self._committed = 0
@@ -88,7 +88,7 @@ class CommitLog:
 
     @property
     def committed(self) -> int:
-        return self._committed if self._staged else self.base + self.position
+        return self._committed if self.uses_pool else self.base + self.position
 
     def read(self, offset: int, size: int) -> bytes | None:
         """None when that part is not there, not yet there, or would cross the end of a file."""
@@ -173,7 +173,7 @@ class CommitLog:
 
     def commit(self) -> None:
         """Transient pool: hands what was appended to the files, where readers and the kernel see it."""
-        if not self._staged or self._committed >= self.end:
+        if not self.uses_pool or self._committed >= self.end:
             return
         for base, buffer, end in (*self._full, (self.base, self.buffer, self.position)):
             target = self.files.mapped(base).buffer
@@ -187,7 +187,7 @@ class CommitLog:
     def buffers_left(self) -> int:
         """Transient pool: how many buffers nobody uses. Without a pool there are none."""
         used = len(self._full) + (self.limit >= 0)
-        return max(0, self._pool_size - used) if self._staged else 0
+        return max(0, self._pool_size - used) if self.uses_pool else 0
 
     @property
     def is_pool_empty(self) -> bool:
@@ -195,12 +195,12 @@ class CommitLog:
         return bool(self._full) and not self.buffers_left
 
     def _write_to(self, mapped: MappedFile) -> None:
-        if self._staged:
+        if self.uses_pool:
             self.buffer = mmap.mmap(-1, self.file_size)
         else:
             self.buffer = mapped.buffer
         self.limit = self.largest_record
-        self.touched = self.file_size if self._staged else self.position - self.position % PAGE
+        self.touched = self.file_size if self.uses_pool else self.position - self.position % PAGE
 
     # making durable
 

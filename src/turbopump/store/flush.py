@@ -52,7 +52,10 @@ class Flusher:
         self._clock = clock
         self._workers = workers
         self.configure(config)
-        self._syncs_each = config.syncs_each
+        self.syncs_each = config.syncs_each
+        """SYNC_FLUSH: a send is answered when `durable` reports; otherwise at once, with `durability`."""
+        self.durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
+        """Where a message is when its sender is answered at once."""
         self._retry_s = config.flush_interval_ms / 1000
         self._thorough_s = config.flush_thorough_interval_ms / 1000
         self._least_bytes = config.flush_least_pages * PAGE
@@ -215,7 +218,7 @@ class Flusher:
         """With SYNC_FLUSH somebody waits, so little has gathered; otherwise it may be much, which takes its
         time on a disk that is slow, but does not hang.
         """
-        return 0.0 if self._syncs_each else (target - self._log.synced) / SLOWEST_DISK
+        return 0.0 if self.syncs_each else (target - self._log.synced) / SLOWEST_DISK
 
     def _prepare(self) -> tuple[int, list[Syncable]]:
         self._log.commit()

@@ -174,6 +174,17 @@ class ConsumeQueues:
                     self._queues.pop((forgotten, LIGHT_QUEUE), None)
         return self.known(name, LIGHT_QUEUE)
 
+    def is_used(self, light_queue: str) -> bool:
+        """Whether a light queue has, or had, messages."""
+        return light_queue in self.lights
+
+    def set_kind(self, topic: str, of_batches: bool) -> None:
+        """Decides, before a topic is used, whether it has batch queues. Existing queues keep their kind."""
+        if of_batches:
+            self.batch_topics.add(topic)
+        elif topic in self.batch_topics and not self.of(topic):
+            self.batch_topics.discard(topic)
+
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """The queue if it exists: has been asked for by a writer, or is on disk."""
         found = self._queues.get((topic, queue_id))
@@ -210,7 +221,7 @@ class ConsumeQueues:
         ids |= {queue_id for name, queue_id in self._queues if name == topic}
         return [self.known(topic, queue_id) for queue_id in sorted(ids)]
 
-    def topics(self, but: Container[str]) -> dict[str, int]:
+    def topics(self, but: Container[str] = ()) -> dict[str, int]:
         """Topics other than these that have a queue → largest queue id and one."""
         found: dict[str, int] = {}
         for root in (self._root, self._batch_root):

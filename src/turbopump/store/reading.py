@@ -8,6 +8,7 @@ has answered. A reader that may not wait is told what is missing instead; it has
 (`fetch`) and asks again.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from functools import cache
 import msgspec
 
 from turbopump.protocol.record import properties_of
-from turbopump.runtime.disk import Buffer, Disk
+from turbopump.runtime.disk import Buffer, Disk, Workers
 from turbopump.store.batch_queue import BatchQueue
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.config import StoreConfig
@@ -69,9 +70,11 @@ class GetResult(msgspec.Struct, gc=False):
         return b"".join(self.chunks)
 
 
-class Reader:
-    def __init__(self, log: CommitLog, config: StoreConfig) -> None:
+class QueueReader:
+    def __init__(self, log: CommitLog, config: StoreConfig, disk: Disk, workers: Workers) -> None:
         self._log = log
+        self._disk = disk
+        self._workers = workers
         self.written_from = 0
         """What is behind this log offset was written by this process, so it is in memory, as a rule."""
         self.configure(config)
@@ -199,8 +202,34 @@ class Reader:
         if missing := self.missing(wanted):
             raise NotInMemory(missing)
 
+    def properties(self, queue: ConsumeQueue, offset: int) -> bytes:
+        """Returns the property string of a queue's message; empty when it is not there."""
+        entry = queue.entry(offset)
+        found = self._log.locate(entry[0]) if entry is not None else None
+        return properties_of(*found) if found is not None else b""
+
+    def begins_in_memory(self, queue: ConsumeQueue) -> bool:
+        """Whether the very first message of a queue is still there, and recent enough to be in memory."""
+        first = queue.entry(0) if queue.min_offset == 0 < queue.max_offset else None
+        return first is not None and self.is_hot(first[0])
+
+    async def fetch(self, places: list[tuple[str, int, int]]) -> None:
+        """Brings into memory what NotInMemory named, in a worker thread."""
+        await self._workers.read(fetch, self._disk, places)
+
+    async def bring(self, records: Iterable[tuple[int, int]]) -> None:
+        """Brings these records (log offset, size) into memory, so that looking them up does not block.
+
+        A failing disk is ignored here: the look-up will raise.
+        """
+        places = self.missing(records)
+        if places:
+            with contextlib.suppress(OSError):
+                await self.fetch(places)
+
     @property
     def in_memory_from(self) -> int:
+        """Log offset from which on records are taken to be in memory."""
         return max(self.written_from, self._log.committed - self._hot_bytes)
 
     def missing(self, records: Iterable[tuple[int, int]]) -> list[tuple[str, int, int]]:

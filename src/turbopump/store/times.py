@@ -8,9 +8,10 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from enum import Enum
+from typing import Protocol
 
 from turbopump.protocol.record import Buffer
-from turbopump.runtime.disk import Disk
+from turbopump.runtime.disk import Disk, Workers
 from turbopump.store.commit_log import CommitLog
 from turbopump.store.consume_queue import ConsumeQueue
 
@@ -27,8 +28,56 @@ class Boundary(Enum):
     UPPER = "UPPER"
 
 
+class Readable(Protocol):
+    """A log whose bytes can be read by offset."""
+
+    def read(self, offset: int, size: int) -> bytes | None: ...
+
+
+class StoreTimes:
+    """Store times of messages, and messages by store time."""
+
+    def __init__(self, log: CommitLog, disk: Disk, workers: Workers) -> None:
+        self._log = log
+        self._disk = disk
+        self._workers = workers
+
+    def offset_by_time(self, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """Returns the queue offset of the message stored at or around a time; see `offset_by_time`."""
+        return offset_by_time(self._log, queue, time_ms, boundary)
+
+    def store_time(self, queue: ConsumeQueue, offset: int) -> int:
+        """Returns the store time of the message at a queue offset; -1 when it is not there."""
+        return store_time(self._log, queue, offset)
+
+    def earliest(self, queue: ConsumeQueue) -> int:
+        """Returns the store time of the first message of a queue; -1 when it has none."""
+        return store_time(self._log, queue, queue.min_offset)
+
+    async def read(self, offsets: list[int]) -> dict[int, int]:
+        """Returns the store times of the records that begin at these log offsets; -1: no such record.
+
+        Old records come from the disk, so they are read in a worker thread.
+        """
+        log = self._log
+        places = {
+            offset: (log.files.path(offset - offset % log.file_size), offset % log.file_size)
+            for offset in offsets
+            if log.min_offset <= offset < log.committed
+        }
+        found = await self._workers.run(read_times, self._disk, places) if places else {}
+        return {offset: found.get(offset, -1) for offset in offsets}
+
+    async def stored_since(self, time_ms: int) -> int:
+        """Returns the start of a log file before which no record was stored at this time or later."""
+        starts = list(self._log.files.starts)
+        times = await self.read(starts)
+        before = [start for start in starts if 0 < times[start] < time_ms]
+        return before[-1] if before else self._log.min_offset
+
+
 def offset_by_time(
-    log: CommitLog, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER
+    log: Readable, queue: ConsumeQueue, time_ms: int, boundary: Boundary = Boundary.LOWER
 ) -> int:
     """LOWER: the first message stored then or later, or the end. UPPER: the last one stored then or before,
     or the first.
@@ -40,13 +89,13 @@ def offset_by_time(
     return max(low, bisect_right(times, time_ms, low, high) - 1)
 
 
-def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
+def store_time(log: Readable, queue: ConsumeQueue, offset: int) -> int:
     """Of the message at a queue offset; -1 when it is not there."""
     entry = queue.entry(offset)
     return -1 if entry is None else record_time(log, entry[0])
 
 
-def record_time(log: CommitLog, physical: int) -> int:
+def record_time(log: Readable, physical: int) -> int:
     """Store time of the record at a log offset; -1 when the log does not reach there."""
     head = log.read(physical, PROBED)
     if head is None:
@@ -81,7 +130,7 @@ def timestamp_at(buffer: Buffer, position: int) -> int:
 
 
 class _Times:
-    def __init__(self, log: CommitLog, queue: ConsumeQueue) -> None:
+    def __init__(self, log: Readable, queue: ConsumeQueue) -> None:
         self._log = log
         self._queue = queue
 

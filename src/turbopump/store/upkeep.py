@@ -308,6 +308,10 @@ class Upkeep:
             if (note := self._saved.note) is not None:
                 await self._note_queues(min(note.queues, self._queues.count) - going)
 
+    async def expect_deletion(self, topic: str) -> None:
+        """Prepares the checkpoint for the deletion of a topic's queues; see `expect_fewer_queues`."""
+        await self.expect_fewer_queues(self._queues.count_of(topic))
+
     async def _recount(self) -> None:
         """Queues may have been deleted while the disk thread wrote a checkpoint that counts them."""
         while self._saved.note is not None and self._queues.count < self._saved.note.queues:

@@ -161,15 +161,15 @@ class EmbeddedBroker:
                 MessageQueue(topic, self.name, queue.queue_id),
                 (queue.min_offset, queue.max_offset),
             )
-            for queue in store.queues_of(topic)
+            for queue in store.queues.of(topic)
             for physical in _log_offsets(queue)
-            if (found := store.look_up(physical)) is not None
+            if (found := store.log.look_up(physical)) is not None
         ]
 
     def ends(self, topic: str) -> dict[MessageQueue, int]:
         """The offset that the next message of each queue will have."""
         store = self._store
-        queues = [] if store is None else store.queues_of(topic)
+        queues = [] if store is None else store.queues.of(topic)
         return {MessageQueue(topic, self.name, queue.queue_id): queue.max_offset for queue in queues}
 
     @property

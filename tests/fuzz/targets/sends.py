@@ -35,7 +35,7 @@ def sends(data: bytes) -> None:
     compiled, pure = benches()
     if zlib.crc32(data) % CRAMPED == 0:
         for bench in (compiled, pure):
-            bench.store.log.position = LOG_SIZE - 600
+            bench.store.commit_log.position = LOG_SIZE - 600
     try:
         for bench in (compiled, pure):
             bench.receive(data)
@@ -80,7 +80,7 @@ def new_bench(compiled: bool) -> Bench:
 
 
 def outcome(bench: Bench) -> list[Any]:
-    log = bench.store.log
+    log = bench.store.commit_log
     return [bench.connection.written, log.base, bytes(log.buffer[: log.position]), *bench.derived()]
 
 
@@ -89,9 +89,9 @@ def rewind(bench: Bench) -> None:
     taken back, but then both go on with a new store.
     """
     store = bench.store
-    if store.log.base or len(store.queues.opened()) > 64:
+    if store.commit_log.base or len(store.queues.opened()) > 64:
         benches.cache_clear()
-    store.log.position = 0
+    store.commit_log.position = 0
     store._appender.keys.clear()
     for queue in list(store.queues.dirty):
         queue.tail.clear()

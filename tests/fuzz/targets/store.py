@@ -63,7 +63,7 @@ def batch_queue_file(data: bytes) -> None:
     store = _opened(data, "batchconsumequeue/B/0/")
     for _ in _bodies(store, 0, "B"):
         continue
-    store.append([draft(store.queue("B", 0), b"after")])
+    store.log.append([draft(store.queues.queue("B", 0), b"after")])
 
 
 def light_queue_file(data: bytes) -> None:
@@ -103,38 +103,38 @@ def _read_all(store: Store) -> list[list[bytes]]:
     """What each queue of T held."""
     read = [list(_bodies(store, queue_id)) for queue_id in range(QUEUES)]
     for number in range(0, MESSAGES, 5):
-        for data in store.query("T", f"T-{number}", *EVER, 32).records:
+        for data in store.queries.query("T", f"T-{number}", *EVER, 32).records:
             assert [record.unique_key for record in decode_all(data)] == [f"T-{number}"]
-    store.append([draft(store.queue("T", 0), b"after", key="after")])
+    store.log.append([draft(store.queues.queue("T", 0), b"after", key="after")])
     return read
 
 
 def _check_use(store: Store) -> list[list[bytes]]:
     """Whatever is damaged, the next message is stored, read and found."""
     read = _read_all(store)
-    queue = store.queue("T", 0)
-    found = store.get(queue, queue.max_offset - 1, 1)
+    queue = store.queues.queue("T", 0)
+    found = store.reader.get(queue, queue.max_offset - 1, 1)
     assert [record.body for record in decode_all(found.body)] == [b"after"]
-    assert store.query("T", "after", *EVER, 32).records
+    assert store.queries.query("T", "after", *EVER, 32).records
     return read
 
 
 def _bodies(store: Store, queue_id: int, topic: str = "T") -> Iterator[bytes]:
     """All that can be pulled; each step leads on, and there are only so many."""
-    queue = store.find_queue(topic, queue_id)
+    queue = store.queues.find(topic, queue_id)
     if queue is None:
         return
     assert 0 <= queue.min_offset <= queue.max_offset
     offset = queue.min_offset
     for _ in range(MESSAGES):
-        found = store.get(queue, offset, 8)
+        found = store.reader.get(queue, offset, 8)
         yield found.body
         if found.next_offset <= offset:
             break
         offset = found.next_offset
     for boundary in Boundary:
-        assert store.offset_by_time(queue, HandClock().now_ms(), boundary) >= 0
-    store.earliest_store_time(queue)
+        assert store.times.offset_by_time(queue, HandClock().now_ms(), boundary) >= 0
+    store.times.earliest(queue)
 
 
 def table_file(data: bytes) -> None:
@@ -166,19 +166,19 @@ def _good() -> Files:
 
 
 def _put_batch(store: Store, number: int) -> None:
-    queue = store.queue("B", 0)
+    queue = store.queues.queue("B", 0)
     found = draft(queue, batch.join([(0, b"one", b""), (0, b"two", b"")]), key=f"B-{number}")
     found.properties += f"INNER_NUM\x012\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
     found.sys_flag, found.count = inner.FLAGS, 2
-    store.append([found])
+    store.log.append([found])
 
 
 def _put(store: Store, number: int) -> None:
     """The messages of T/0 are those of the light queue too."""
-    found = draft(store.queue("T", number % QUEUES), b"%06d" % number, key=f"T-{number}")
+    found = draft(store.queues.queue("T", number % QUEUES), b"%06d" % number, key=f"T-{number}")
     if number % QUEUES == 0:
         found.properties += b"INNER_MULTI_DISPATCH\x01%LMQ%all\x02"
-    store.append([found])
+    store.log.append([found])
 
 
 def _paths(disk: Disk, directory: str) -> Iterator[str]:

@@ -60,11 +60,11 @@ async def _opened(name: str, contents: bytes, killed: bool) -> None:
     due_ms = clock.now_ms() + 3_000
     await asyncio.sleep(30)
     assert not life.tasks[0].done(), "timers have come to an end"
-    queue = life.store.queue("T", 0)
+    queue = life.store.queues.queue("T", 0)
     found = [
         record
         for offset in range(queue.max_offset)
-        for record in decode_all(life.store.get(queue, offset, 1).body)
+        for record in decode_all(life.store.reader.get(queue, offset, 1).body)
     ]
     new = [record.store_timestamp - due_ms for record in found if record.body == b"new"]
     assert new == [0], f"a new timer was late by {new} ms"
@@ -81,7 +81,7 @@ class Life:
         files = ConfigFiles(CONFIG.config_dir, disk)
         self.timing = TimerIntake(self.store, lambda: RULES, "a", clock, RULES.precision_ms)
         self.timers = TimedMessages(
-            self.store, topics, self.store.append, files.save, workers, clock, disk, RULES
+            self.store, topics, self.store.log.append, files.save, workers, clock, disk, RULES
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()
@@ -97,7 +97,7 @@ class Life:
         postponed = self.timing.postpone(pairs, "T", 0)
         assert postponed is not None
         packed = properties.pack(pairs).encode() + postponed.exact
-        self.store.append([Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8))])
+        self.store.log.append([Draft(postponed.queue, body, packed, 0, 0, self.clock.now_ms(), bytes(8))])
         self.timing.on_postponed()
 
     async def stop(self) -> None:

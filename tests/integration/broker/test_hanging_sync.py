@@ -153,9 +153,9 @@ def test_no_sync_runs_on_the_event_loop(tmp_path, flush):
                 soon = str(SystemClock().now_ms() + 60_000 + 1000 * number)
                 assert (await stage.send(client, pairs={"TIMER_DELIVER_MS": soon})).code == 0
             await asyncio.sleep(0.3)
-            await stage.store.take_checkpoint()
+            await stage.store.upkeep.take_checkpoint()
             await stage.ask(client, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "U"})
-            assert stage.store.find_queue("U", 0) is None
+            assert stage.store.queues.find("U", 0) is None
             later = replace(stage.store.config, file_reserved_hours=-1)
             stage.store.configure(later)
             stage.store.retention.ask()

@@ -57,16 +57,16 @@ async def append_forever(root: str, mode: str, first: int, seed: int, pipe: int)
         drafts, attempts = [], []
         for _ in range(count):
             body = b"%09d" % number + bytes(chance.choice((0, 50, 900)))
-            drafts.append(draft(store.queue("T", number % QUEUES), body, key=f"K{number}"))
+            drafts.append(draft(store.queues.queue("T", number % QUEUES), body, key=f"K{number}"))
             attempts.append(number)
             number += 1
         os.write(pipe, b"".join(b"try %d\n" % attempt for attempt in attempts))
-        appended = store.append(drafts, together=chance.random() < 0.3)
+        appended = store.log.append(drafts, together=chance.random() < 0.3)
         acknowledgement = b"".join(
             b"ack %d %d\n" % (attempt, offset)
             for attempt, (offset, _, _) in zip(attempts, appended, strict=True)
         )
-        if store.syncs_each:
+        if store.flusher.syncs_each:
             await durable(store, appended[-1][0] + appended[-1][2])
         os.write(pipe, acknowledgement)
         if chance.random() < 0.2:
@@ -77,7 +77,7 @@ async def append_forever(root: str, mode: str, first: int, seed: int, pipe: int)
 
 async def durable(store: Store, offset: int) -> None:
     outcome: asyncio.Future[Durability] = asyncio.get_running_loop().create_future()
-    store.durable(offset, outcome.set_result)
+    store.flusher.durable(offset, outcome.set_result)
     assert await outcome is Durability.DISK
 
 
@@ -151,6 +151,6 @@ def count_everything(
     if close:
         asyncio.run(store.close())
     else:  # as if this process was killed too
-        store.log.close()
+        store.commit_log.close()
         store.queues.close()
         store._lock.release()

@@ -80,12 +80,12 @@ class Bench:
         self.clock = VirtualClock(start_ms=1_794_732_388_000)
         self.disk = SimulatedDisk(Chance(7), self.clock)
         self.store = Store.open(SMALL_STORE, self.disk, self.clock, SimulatedWorkers(self.disk))
-        self.store.store_host = HOST
+        self.store.log.store_host = HOST
         self.topics = Topics(self.config.topics, self.config.identity, self.clock)
         self.groups = SubscriptionGroups(self.config.groups, self.clock)
         self.offsets = CommittedOffsets(self.config.offsets, self.clock)
         self.members: Members[Connection] = Members()
-        self.traffic = Traffic(self.clock, lambda: self.store.put_messages)
+        self.traffic = Traffic(self.clock, lambda: self.store.log.appended_messages)
         self.statistics = Statistics(
             "DefaultCluster", self.clock, self.traffic, self.store, self.topics.is_system
         )
@@ -106,8 +106,8 @@ class Bench:
                 self.offsets,
                 self.topics,
                 self.groups,
-                partial(first_offset, self.store),
-                ReusedOffsets(self.store, None),
+                partial(first_offset, self.store.queues, self.store.reader),
+                ReusedOffsets(self.store.queues, None),
                 self.clock,
             ),
             LockHandler(LockTable(60.0), self.clock),
@@ -129,7 +129,7 @@ class Bench:
                 self.offsets,
                 self.store,
                 self.statistics,
-                ReusedOffsets(self.store, None),
+                ReusedOffsets(self.store.queues, None),
                 "broker-a",
                 self._settle,
             ),
@@ -138,7 +138,7 @@ class Bench:
                 self.topics,
                 self.offsets,
                 self.statistics,
-                ReusedOffsets(self.store, None),
+                ReusedOffsets(self.store.queues, None),
                 self._settle,
             ),
             ProgressHandler(
@@ -167,7 +167,7 @@ class Bench:
         """Stores messages and returns their log offsets."""
         tag = pairs.get("TAGS")
         draft = Draft(
-            queue=self.store.queue(topic, queue_id),
+            queue=self.store.queues.queue(topic, queue_id),
             body=b"hello",
             properties=properties.pack(pairs).encode(),
             flag=0,
@@ -178,7 +178,7 @@ class Bench:
             unique_key=pairs.get("UNIQ_KEY", ""),
             keys=pairs.get("KEYS", ""),
         )
-        return [self.store.append([draft])[0][0] for _ in range(count)]
+        return [self.store.log.append([draft])[0][0] for _ in range(count)]
 
     async def _settle(self) -> None:
         self.settled += 1

@@ -57,11 +57,11 @@ def end_fields(place: Place, decision: int) -> dict[str, Any]:
 
 async def all_of(desk: Desk, topic: str, queue_id: int = 0) -> list[Record]:
     """All that can be read, from the first on."""
-    queue = desk.store.find_queue(topic, queue_id)
+    queue = desk.store.queues.find(topic, queue_id)
     found: list[Record] = []
     for offset in range(queue.min_offset, queue.max_offset) if queue is not None else ():
         entry = queue.entry(offset) if queue is not None else None
-        one = desk.store.look_up(entry[0]) if entry is not None else None
+        one = desk.store.log.look_up(entry[0]) if entry is not None else None
         assert one is not None
         found.append(one)
     return found

@@ -42,11 +42,11 @@ class Bench:
         clock = HandClock()
         self.disk = SimulatedDisk(Chance(1), clock)
         self.store = Store.open(config, self.disk, clock, Workers(), twins=twins)
-        self.store.store_host = pack_host("127.0.0.1", 10911)
+        self.store.log.store_host = pack_host("127.0.0.1", 10911)
         self.topics = Topics(CONFIG.topics, CONFIG.identity, clock)
         self.topics.update(Topic("T", 4, 4), {})
         self.topics.update(Topic("Multi", 1, 1, filter_type="MULTI_TAG"), {})
-        receipts = Receipts(self.store.store_host, "DefaultRegion", True)
+        receipts = Receipts(self.store.log.store_host, "DefaultRegion", True)
         rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
         numbers = iter(range(1 << 40))
         sending = SendHandler(
@@ -75,7 +75,7 @@ class Bench:
         def arrived(queue: ConsumeQueue, next_offset: int, code: int) -> None:
             heard.append((queue.queue_id, next_offset, code))
 
-        self.store.on_arrival = arrived
+        self.store.log.on_arrival = arrived
         return heard
 
     def receive(self, data: bytes) -> int:
@@ -103,8 +103,15 @@ class Bench:
             for queue in store.queues.dirty
         ]
         keys = [(queue.topic, queue.queue_id, *rest) for queue, *rest in store._appender.keys]
-        puts = sorted((queue.topic, queue.queue_id, number, size) for queue, number, size in store.puts())
-        ends = (store.max_offset, store.put_messages, store.put_bytes, store._dispatcher.state())
+        puts = sorted(
+            (queue.topic, queue.queue_id, number, size) for queue, number, size in store.queues.puts()
+        )
+        ends = (
+            store.log.end,
+            store.log.appended_messages,
+            store.log.appended_bytes,
+            store._dispatcher.state(),
+        )
         return [queues, keys, puts, ends]
 
     def outcome(self) -> list[Any]:

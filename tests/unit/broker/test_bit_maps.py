@@ -42,8 +42,8 @@ def test_the_same_messages_and_groups_give_the_same_files(name: str, tmp_path: P
     ours.queues.bit_map = bit_map
     for record in records(apache):
         clock.now = record.store_timestamp
-        ours.store_host = record.store_host
-        ours.append([draft_of(record, ours, apache)])
+        ours.log.store_host = record.store_host
+        ours.log.append([draft_of(record, ours, apache)])
     ours.queues.write_out(1000)
     compared = 0
     for part in ("consumequeue_ext", "consumequeue"):

@@ -83,14 +83,14 @@ def test_a_file_that_is_deleted_meanwhile_is_found_to_be_gone() -> None:
     async def main() -> None:
         async with running(disk=await old_messages(2000)) as desk:
             store = store_of(desk)
-            while len(store.log.files.starts) < 2:
+            while len(store.commit_log.files.starts) < 2:
                 await desk.send("T", b"x" * 100_000)
             desk.workers.stall_reads(1.0)
             pulled = asyncio.create_task(desk.pull("T", 0))
             await asyncio.sleep(0.1)
             store.flusher._sync_blocking()
-            store.delete_first_log_file()
-            store.min_offset_changed()
+            store.commit_log.delete_first()
+            await store.upkeep.follow_log()
             answer = await pulled
             assert (answer.code, answer.remark) == (21, "OFFSET_TOO_SMALL")
 

@@ -137,7 +137,7 @@ def test_the_message_is_as_it_was_sent() -> None:
         ):
             assert getattr(record, field) == getattr(waited, field)
         assert (record.queue_id, record.reconsume_times) == (2, 3)
-        queue = desk.store.queue("T", 2)
+        queue = desk.store.queues.queue("T", 2)
         assert queue.entry(0) == (record.physical_offset, record.size, java_hash("A"))
         by_key = await desk.ask(
             12, {"topic": "T", "key": "k2", "maxNum": 9, "beginTimestamp": 0, "endTimestamp": 2**62}
@@ -527,7 +527,7 @@ def test_the_state_of_the_broker_says_how_far_each_level_is() -> None:
 def as_waiting(desk: Desk, model: Record, properties: bytes) -> Draft:
     """One more message for the queue of level 1."""
     return Draft(
-        queue=desk.store.queue(SCHEDULE, 0),
+        queue=desk.store.queues.queue(SCHEDULE, 0),
         body=model.body,
         properties=properties,
         flag=0,
@@ -540,12 +540,12 @@ def as_waiting(desk: Desk, model: Record, properties: bytes) -> Draft:
 
 def test_a_message_that_says_no_destination_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(desk: Desk) -> None:
-        schedule = desk.store.queue(SCHEDULE, 0)
+        schedule = desk.store.queues.queue(SCHEDULE, 0)
         await send(desk, b"before")
         (model,) = await arrived(desk, SCHEDULE)
         for number, topic in enumerate(["", "../../etc", "RMQ_SYS_TRANS_HALF_TOPIC"]):
             text = f"DELAY\x011\x02REAL_TOPIC\x01{topic}\x02REAL_QID\x010\x02"
-            desk.store.append([as_waiting(desk, model, text.encode())])
+            desk.store.log.append([as_waiting(desk, model, text.encode())])
             assert schedule.max_offset == number + 2
         await send(desk, b"after")
         await asyncio.sleep(1 + TICK_S)
@@ -576,11 +576,11 @@ def test_many_that_are_due_leave_others_their_turn() -> None:
     async def before(desk: Desk) -> None:
         await send(desk, b"x")
         (model,) = await arrived(desk, SCHEDULE)
-        desk.store.append([as_waiting(desk, model, model.properties)] * (count - 1))
+        desk.store.log.append([as_waiting(desk, model, model.properties)] * (count - 1))
 
     async def after(desk: Desk) -> None:
         turns = 0
-        queue = desk.store.queue("T", 0)
+        queue = desk.store.queues.queue("T", 0)
         while queue.max_offset < count:
             turns += 1
             await asyncio.sleep(0)
@@ -624,9 +624,9 @@ def test_messages_that_are_not_in_memory_keep_nobody_waiting() -> None:
 
 
 async def bodies_in_memory(desk: Desk) -> list[bytes]:
-    queue = desk.store.queue("T", 0)
+    queue = desk.store.queues.queue("T", 0)
     entries = [queue.entry(offset) or (0, 0, 0) for offset in range(queue.max_offset)]
-    return [record.body for at, _, _ in entries if (record := desk.store.look_up(at)) is not None]
+    return [record.body for at, _, _ in entries if (record := desk.store.log.look_up(at)) is not None]
 
 
 @pytest.mark.parametrize(("first", "waiting"), [(51, "[]"), (0, "[0,30,51]"), (0, "[]")])
@@ -635,7 +635,7 @@ def test_what_is_written_down_says_nothing_about_later_messages(first: int, wait
 
     async def scenario(desk: Desk) -> None:
         await desk.send("T")
-        log_end = desk.store.max_offset
+        log_end = desk.store.log.end
         for _ in range(3):
             await send(desk, level=3)
         delays = DelayedMessages(desk.store, *[None] * 5)  # type: ignore[arg-type]

@@ -26,23 +26,23 @@ async def open_and_wait(name: str, root: str, now_ms: int) -> tuple[list[Record]
     """What waited, and what was delivered in a minute, when it is so late."""
     clock, disk = VirtualClock(start_ms=now_ms), SystemDisk()
     store = Store.open(config_of(name, root), disk, clock, SystemWorkers())
-    end = store.max_offset
+    end = store.log.end
     topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
     files = ConfigFiles(store.config.config_dir, disk)
-    delays = DelayedMessages(store, topics, store.append, files.save, SystemWorkers(), clock)
+    delays = DelayedMessages(store, topics, store.log.append, files.save, SystemWorkers(), clock)
     files.load(FILE, lambda data: delays.load(data) >= 0)
     delays.open()
     running = asyncio.create_task(delays.run())
     await asyncio.sleep(60)
     running.cancel()
-    queues = store.queues_of(SCHEDULE_TOPIC)
+    queues = store.queues.of(SCHEDULE_TOPIC)
     entries = [queue.entry(offset) or (0, 0, 0) for queue in queues for offset in range(queue.max_offset)]
-    waited = [found for at, _, _ in entries if (found := store.look_up(at)) is not None]
+    waited = [found for at, _, _ in entries if (found := store.log.look_up(at)) is not None]
     delivered = []
-    while (found := store.look_up(end)) is not None:
+    while (found := store.log.look_up(end)) is not None:
         delivered.append(found)
         end += found.size
-    store.log.close()
+    store.commit_log.close()
     return waited, delivered
 
 

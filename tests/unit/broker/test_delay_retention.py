@@ -20,8 +20,8 @@ SMALL: dict[str, Any] = {"commit_log_file_size": SMALL_FILE, "message_delay_leve
 
 async def fill(desk: Desk, files: int = 2) -> None:
     """Plain messages, until the log has so many more files."""
-    end = desk.store.max_offset + files * 16_384
-    while desk.store.max_offset < end:
+    end = desk.store.log.end + files * 16_384
+    while desk.store.log.end < end:
         assert (await desk.send("Plain", b"x" * 1000)).code == ResponseCode.SUCCESS
     await asyncio.sleep(1)  # synced
 
@@ -29,10 +29,10 @@ async def fill(desk: Desk, files: int = 2) -> None:
 async def delete_files(desk: Desk, until: int) -> int:
     """Deletes what can be deleted, since the disk is too full; where the log begins then."""
     desk.disk.used_ratio = 0.88
-    while desk.store.min_offset < until and await desk.store.retention.round():
+    while desk.store.log.min_offset < until and await desk.store.retention.round():
         pass
     desk.disk.used_ratio = 0.5
-    return desk.store.min_offset
+    return desk.store.log.min_offset
 
 
 def test_what_waits_is_written_anew_and_keeps_its_time() -> None:
@@ -43,7 +43,7 @@ def test_what_waits_is_written_anew_and_keeps_its_time() -> None:
         await fill(desk)
         assert await delete_files(desk, 16_384) >= 16_384
         await asyncio.sleep(1)
-        queue = desk.store.queue(SCHEDULE, 2)
+        queue = desk.store.queues.queue(SCHEDULE, 2)
         assert (queue.min_offset, queue.max_offset) == (5, 10)
         assert [(queue.entry(offset) or ())[2] for offset in range(5, 10)] == due
         await asyncio.sleep((due[0] - desk.disk.clock.now_ms()) / 1000 - 0.02)
@@ -70,11 +70,11 @@ def test_nothing_is_lost_or_doubled_when_it_ends_in_the_middle(end: Survival | N
         await fill(desk)
         store = desk.store
         if not deletes:
-            store.delete_first_log_file = lambda: None  # type: ignore[method-assign]
+            store.commit_log.delete_first = lambda: None  # type: ignore[method-assign]
         desk.disk.used_ratio = 0.88
         await store.retention.round()
         desk.disk.used_ratio = 0.5
-        assert store.queue(SCHEDULE, 1).next_offset >= 10
+        assert store.queues.queue(SCHEDULE, 1).next_offset >= 10
         return end
 
     async def after(desk: Desk) -> None:
@@ -109,7 +109,7 @@ def test_a_message_is_written_anew_as_often_as_needed() -> None:
         await send(desk, b"old", level=3, KEYS="k")
         for _ in range(4):
             await fill(desk)
-            end = desk.store.max_offset - desk.store.max_offset % 16_384
+            end = desk.store.log.end - desk.store.log.end % 16_384
             assert await delete_files(desk, end) == end
         (waiting,) = [record for record in await waiting_now(desk) if record.body == b"old"]
         assert waiting.property_map()["KEYS"] == "k"
@@ -129,8 +129,8 @@ def test_what_cannot_be_read_is_named_and_hides_nothing_behind_it(caplog: pytest
         waiting = await arrived(desk, SCHEDULE, 2)
         lost = {record.physical_offset for record in waiting[:BATCH]}
         await fill(desk)
-        look_up = desk.store.look_up
-        desk.store.look_up = lambda at: None if at in lost else look_up(at)  # type: ignore[method-assign]
+        look_up = desk.store.log.look_up
+        desk.store.log.look_up = lambda at: None if at in lost else look_up(at)  # type: ignore[method-assign]
         end = waiting[-1].physical_offset // SMALL_FILE * SMALL_FILE + SMALL_FILE
         assert await delete_files(desk, end) >= end
         said = [record.getMessage() for record in caplog.records]
@@ -172,9 +172,9 @@ def test_a_sender_does_not_give_himself_a_time() -> None:
 
 
 async def waiting_now(desk: Desk) -> list[Any]:
-    queue = desk.store.queue(SCHEDULE, 2)
+    queue = desk.store.queues.queue(SCHEDULE, 2)
     found = [
-        desk.store.look_up((queue.entry(offset) or ())[0])
+        desk.store.log.look_up((queue.entry(offset) or ())[0])
         for offset in range(queue.min_offset, queue.max_offset)
     ]
     return [record for record in found if record is not None]
@@ -190,7 +190,7 @@ def test_a_full_disk_does_not_keep_it_from_being_written_anew() -> None:
         await desk.store.retention.round(may_delete=False)
         assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert await desk.store.retention.round() > 0
-        assert desk.store.min_offset >= 16_384
+        assert desk.store.log.min_offset >= 16_384
         assert (await desk.send("Plain")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         desk.disk.used_ratio = 0.5
         await asyncio.sleep(610)
@@ -218,14 +218,14 @@ def test_the_file_stays_when_what_waits_in_it_cannot_be_written_anew() -> None:
 
 def test_a_disk_full_of_waiting_messages_is_not_written_round_and_round() -> None:
     async def scenario(desk: Desk) -> None:
-        while desk.store.max_offset < 10 * 16_384:
+        while desk.store.log.end < 10 * 16_384:
             await send(desk, b"x" * 1000, level=3)
         await asyncio.sleep(1)
         desk.disk.used_ratio = 0.88
-        end = desk.store.max_offset
+        end = desk.store.log.end
         assert await desk.store.retention.round() == 1
         assert await desk.store.retention.round() == 0
-        assert desk.store.max_offset - end < 2 * 16_384
+        assert desk.store.log.end - end < 2 * 16_384
         await asyncio.sleep(REWRITING_PAUSE_S)
         assert await desk.store.retention.round() == 1
 
@@ -238,9 +238,9 @@ def test_what_is_delivered_needs_no_file() -> None:
         await asyncio.sleep(2)
         await fill(desk)
         await asyncio.sleep(10)
-        end = desk.store.max_offset
+        end = desk.store.log.end
         assert await delete_files(desk, 16_384) >= 16_384
-        assert desk.store.max_offset == end
+        assert desk.store.log.end == end
         await asyncio.sleep(10)
         assert saved(desk)["offsetTable"]["1"] == 1
 

@@ -136,7 +136,7 @@ def test_a_oneway_send_that_is_too_old_is_dropped_and_nobody_is_told() -> None:
             await asyncio.sleep(1)
             store = desk.broker._store
             assert store is not None
-            assert store.queue("T", 0).max_offset == 1  # the first one
+            assert store.queues.queue("T", 0).max_offset == 1  # the first one
 
     run_virtual(main())
 
@@ -166,7 +166,7 @@ def test_a_disk_that_stalls_turns_sends_away_and_takes_them_again_when_it_is_bac
             assert (await desk.send("T")).code == 0
             store = desk.broker._store
             assert store is not None
-            assert store.queue("T", 0).max_offset == 4  # the one that was refused is not there
+            assert store.queues.queue("T", 0).max_offset == 4  # the one that was refused is not there
 
     run_virtual(main())
 

@@ -134,7 +134,7 @@ async def reset_offline(desk: Desk) -> int:
 async def seconds_of_an_empty_pull(desk: Desk) -> float:
     await desk.send("T")
     began = asyncio.get_running_loop().time()
-    queue = store_of(desk).queue("T", 0)
+    queue = store_of(desk).queues.queue("T", 0)
     await desk.pull("T", queue.max_offset, sysFlag=6, suspendTimeoutMillis=3000)
     return round(asyncio.get_running_loop().time() - began, 1)
 
@@ -142,9 +142,9 @@ async def seconds_of_an_empty_pull(desk: Desk) -> float:
 async def replies_kept(desk: Desk) -> int:
     topic = "DefaultCluster_REPLY_TOPIC"
     pairs = {"REPLY_TO_CLIENT": "nobody", "CORRELATION_ID": "c1", "MSG_TYPE": "reply", "TTL": "3000"}
-    before = store_of(desk).queue(topic, 0).max_offset
+    before = store_of(desk).queues.queue(topic, 0).max_offset
     await desk.ask(RequestCode.SEND_REPLY_MESSAGE_V2, letters(topic, pairs=pairs), b"answer")
-    return store_of(desk).queue(topic, 0).max_offset - before
+    return store_of(desk).queues.queue(topic, 0).max_offset - before
 
 
 async def send_to_a_slow_disk(desk: Desk) -> int:
@@ -167,7 +167,7 @@ async def send_while_the_disk_is_stalled(desk: Desk) -> int:
 
 
 async def messages_in_one_pull(desk: Desk) -> int:
-    while store_of(desk).queue("T", 0).max_offset < 40:
+    while store_of(desk).queues.queue("T", 0).max_offset < 40:
         await desk.send("T", b"x" * 1000)
     return len(records(await desk.pull("T", 0)))
 
@@ -182,7 +182,7 @@ async def messages_in_one_query(desk: Desk) -> int:
 async def fill(desk: Desk) -> Store:
     """Several whole files of the log."""
     store = store_of(desk)
-    while len(store.log.files.starts) < 6:
+    while len(store.commit_log.files.starts) < 6:
         await desk.send("T", b"x" * 1000)
     await asyncio.sleep(11)  # synced
     return store

@@ -22,7 +22,7 @@ from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.store import timer_wheel
 from turbopump.store.append import Appended, Draft
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.store import Store
+from turbopump.store.message_log import MessageLog
 from turbopump.testing.medium import Survival
 
 OK, TOO_WRONG = ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL
@@ -290,17 +290,17 @@ def test_a_crash_between_the_records_of_a_commit_delivers_nothing_twice(
     async def before(desk: Desk) -> Survival:
         await begun(desk)
         await wrote(desk, [(b"level", level(2)), (b"timed", at(now_ms(desk) + 5_000)), (b"plain", {})])
-        whole = Store.append
+        whole = MessageLog.append
 
-        def torn(store: Store, drafts: list[Draft], together: bool = False) -> list[Appended]:
+        def torn(log: MessageLog, drafts: list[Draft], together: bool = False) -> list[Appended]:
             assert len(drafts) == 6
-            done = whole(store, drafts[:kept])
+            done = whole(log, drafts[:kept])
             return done + done[-1:] * (6 - kept)
 
         with nothing_settles():
             assert (await decide(desk, 0, "a")).code == OK
             with monkeypatch.context() as patch:
-                patch.setattr(Store, "append", torn)
+                patch.setattr(MessageLog, "append", torn)
                 await end(desk, 0)
         assert len(await all_of(desk, OP)) == kept // 2
         return Survival.KEPT
@@ -323,10 +323,10 @@ def test_half_messages_and_what_waits_of_them_outlive_their_files() -> None:
         await fill(desk, 8)
         await a_day_passes(desk)
         await committed(desk)
-        ends = desk.store.max_offset
+        ends = desk.store.log.end
         await fill(desk, 8)
         await a_day_passes(desk)
-        assert desk.store.min_offset > ends
+        assert desk.store.log.min_offset > ends
         assert await seen(desk) == [b"level"]
         await sleep_until(desk, due_ms - 1)
         assert await seen(desk) == [b"level"]

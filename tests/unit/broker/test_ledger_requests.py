@@ -21,7 +21,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.ledger import BookSummary, read_summaries
 from turbopump.protocol.names import LEDGER_TOPIC
-from turbopump.store.store import Store
+from turbopump.store.message_log import MessageLog
 from turbopump.testing.loop import VirtualLoop
 from turbopump.testing.medium import Survival
 
@@ -308,10 +308,10 @@ def test_driver_killed_after_the_decision_then_a_day_retention_and_restarts() ->
         await write(desk, 2, "undecided", ROWS)
         with nothing_settles():
             await decide(desk, 1, "won")
-            ends = desk.store.max_offset
+            ends = desk.store.log.end
             await fill(desk, 8)
             await a_day_passes(desk)
-            assert desk.store.min_offset > ends
+            assert desk.store.log.min_offset > ends
         assert await seen(desk) == []  # and the first row went with its file, a day after it was seen
         return Survival.KEPT
 
@@ -361,14 +361,14 @@ def test_a_book_that_cannot_be_written_anew_keeps_its_file() -> None:
         await begun(desk)
         await fill(desk, 8)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Store, "rewrite", refused)
+            patch.setattr(MessageLog, "rewrite", refused)
             await a_day_passes(desk)
-            assert desk.store.min_offset == 0
+            assert desk.store.log.min_offset == 0
         await a_day_passes(desk)
-        assert desk.store.min_offset > 0
+        assert desk.store.log.min_offset > 0
         assert (await book(desk)).run == "r1"
 
-    def refused(store: Store, drafts: object) -> None:
+    def refused(log: MessageLog, drafts: object) -> None:
         raise Refused(ResponseCode.SYSTEM_ERROR, "no room")
 
     with_broker(scenario, **small())
@@ -385,7 +385,7 @@ def test_of_calls_that_end_a_part_the_last_waits_for_the_disk(monkeypatch: pytes
         parts = []
         while not parts or parts[-1]["left"]:
             parts.append(await end(desk, 0))
-            is_on_disk = desk.store.flushed_offset == desk.store.max_offset
+            is_on_disk = desk.store.log.synced == desk.store.log.end
             assert is_on_disk or parts[-1]["left"]
         assert [one["committed"] for one in parts] == [TOGETHER, 100]
         assert await seen(desk) == rows

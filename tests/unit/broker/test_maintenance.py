@@ -47,7 +47,7 @@ def test_expired_files_of_the_log_go_at_any_hour_when_asked() -> None:
             assert (await desk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)).code == 0
             await asyncio.sleep(30)
             assert names(desk, "/store/commitlog")[0] > before[2]
-            assert store_of(desk).min_offset > 0
+            assert store_of(desk).log.min_offset > 0
 
     run_virtual(main())
 
@@ -60,7 +60,7 @@ def test_a_queue_that_its_topic_has_goes_on_where_it_was() -> None:
             await fill(desk, "T", 12)
             await fill(desk, "Other", 20)
             await grow_old(desk)
-            queue = store_of(desk).queue("T", 0)
+            queue = store_of(desk).queues.queue("T", 0)
             assert queue.is_empty
             assert (await desk.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
             assert names(desk, f"{QUEUES}/T") == ["0"]
@@ -107,10 +107,10 @@ def test_queues_of_a_topic_that_is_in_no_table_go() -> None:
         assert (await peer.ask(RequestCode.CLEAN_UNUSED_TOPIC)).code == 0
         found = [entry.name for entry in bench.disk.entries(QUEUES)]
         assert found == ["SCHEDULE_TOPIC_XXXX", "T"]
-        assert bench.store.find_queue("Left", 0) is None
+        assert bench.store.queues.find("Left", 0) is None
         assert bench.offsets.groups_of_topic("Left") == []
         assert bench.statistics.view("TOPIC_PUT_NUMS", "Left") is None
         bench.put("Left", 0)  # as a new one
-        assert bench.store.queue("Left", 0).max_offset == 1
+        assert bench.store.queues.queue("Left", 0).max_offset == 1
 
     run_virtual(main())

@@ -146,7 +146,7 @@ def test_a_clone_is_newer_than_a_pending_reset() -> None:
 @virtual
 async def test_whoever_asks_about_invented_names_leaves_no_trace_in_the_fence() -> None:
     bench = Bench()
-    fence = ReusedOffsets(bench.store, 0)
+    fence = ReusedOffsets(bench.store.queues, 0)
     requests = OffsetHandler(
         bench.offsets, bench.topics, bench.groups, lambda topic, queue_id: 0, fence, bench.clock
     )
@@ -313,7 +313,7 @@ async def test_a_group_without_a_commit_starts_at_the_end_of_a_queue_whose_messa
     peer = bench.connect()
     bench.topics.update(Topic("T", 1, 1), {})
     bench.put("T", 0, 12)
-    queue = bench.store.queue("T", 0)
+    queue = bench.store.queues.queue("T", 0)
     queue._floor_for, queue._floor = queue._home.log_min(), queue.max_offset
     answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
     assert (answer.code, answer.ext) == (0, {"offset": "12"})
@@ -328,10 +328,10 @@ async def test_row_22_from_the_end_means_from_the_beginning_while_the_beginning_
         bench = Bench()
         peer = bench.connect()
         bench.topics.update(Topic("T", 1, 1), {})
-        bench.store._reader._hot_bytes = hot
+        bench.store.reader._hot_bytes = hot
         bench.put("T", 0, put)
         answer = await peer.ask(QUERY, consumerGroup="G", topic="T", queueId=0)
-        assert answer.code == code, f"{bench.store.max_offset} bytes in the log, {hot} of them young"
+        assert answer.code == code, f"{bench.store.log.end} bytes in the log, {hot} of them young"
         answer = await peer.ask(30, topic="T", queueId=0)
         assert (answer.ext or {})["offset"] == str(put)
 

@@ -196,7 +196,7 @@ async def test_the_entries_of_a_queue() -> None:
     body = QueryConsumeQueueResponseBody.decode(answer.body)
     assert (body.minQueueIndex, body.maxQueueIndex, len(body.queueData)) == (0, 10, 2)
     assert (body.filterData, body.subscriptionData) == ("G@T is not online!", None)
-    offset, size, _ = bench.store.queue("T", 0).entry(8) or (0, 0, 0)
+    offset, size, _ = bench.store.queues.queue("T", 0).entry(8) or (0, 0, 0)
     assert (body.queueData[0].physicOffset, body.queueData[0].physicSize) == (offset, size)
     await peer.ask(HEARTBEAT, beat("me", "G"))
     answer = await peer.ask(QUEUE, topic="T", queueId=0, index=0, count=0, consumerGroup="G")

@@ -91,7 +91,7 @@ async def test_more_light_queues_than_may_be_are_refused() -> None:
 async def test_a_light_queue_is_no_topic_to_send_to() -> None:
     async with running(**LIGHT) as desk:
         assert (await send(desk, "%LMQ%a")).code == ResponseCode.NO_PERMISSION
-        assert desk.store.find_queue("%LMQ%a", 0) is None
+        assert desk.store.queues.find("%LMQ%a", 0) is None
 
 
 @virtual
@@ -113,7 +113,7 @@ async def test_half_messages_are_in_no_light_queue() -> None:
     async with running(**LIGHT) as desk:
         half = {"TRAN_MSG": "true", "PGROUP": "G", "INNER_MULTI_DISPATCH": "%LMQ%a"}
         assert (await send(desk, **half)).code == 0
-        assert desk.store.find_queue("%LMQ%a", 0) is None
+        assert desk.store.queues.find("%LMQ%a", 0) is None
 
 
 @virtual
@@ -170,7 +170,7 @@ async def test_what_says_that_it_is_an_inner_batch_is_one() -> None:
         assert (await inner_send(desk, body, "Simple")).code == ResponseCode.MESSAGE_ILLEGAL
         waits = await inner_send(desk, body, INNER_NUM="2", DELAY="1")
         assert waits.code == ResponseCode.MESSAGE_ILLEGAL
-        assert desk.store.queue("B", 0).max_offset == 2
+        assert desk.store.queues.queue("B", 0).max_offset == 2
 
 
 @virtual
@@ -196,7 +196,7 @@ async def test_the_kind_of_queues_is_kept_over_restarts() -> None:
     async with running(disk=disk) as desk:
         sent = await desk.send("B", body, code=RequestCode.SEND_BATCH_MESSAGE, m="true")
         assert (sent.ext or {})["queueOffset"] == "2"
-        assert disk.exists("/store/batchconsumequeue/B/0") or desk.store.queue("B", 0).is_batch
+        assert disk.exists("/store/batchconsumequeue/B/0") or desk.store.queues.queue("B", 0).is_batch
 
 
 @virtual
@@ -224,7 +224,7 @@ async def test_a_name_that_leads_elsewhere_is_no_light_queue() -> None:
 async def test_a_delayed_message_and_a_committed_one_come_to_their_light_queues() -> None:
     async with running(**LIGHT) as desk:
         await send(desk, INNER_MULTI_DISPATCH="%LMQ%a", DELAY="1")
-        assert desk.store.find_queue("%LMQ%a", 0) is None
+        assert desk.store.queues.find("%LMQ%a", 0) is None
         await asyncio.sleep(2)
         [stored] = await lights_of(desk, "%LMQ%a")
         assert properties.parse(stored)["INNER_MULTI_QUEUE_OFFSET"] == "0"
@@ -243,10 +243,10 @@ async def test_a_light_queue_whose_messages_are_gone_is_cleaned_unless_a_group_i
         assert (await desk.ask(RequestCode.UPDATE_CONSUMER_OFFSET, where)).code == 0
         for _ in range(3):
             assert (await desk.send("Parent", bytes(60_000))).code == 0
-        await desk.store.take_checkpoint()
-        desk.store.log.delete_first()
+        await desk.store.upkeep.take_checkpoint()
+        desk.store.commit_log.delete_first()
         assert (await desk.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
-        assert desk.store.find_queue("%LMQ%left", 0) is None
-        kept = desk.store.find_queue("%LMQ%read", 0)
+        assert desk.store.queues.find("%LMQ%left", 0) is None
+        kept = desk.store.queues.find("%LMQ%read", 0)
         assert kept is not None
         assert kept.max_offset == 1

@@ -160,12 +160,12 @@ def test_a_message_sent_back_is_stored_by_this_broker() -> None:
     async def scenario(desk: Desk) -> None:
         elsewhere = pack_host("10.1.2.3", 10911)
         await sent(desk)
-        queue = desk.store.queue("T", 0)
+        queue = desk.store.queues.queue("T", 0)
         draft = Draft(queue, b"moved", b"", 0, 0, 0, elsewhere, store_host=elsewhere)
-        [(offset, _, _)] = desk.store.append([draft])
+        [(offset, _, _)] = desk.store.log.append([draft])
         assert (await send_back(desk, offset)).code == ResponseCode.SUCCESS
         (record,) = await waiting(desk, 3)
-        assert (record.store_host, record.born_host) == (desk.store.store_host, elsewhere)
+        assert (record.store_host, record.born_host) == (desk.store.log.store_host, elsewhere)
         assert record.property_map()["ORIGIN_MESSAGE_ID"] == offset_id(elsewhere, offset)
 
     with_broker(scenario)
@@ -230,7 +230,7 @@ def test_with_sync_flush_success_means_on_disk() -> None:
     async def scenario(desk: Desk) -> None:
         offset = await sent(desk)
         assert (await send_back(desk, offset)).code == ResponseCode.SUCCESS
-        assert desk.store.flushed_offset == desk.store.max_offset
+        assert desk.store.log.synced == desk.store.log.end
 
     with_broker(scenario, flush_disk_type="SYNC_FLUSH")
 

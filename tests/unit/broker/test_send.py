@@ -189,7 +189,7 @@ def test_properties_that_recovery_would_take_for_lost_are_refused(
         assert answer.code == expected
         if expected != ResponseCode.SUCCESS:
             assert "NUL" in (answer.remark or "")
-            assert desk.store.queue("T", 0).max_offset == 0
+            assert desk.store.queues.queue("T", 0).max_offset == 0
 
     with_broker(scenario)
 
@@ -217,7 +217,7 @@ def test_a_delayed_message_is_kept_in_the_queue_of_its_level(asked: str, level: 
             "TRACE_ON": "true",
             "CLUSTER": "DefaultCluster",
         }
-        queue = desk.store.queue("SCHEDULE_TOPIC_XXXX", level - 1)
+        queue = desk.store.queues.queue("SCHEDULE_TOPIC_XXXX", level - 1)
         assert queue.entry(0) == (0, record.size, record.store_timestamp + desk.store.delays.delay_ms(level))
 
     with_broker(scenario)

@@ -126,7 +126,7 @@ def test_a_send_does_not_open_the_queues_of_a_topic_that_has_thousands(queues: i
     assert general.outcome() == many.outcome() == compiled.outcome()
     assert general.connection.written.count(b'"code":0') == 2
     for bench in (many, compiled):
-        assert (bench.store.find_queue("Wide", 0) is not None) == (queues <= MAX_TARGETS)
+        assert (bench.store.queues.find("Wide", 0) is not None) == (queues <= MAX_TARGETS)
 
 
 def test_a_plain_send_takes_the_short_path() -> None:

@@ -83,7 +83,7 @@ def test_an_item_that_begins_late_has_a_short_window() -> None:
 def test_many_busy_queues_are_counted_in_slices() -> None:
     async def main() -> None:
         bench = Bench()
-        queues = [bench.store.queue("T", queue_id) for queue_id in range(10)]
+        queues = [bench.store.queues.queue("T", queue_id) for queue_id in range(10)]
         turns = 0
 
         async def others() -> None:
@@ -113,7 +113,7 @@ def test_many_busy_queues_are_counted_in_slices() -> None:
 def test_two_who_count_at_once_count_everything_once() -> None:
     async def main() -> None:
         bench = Bench()
-        queue = bench.store.queue("T", 0)
+        queue = bench.store.queues.queue("T", 0)
         for number in range(3 * SLICE):
             bench.traffic.got(queue, f"group-{number}", 1, 100, 1)
         await asyncio.gather(bench.statistics.tick(), bench.statistics.forget_group("group-7"))
@@ -127,7 +127,7 @@ def test_two_who_count_at_once_count_everything_once() -> None:
 def test_a_queue_that_a_group_reads_costs_little_memory() -> None:
     async def main() -> None:
         bench = Bench()
-        queue = bench.store.queue("T", 0)
+        queue = bench.store.queues.queue("T", 0)
         groups = [f"group-{number}" for number in range(500)]
         tracemalloc.start()
         for _ in range(2 * WINDOWS[MINUTE].kept):
@@ -145,7 +145,7 @@ def test_items_of_a_queue_that_was_idle_for_longer_than_a_day_go() -> None:
     async def main() -> None:
         bench = Bench()
         bench.put("T", 0)
-        idle, busy = bench.store.queue("T", 0), bench.store.queue("T", 1)
+        idle, busy = bench.store.queues.queue("T", 0), bench.store.queues.queue("T", 1)
         bench.traffic.got(idle, "G", 1, 100, 1)
         view = bench.statistics.view
         for _ in range(24 * 360):
@@ -177,7 +177,7 @@ def test_puts_are_counted_by_topic_and_queue() -> None:
             assert await minute(desk, "TOPIC_PUT_NUMS", "T") == (3, 0.3, 1.0)
             assert await minute(desk, "QUEUE_PUT_NUMS", "T@0") == (2, 0.2, 1.0)
             size, _, average = await minute(desk, "TOPIC_PUT_SIZE", "T")
-            assert size == desk.broker._store.max_offset
+            assert size == desk.broker._store.log.end
             assert average == size / 3
             assert await minute(desk, "TOPIC_PUT_LATENCY", "0@T") == (0, 0.0, 0.0)
             assert await minute(desk, "BROKER_PUT_NUMS", "DefaultCluster") == (3, 0.3, 0.0)
@@ -292,9 +292,9 @@ def test_how_far_behind_a_pull_was() -> None:
             await desk.send("T")
             await desk.pull("T", 0, maxMsgNums=2)
             store = desk.broker._store
-            queue = store.find_queue("T", 0)
+            queue = store.queues.find("T", 0)
             size, _, _ = await minute(desk, "GROUP_GET_FALL_SIZE", "0@T@readers")
-            assert size == store.max_offset - queue.entry(2)[0]
+            assert size == store.log.end - queue.entry(2)[0]
             milliseconds, _, _ = await minute(desk, "GROUP_GET_FALL_TIME", "0@T@readers")
             assert 5000 <= milliseconds < 6000
             await desk.pull("T", 2)
@@ -370,8 +370,8 @@ def test_returned_and_delayed_messages_are_measured_too() -> None:
 async def test_nothing_is_kept_of_the_puts_of_a_deleted_queue() -> None:
     bench = Bench()
     bench.put("T", 0)
-    queue = bench.store.queue("T", 0)
-    bench.store.delete_topic("T")
+    queue = bench.store.queues.queue("T", 0)
+    bench.store.queues.delete_topic("T")
     bench.traffic.took(5, [queue])
     await bench.statistics.tick()
     await bench.statistics.tick()
@@ -418,7 +418,7 @@ def test_daily_totals_begin_at_midnight() -> None:
             await bench.statistics.tick()
 
         bench.put("T", 0)
-        bench.traffic.got(bench.store.queue("T", 0), "G", 1, 100, 1)
+        bench.traffic.got(bench.store.queues.queue("T", 0), "G", 1, 100, 1)
         assert await totals() == [0, 0, 1, 0, 0, 1]
         await pass_midnight()
         bench.put("T", 0)
@@ -435,7 +435,7 @@ def test_items_go_with_their_topic() -> None:
         peer = bench.connect()
         for topic in ("T", "T2"):
             bench.put(topic, 0)
-            queue = bench.store.queue(topic, 0)
+            queue = bench.store.queues.queue(topic, 0)
             for group in ("G", "G2"):
                 bench.traffic.got(queue, group, 1, 100, 1)
         await peer.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")

@@ -41,11 +41,11 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     )
     workers = SystemWorkers()
     store = Store.open(config, disk, clock, workers)
-    end = store.max_offset
+    end = store.log.end
     topics = Topics(TopicRules(), Identity(broker_name="broker-a"), clock)
     topics.update(Topic("TimerT", 4, 4), {})
     files = ConfigFiles(config.config_dir, disk)
-    timers = TimedMessages(store, topics, store.append, files.save, workers, clock, disk, TimerRules())
+    timers = TimedMessages(store, topics, store.log.append, files.save, workers, clock, disk, TimerRules())
     files.load(FILE, lambda data: timers.load(data) >= 0)
     timers.open()
     running = asyncio.create_task(timers.run())
@@ -57,10 +57,10 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     await store.close()
     delivered = []
     log = Store.open(config, disk, clock, workers)
-    while (found := log.look_up(end)) is not None:
+    while (found := log.log.look_up(end)) is not None:
         delivered.append(found)
         end += found.size
-    log.log.close()
+    log.commit_log.close()
     log._lock.release()
     return [record for record in delivered if record.topic == "TimerT"]
 

@@ -37,7 +37,7 @@ def test_what_waits_is_put_again_and_keeps_its_time() -> None:
         await fill(desk)
         assert await delete_files(desk, 16_384) >= 16_384
         await asyncio.sleep(1)
-        queue = desk.store.queue(TIMER_TOPIC, 0)
+        queue = desk.store.queues.queue(TIMER_TOPIC, 0)
         assert (queue.min_offset, queue.max_offset) == (7, 14)
         await asyncio.sleep(650)
         found = await arrived(desk)
@@ -60,11 +60,11 @@ def test_nothing_is_lost_or_doubled_when_it_ends_in_the_middle(end: Survival | N
         await fill(desk)
         store = desk.store
         if not deletes:
-            store.delete_first_log_file = lambda: None  # type: ignore[method-assign]
+            store.commit_log.delete_first = lambda: None  # type: ignore[method-assign]
         desk.disk.used_ratio = 0.88
         await store.retention.round()
         desk.disk.used_ratio = 0.5
-        assert store.queue(TIMER_TOPIC, 0).next_offset >= 10
+        assert store.queues.queue(TIMER_TOPIC, 0).next_offset >= 10
         return end
 
     async def after(desk: Desk) -> None:
@@ -87,6 +87,6 @@ def test_files_of_the_timer_log_go_when_their_messages_are_gone() -> None:
         after = [entry.name for entry in desk.disk.entries("/store/timerlog")]
         assert len(before) > 10
         assert len(after) <= 2
-        assert desk.store.queue("T", 0).max_offset == 41
+        assert desk.store.queues.queue("T", 0).max_offset == 41
 
     with_broker(scenario, **SMALL)

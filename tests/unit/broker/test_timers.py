@@ -318,12 +318,12 @@ def test_each_comes_once_over_restarts_and_crashes(end: Survival | None, pause_s
         assert (await recall(desk, handle)).code == ResponseCode.SUCCESS
         await asyncio.sleep(4.2)
         assert len(await bodies(desk)) > 3
-        await desk.store.wait_durable(desk.store.max_offset)
+        await desk.store.flusher.wait_durable(desk.store.log.end)
         return end
 
     async def between(desk: Desk) -> Survival | None:
         await asyncio.sleep(2.3)
-        await desk.store.wait_durable(desk.store.max_offset)
+        await desk.store.flusher.wait_durable(desk.store.log.end)
         return end
 
     async def after(desk: Desk) -> None:

@@ -28,7 +28,7 @@ from turbopump.broker.transactions.checks import TransactionChecks
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.sysflag import transaction_type
-from turbopump.store.store import Store
+from turbopump.store.message_log import MessageLog
 from turbopump.testing.medium import Survival
 
 OK, REFUSED, FAILED = 0, ResponseCode.ILLEGAL_OPERATION, ResponseCode.SYSTEM_ERROR
@@ -77,7 +77,7 @@ def test_a_committed_message_is_there_as_it_was_sent(flush: str) -> None:
         }
         assert (message.sys_flag, message.prepared_transaction_offset) == (8, place[0])
         assert (message.flag, message.born_timestamp) == (7, half.born_timestamp)
-        entry = desk.store.queue("T", 2).entry(0)
+        entry = desk.store.queues.queue("T", 2).entry(0)
         assert entry is not None
         assert entry[2] == java_hash("A")
 
@@ -522,13 +522,13 @@ def test_9500_what_is_wrong_with_one_transaction_stops_neither_others_nor_the_pr
 
 
 def test_a_half_message_that_cannot_be_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Store.look_up
+    plain = MessageLog.look_up
 
     async def scenario(desk: Desk) -> None:
         broken, _ = await prepare(desk, b"broken")
         await prepare(desk, b"whole")
         monkeypatch.setattr(
-            Store, "look_up", lambda self, offset: None if offset == broken else plain(self, offset)
+            MessageLog, "look_up", lambda self, offset: None if offset == broken else plain(self, offset)
         )
         await Member(lambda half: COMMIT).join(desk)
         await asyncio.sleep(45)
@@ -610,10 +610,10 @@ def test_a_commit_without_its_op_record_is_found_after_a_crash(
         if not is_first:
             await desk.send("Plain")
         place = await prepare(desk)
-        plain = Store.append
+        plain = MessageLog.append
         with monkeypatch.context() as patch:
             patch.setattr(
-                Store, "append", lambda self, drafts, together=False: _without_ops(plain, self, drafts)
+                MessageLog, "append", lambda self, drafts, together=False: _without_ops(plain, self, drafts)
             )
             await end(desk, place, COMMIT)
         assert await bodies(desk) == [b"half"]
@@ -635,8 +635,8 @@ def test_a_commit_without_its_op_record_is_found_after_a_crash(
     restarts(before, after, index_enabled=index)
 
 
-def _without_ops(append: Any, store: Store, drafts: Any) -> Any:
-    kept = append(store, [draft for draft in drafts if draft.queue.topic != OP])
+def _without_ops(append: Any, log: MessageLog, drafts: Any) -> Any:
+    kept = append(log, [draft for draft in drafts if draft.queue.topic != OP])
     return [*kept, kept[-1]]
 
 
@@ -651,10 +651,10 @@ def test_a_copy_without_the_op_record_of_the_old_one_is_found_after_a_crash(
         await Member().join(desk)
         await prepare(desk)
         await asyncio.sleep(70)
-        plain = Store.append
+        plain = MessageLog.append
         with monkeypatch.context() as patch:
             patch.setattr(
-                Store, "append", lambda self, drafts, together=False: _without_ops(plain, self, drafts)
+                MessageLog, "append", lambda self, drafts, together=False: _without_ops(plain, self, drafts)
             )
             await asyncio.sleep(30)
         return Survival.KEPT
@@ -682,7 +682,7 @@ def test_an_open_transaction_survives_the_file_it_was_in() -> None:
         desk.disk.used_ratio = 0.88
         await asyncio.sleep(20)
         desk.disk.used_ratio = 0.5
-        assert place[0] < desk.store.min_offset
+        assert place[0] < desk.store.log.min_offset
         member = Member(lambda half: COMMIT)
         await member.join(desk)
         await asyncio.sleep(45)

@@ -46,12 +46,18 @@ class Broker:
         if knows_progress:
             offsets.load(Path(root, "config", "consumerOffset.json").read_bytes())
         self.transactions = OpenTransactions(
-            self.store, topics, offsets, DelaySchedule(self.store), self.store.append, lambda: RULES, clock
+            self.store,
+            topics,
+            offsets,
+            DelaySchedule(self.store),
+            self.store.log.append,
+            lambda: RULES,
+            clock,
         )
         self.requests = TransactionHandler(self.transactions, self.store, lambda: RULES, clock)
 
     async def halves(self) -> list[Record]:
-        return [half async for half in records(self.store, self.store.queue(HALF, 0), 0)]
+        return [half async for half in records(self.store, self.store.queues.queue(HALF, 0), 0)]
 
     async def end(self, half: Record, decision: int) -> int:
         """The code of the answer."""
@@ -64,7 +70,7 @@ class Broker:
         return cast(Command, answer).code
 
     def visible(self) -> int:
-        return sum(queue.max_offset - queue.min_offset for queue in self.store.queues_of("Trans"))
+        return sum(queue.max_offset - queue.min_offset for queue in self.store.queues.of("Trans"))
 
 
 def on_store(
@@ -74,7 +80,7 @@ def on_store(
         broker = Broker(name, apache_store(name, path), knows_progress)
         await reopen(broker.store, broker.transactions)
         await scene(broker)
-        broker.store.log.close()
+        broker.store.commit_log.close()
 
     run_virtual(main())
 
@@ -91,10 +97,10 @@ def test_without_its_progress_what_nobody_ended_is_open_once(name: str, tmp_path
 
     async def scene(broker: Broker) -> None:
         (half,) = broker.transactions.halves.all()
-        found = broker.store.look_up(half.at)
+        found = broker.store.log.look_up(half.at)
         assert found is not None
         assert found.body == LEFT_OPEN
-        ops = [op.body async for op in records(broker.store, broker.store.queue(OP, 0), 0)]
+        ops = [op.body async for op in records(broker.store, broker.store.queues.queue(OP, 0), 0)]
         assert len([op for op in ops if b"," not in op]) >= 3  # the older copies are closed now
 
     on_store(name, tmp_path, scene, knows_progress=False)

@@ -63,7 +63,7 @@ def alone(bench: Bench) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise AssertionError("Python has appended it")
 
-    bench.store.append = refuse  # type: ignore[method-assign]
+    bench.store.log.append = refuse  # type: ignore[method-assign]
 
 
 # Batches
@@ -77,7 +77,7 @@ def test_a_plain_batch_is_taken_whole() -> None:
     for bench in (compiled, pure):
         bench.receive(event)
     assert compiled.outcome() == pure.outcome()
-    assert compiled.sending.traffic.together == {compiled.store.queue("T", 2): 99}
+    assert compiled.sending.traffic.together == {compiled.store.queues.queue("T", 2): 99}
 
 
 def test_a_batch_to_a_topic_with_several_tags_is_marked_so() -> None:
@@ -127,7 +127,7 @@ def test_a_batch_without_room_in_the_file_begins_the_next_one() -> None:
         event = send(*(message(bytes(number % 97 + 1)) for _ in range(number % 5 + 1)))
         for bench in (compiled, pure):
             bench.receive(event)
-    assert compiled.store.max_offset > 5 * 4096
+    assert compiled.store.log.end > 5 * 4096
     assert compiled.outcome() == pure.outcome()
 
 
@@ -195,7 +195,7 @@ def test_half_messages_and_their_commit_are_taken_whole() -> None:
     assert compiled.outcome() == pure.outcome()
     assert compiled.answers[-1] == (507, 0)
     record = next(
-        decode_all(compiled.bench.store.record_bytes(*compiled.bench.store.queue("T", 1).entry(0)[:2]))
+        decode_all(compiled.bench.store.log.read(*compiled.bench.store.queues.queue("T", 1).entry(0)[:2]))
     )  # type: ignore[index, arg-type]
     assert (record.body, record.flag) == (b"1", 3)
     assert record.property_map().keys().isdisjoint({"REAL_TOPIC", "REAL_QID", "TURBOPUMP_TXN_TOKEN"})
@@ -218,7 +218,7 @@ def test_half_messages_with_a_time_are_left_to_python() -> None:
     assert compiled.answers[-1] == (210, 0)
     store = compiled.bench.store
     waiting = [("SCHEDULE_TOPIC_XXXX", 2), ("SCHEDULE_TOPIC_XXXX", 17), ("rmq_sys_wheel_timer", 0)]
-    assert [store.queue(*place).max_offset for place in waiting] == [20, 10, 20]
+    assert [store.queues.queue(*place).max_offset for place in waiting] == [20, 10, 20]
 
 
 def test_properties_that_are_no_text_wait_as_they_are() -> None:
@@ -248,14 +248,14 @@ def _damaged(ledger: LedgerBench) -> None:
     """A bit of the first body of a half record."""
     first = ledger.transactions.halves.first
     assert first is not None
-    ledger.bench.store.log.buffer[first.at + 88] ^= 1
+    ledger.bench.store.commit_log.buffer[first.at + 88] ^= 1
 
 
 def _renewed(ledger: LedgerBench) -> None:
     """The first half record was written anew."""
     first = ledger.transactions.halves.first
     assert first is not None
-    record = ledger.bench.store.look_up(first.at)
+    record = ledger.bench.store.log.look_up(first.at)
     assert record is not None
     ledger.transactions.renew(first, record, 1)
 
@@ -284,7 +284,7 @@ def test_half_messages_in_several_files_of_the_log_are_committed_in_their_order(
             ledger.send(0, "a", batch.join([half(b"%d" % number)] * 3))
         ledger.decide(0, "a")
         ledger.settle()
-    assert compiled.bench.store.max_offset > 5 * 4096
+    assert compiled.bench.store.log.end > 5 * 4096
     assert compiled.outcome() == pure.outcome()
 
 
@@ -346,11 +346,11 @@ def test_every_frame_and_its_end_are_the_same_to_both(frames: list[tuple[str, by
 
 @pytest.mark.parametrize("settings", [{"flush_disk_type": "SYNC_FLUSH"}, {"transient_pool": True}])
 def test_where_messages_wait_for_the_disk_there_are_no_groups(settings: dict[str, Any]) -> None:
-    assert Bench(twins(), small(**settings)).store.groups() is None
+    assert Bench(twins(), small(**settings)).store.compiled.groups() is None
 
 
 def test_wrong_arguments_are_type_errors() -> None:
-    groups: Any = Bench(twins()).store.groups()
+    groups: Any = Bench(twins()).store.compiled.groups()
     for call in (groups.batch, groups.halves, groups.commit):
         with pytest.raises(TypeError):
             call()

@@ -41,7 +41,7 @@ class Shelf:
 
     def put(self, rows: list[Row]) -> None:
         waiting = self.store._appender.keys
-        waiting.extend((self.store.queue(row[0], 0), *row[1:]) for row in rows)
+        waiting.extend((self.store.queues.queue(row[0], 0), *row[1:]) for row in rows)
         self.store._dispatcher.put_all_keys()
 
     def files(self) -> list[tuple[str, bytes]]:

@@ -78,16 +78,16 @@ def fill(
 ) -> None:
     """Messages 0, 1, 2 … in turn over the queues of a topic, each with its number in body and key."""
     for number in range(start, start + count):
-        queue = store.queue(topic, number % queues)
+        queue = store.queues.queue(topic, number % queues)
         body = b"%06d" % number + bytes(size - 6)
-        store.append([draft(queue, body, key=f"{topic}-{number}")])
+        store.log.append([draft(queue, body, key=f"{topic}-{number}")])
 
 
 def records(store: Store) -> Iterator[Record]:
     """The log, read from its first byte to its end without help of the store."""
-    size = store.log.file_size
-    for start in store.log.files.starts:
-        buffer = store.log.files.mapped(start).buffer
+    size = store.commit_log.file_size
+    for start in store.commit_log.files.starts:
+        buffer = store.commit_log.files.mapped(start).buffer
         position = 0
         while start + position < store.log.committed:
             found = measure(buffer, position, size, True)
@@ -113,7 +113,7 @@ def check(store: Store) -> list[Record]:
         if not record.sys_flag & PREPARED:
             seen[record.topic, record.queue_id].append(record)
     for (topic, queue_id), expected in seen.items():
-        queue = store.find_queue(topic, queue_id)
+        queue = store.queues.find(topic, queue_id)
         assert queue is not None, f"{topic}/{queue_id} is missing"
         offsets = [record.queue_offset for record in expected]
         assert offsets == list(range(queue.min_offset, queue.max_offset)), f"{topic}/{queue_id}"
@@ -127,10 +127,10 @@ def check(store: Store) -> list[Record]:
             assert queue.min_offset == queue.max_offset
         for offset in range(queue.min_offset):
             entry = queue.entry(offset)
-            assert entry is None or entry[0] < store.min_offset or entry[1] == BLANK_SIZE
+            assert entry is None or entry[0] < store.log.min_offset or entry[1] == BLANK_SIZE
     for record in everything:
         if record.unique_key is not None and store.index is not None:
-            found = store.query(record.topic, record.unique_key, *EVER, 64)
+            found = store.queries.query(record.topic, record.unique_key, *EVER, 64)
             assert record.physical_offset in [decode(data).physical_offset for data in found.records]
     return everything
 

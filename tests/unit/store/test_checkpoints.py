@@ -36,9 +36,9 @@ async def started(disk: SimulatedDisk, workers: Any = None) -> Store:
     store = Store.open(small(**NEVER), disk, disk.clock, workers or SimulatedWorkers(disk))
     await store.start()
     fill(store, 1, queues=1)
-    await store.take_checkpoint()
+    await store.upkeep.take_checkpoint()
     fill(store, 3, queues=1, start=1)
-    await store.wait_durable(store.max_offset)
+    await store.flusher.wait_durable(store.log.end)
     return store
 
 
@@ -67,7 +67,7 @@ def test_a_stop_during_a_checkpoint_leaves_nothing_unsynced():
         store = await started(disk, workers)
         busy = asyncio.ensure_future(workers.run(lambda: None))
         await asyncio.sleep(0)
-        periodic = asyncio.create_task(store.take_checkpoint())
+        periodic = asyncio.create_task(store.upkeep.take_checkpoint())
         store._tasks.add(periodic)
         await under_way(workers, periodic)
         await store.close()
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_is_cancelled_before_its_turn_gives_back_what_it_took(
         store = await started(disk, workers)
         busy = asyncio.ensure_future(workers.run(lambda: None))
         await asyncio.sleep(0)
-        asked = asyncio.create_task(store.take_checkpoint())
+        asked = asyncio.create_task(store.upkeep.take_checkpoint())
         await under_way(workers, asked)
         asked.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -126,7 +126,7 @@ def test_a_stop_waits_for_the_disk_thread_that_a_cancelled_checkpoint_left_at_wo
         workers = Gated()
         store = await started(disk, workers)
         workers.is_armed = True
-        asked = asyncio.create_task(store.take_checkpoint())
+        asked = asyncio.create_task(store.upkeep.take_checkpoint())
         await asyncio.to_thread(workers.began.wait, 10)
         asked.cancel()
         closing = asyncio.create_task(store.close())
@@ -149,12 +149,12 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
     async def main(disk: SimulatedDisk) -> None:
         store = await started(disk)
         disk.fail_sync(path_part="consumequeue/T/0")
-        first = asyncio.create_task(store.take_checkpoint())
+        first = asyncio.create_task(store.upkeep.take_checkpoint())
         await asyncio.sleep(0.0001)
-        store.append([draft(store.queue("U", 0), b"000099", key="u")])
-        await asyncio.gather(first, store.take_checkpoint())
+        store.log.append([draft(store.queues.queue("U", 0), b"000099", key="u")])
+        await asyncio.gather(first, store.upkeep.take_checkpoint())
         assert not store.queues.to_sync | store.queues.doubtful
-        assert note_on_disk(disk).complete == store.max_offset
+        assert note_on_disk(disk).complete == store.log.end
 
     for seed in SEEDS:
         disk = new_disk(seed)
@@ -168,9 +168,9 @@ def test_two_checkpoints_at_once_and_a_failed_sync_leave_a_true_one():
 def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state, path):
     async def main() -> None:
         store = await started(new_disk())
-        await store.take_checkpoint()
+        await store.upkeep.take_checkpoint()
         getattr(store.queues, state).add(path)
-        await store.take_checkpoint()
+        await store.upkeep.take_checkpoint()
         assert not getattr(store.queues, state)
         await store.close()
 
@@ -180,12 +180,12 @@ def test_a_checkpoint_is_not_spared_while_a_file_is_not_known_to_be_synced(state
 def test_after_the_stop_nobody_takes_a_checkpoint():
     async def main(disk: SimulatedDisk) -> None:
         store = await started(disk)
-        late = asyncio.create_task(store.take_checkpoint())
+        late = asyncio.create_task(store.upkeep.take_checkpoint())
         await store.close()
         await late
         store.queues.to_sync.add(QUEUE_FILE)
         before = disk.operations
-        await store.take_checkpoint()
+        await store.upkeep.take_checkpoint()
         assert disk.operations == before
 
     run_virtual(main(new_disk()))
@@ -209,15 +209,15 @@ def test_a_queue_deleted_while_the_checkpoint_is_written_is_not_expected_by_the_
     async def main(disk: SimulatedDisk) -> None:
         workers = LateSaves()
         store = await started(disk, workers)
-        store.append([draft(store.queue("U", 0), b"000099", key="u")])
+        store.log.append([draft(store.queues.queue("U", 0), b"000099", key="u")])
         workers.asked.clear()
         workers.may_go_on.clear()
-        checkpoint = asyncio.create_task(store.take_checkpoint())
+        checkpoint = asyncio.create_task(store.upkeep.take_checkpoint())
         await workers.asked.wait()
-        store.delete_topic("U")
+        store.queues.delete_topic("U")
         workers.may_go_on.set()
         await checkpoint
-        assert (note_on_disk(disk).queues, note_on_disk(disk).complete) == (1, store.max_offset)
+        assert (note_on_disk(disk).queues, note_on_disk(disk).complete) == (1, store.log.end)
         await store.close()
 
     run_virtual(main(new_disk()))
@@ -228,9 +228,9 @@ def test_a_checkpoint_that_could_not_be_written_is_not_believed_to_be_there():
         store = await started(disk)
         disk.fail_sync(path_part="/checkpoint")
         with pytest.raises(OSError, match="simulated"):
-            store._upkeep.take_checkpoint_now()
-        await store.take_checkpoint()
-        return store.max_offset
+            store.upkeep.take_checkpoint_now()
+        await store.upkeep.take_checkpoint()
+        return store.log.end
 
     for seed in SEEDS:
         disk = new_disk(seed)

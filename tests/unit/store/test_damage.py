@@ -30,7 +30,7 @@ def test_a_record_with_an_impossible_queue_offset_does_not_fill_the_disk() -> No
     second = struct.unpack_from(">i", data, 0)[0]
     data[second + QUEUE_OFFSET_AT] ^= 0x01  # adds 2^56
     store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
-    assert max(store.queue("T", queue_id).max_offset for queue_id in range(files.QUEUES)) < 1000
+    assert max(store.queues.queue("T", queue_id).max_offset for queue_id in range(files.QUEUES)) < 1000
 
 
 def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() -> None:
@@ -38,8 +38,8 @@ def test_new_keys_are_found_although_the_index_claims_to_end_beyond_the_log() ->
     data = bytearray(files._good()[name])
     struct.pack_into(">q", data, 24, 1 << 60)
     store = opened(name, bytes(data), 0)
-    store.append([draft(store.queue("T", 0), b"after", key="after")])
-    assert len(store.query("T", "after", *EVER, 32).records) == 1
+    store.log.append([draft(store.queues.queue("T", 0), b"after", key="after")])
+    assert len(store.queries.query("T", "after", *EVER, 32).records) == 1
 
 
 @pytest.mark.parametrize("used", [-(1 << 31), (1 << 31) - 1])
@@ -49,8 +49,8 @@ def test_new_keys_are_found_although_the_index_counts_its_slots_wrongly(used: in
     struct.pack_into(">i", data, 32, used)
     store = opened(name, bytes(data), 0)
     for key in ("after", "later", "last"):  # one of them takes a slot that was free
-        store.append([draft(store.queue("T", 0), b"after", key=key)])
-        assert len(store.query("T", key, *EVER, 32).records) == 1
+        store.log.append([draft(store.queues.queue("T", 0), b"after", key=key)])
+        assert len(store.queries.query("T", key, *EVER, 32).records) == 1
     run_virtual(store.close())
 
 
@@ -65,7 +65,7 @@ def test_keys_are_found_although_a_file_of_the_index_begins_with_a_record_of_an_
     store = opened(name, bytes(data), files.KILLED | files.FORGOTTEN)
     now_ms = HandClock().now_ms()
     for key in ("T-4", "T-5"):
-        assert len(store.query("T", key, now_ms - 1000, now_ms + 1000, 32).records) == 1
+        assert len(store.queries.query("T", key, now_ms - 1000, now_ms + 1000, 32).records) == 1
 
 
 def test_verify_reads_a_queue_file_that_is_cut_inside_an_entry() -> None:
@@ -106,10 +106,10 @@ def test_an_entry_whose_message_has_no_size_is_passed_over(physical: int, size: 
     data = bytearray(files._good()[name])
     ENTRY.pack_into(data, 0, physical, size, 0)
     store = opened(name, bytes(data), 0)
-    found = store.get(store.queue("T", 0), 0, 8)
+    found = store.reader.get(store.queues.queue("T", 0), 0, 8)
     assert (found.count, found.next_offset) == (1, 2)
     assert [record.body for record in decode_all(found.body)] == [b"000002"]
-    assert store.missing([(physical, size)]) == []
+    assert store.reader.missing([(physical, size)]) == []
 
 
 def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_later_offset() -> None:
@@ -117,7 +117,7 @@ def test_a_batch_queue_begins_before_its_end_although_its_first_entry_names_a_la
     data = bytearray(files._good()[name])
     struct.pack_into(">q", data, 28, 1 << 40)
     store = opened(name, bytes(data), 0)
-    queue = store.find_queue("B", 0)
+    queue = store.queues.find("B", 0)
     assert queue is not None
     assert 0 <= queue.min_offset <= queue.max_offset < 1 << 40
 
@@ -129,7 +129,7 @@ def test_a_gap_that_would_fill_many_files_is_no_gap() -> None:
     run_virtual(store.close())
     _renumber(disk, 1, 1 << 18)
     store = open_store(disk, consume_queue_file_size=80)
-    assert store.queue("T", 0).max_offset < 10_000
+    assert store.queues.queue("T", 0).max_offset < 10_000
 
 
 def test_a_queue_that_is_made_anew_begins_where_its_first_record_says() -> None:
@@ -138,7 +138,7 @@ def test_a_queue_that_is_made_anew_begins_where_its_first_record_says() -> None:
     fill(store, 1, queues=1)
     run_virtual(store.close())
     _renumber(disk, 0, 3_000_000_000)
-    queue = open_store(disk).queue("T", 0)
+    queue = open_store(disk).queues.queue("T", 0)
     assert (queue.min_offset, queue.max_offset) == (3_000_000_000, 3_000_000_001)
 
 
@@ -150,10 +150,10 @@ def test_a_batch_that_claims_the_largest_offset_does_not_break_a_search_by_time(
     struct.pack_into(">i", data, SIZE_AT, (1 << 31) - 1)  # as of a blank entry, which nothing contradicts
     struct.pack_into(">q", data, FIRST_OFFSET_AT, (1 << 63) - 1)
     store = opened(name, bytes(data), mode)
-    queue = store.queue("B", 0)
+    queue = store.queues.queue("B", 0)
     for boundary in Boundary:
-        assert 0 <= store.offset_by_time(queue, HandClock().now_ms(), boundary) <= queue.max_offset
-    store.append([draft(queue, b"after")])
+        assert 0 <= store.times.offset_by_time(queue, HandClock().now_ms(), boundary) <= queue.max_offset
+    store.log.append([draft(queue, b"after")])
 
 
 def _renumber(disk: SimulatedDisk, number: int, queue_offset: int) -> None:

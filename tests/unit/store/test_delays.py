@@ -81,14 +81,14 @@ def test_a_damaged_history_is_as_none(data: bytes) -> None:
 
 
 def delayed(store: Store, level: int, more: str = "") -> None:
-    queue = store.queue(SCHEDULE_TOPIC, level - 1)
+    queue = store.queues.queue(SCHEDULE_TOPIC, level - 1)
     one = draft(queue, delay_ms=store.delays.delay_ms(level))
     one.properties = f"DELAY\x01{level}\x02{more}".encode()
-    store.append([one])
+    store.log.append([one])
 
 
 def times(store: Store, level: int) -> list[int]:
-    queue = store.queue(SCHEDULE_TOPIC, level - 1)
+    queue = store.queues.queue(SCHEDULE_TOPIC, level - 1)
     return [(queue.entry(offset) or (0, 0, 0))[2] for offset in range(queue.max_offset)]
 
 
@@ -125,15 +125,15 @@ def test_reading_on_from_where_no_record_begins_goes_on_with_the_next() -> None:
     store = open_store(new_disk())
     begins = []
     for number in range(40):
-        one = draft(store.queue("T", 0), bytes(100), tag="A", prepared_transaction_offset=-1 - number)
-        begins.append(store.append([one])[0][0])
-    assert store.max_offset > store.log.file_size
-    for at in range(-5, store.max_offset + 5):
+        one = draft(store.queues.queue("T", 0), bytes(100), tag="A", prepared_transaction_offset=-1 - number)
+        begins.append(store.log.append([one])[0][0])
+    assert store.log.end > store.commit_log.file_size
+    for at in range(-5, store.log.end + 5):
         after = [number for number, begin in enumerate(begins) if begin >= at]
-        assert store.references(at, 100) == ([-1 - number for number in after], store.max_offset), at
-        records, end = store.carrying(b"TAGS\x01A", at, 100)
+        assert store.log.references(at, 100) == ([-1 - number for number in after], store.log.end), at
+        records, end = store.log.carrying(b"TAGS\x01A", at, 100)
         assert [record.physical_offset for record in records] == [begins[number] for number in after], at
-        assert end == store.max_offset
+        assert end == store.log.end
 
 
 def test_the_log_tells_which_records_name_an_origin() -> None:
@@ -142,17 +142,21 @@ def test_the_log_tells_which_records_name_an_origin() -> None:
     for number in range(100):
         host = HOST_V6 if number % 3 == 0 else bytes(8)
         origin = -number if number % 5 == 0 else 0
-        store.append(
-            [draft(store.queue("T", 0), bytes(100), prepared_transaction_offset=origin, born_host=host)]
+        store.log.append(
+            [
+                draft(
+                    store.queues.queue("T", 0), bytes(100), prepared_transaction_offset=origin, born_host=host
+                )
+            ]
         )
         if origin:
             expected.append(origin)
     found, at = [], 0
-    while at < store.max_offset:
-        some, at = store.references(at, 7)
+    while at < store.log.end:
+        some, at = store.log.references(at, 7)
         found += some
     assert found == expected
-    assert store.references(at, 7) == ([], store.max_offset)
-    half = store.look_up(store.references(0, 50)[1])
+    assert store.log.references(at, 7) == ([], store.log.end)
+    half = store.log.look_up(store.log.references(0, 50)[1])
     assert half is not None
     assert half.queue_offset == 50

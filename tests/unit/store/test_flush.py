@@ -40,11 +40,11 @@ class Bench:
         disk.sync = counted  # type: ignore[method-assign,assignment]
 
     def send(self, count: int = 1) -> None:
-        queue = self.store.queue("T", 0)
+        queue = self.store.queues.queue("T", 0)
         for _ in range(count):
             number = queue.next_offset
-            [(offset, _, size)] = self.store.append([draft(queue, b"%06d" % number, key=f"T-{number}")])
-            self.store.durable(offset + size, self.outcomes.append)
+            [(offset, _, size)] = self.store.log.append([draft(queue, b"%06d" % number, key=f"T-{number}")])
+            self.store.flusher.durable(offset + size, self.outcomes.append)
 
     async def told(self, count: int) -> list[Durability]:
         while len(self.outcomes) < count:  # noqa: ASYNC110 - virtual time: this costs nothing
@@ -107,8 +107,8 @@ def test_a_message_can_be_read_when_it_is_on_the_medium_not_before():
         bench = Bench()
         await bench.store.start()
         heard: list[int] = []
-        bench.store.on_arrival = lambda queue, next_offset, tags_code: heard.append(next_offset)
-        queue = bench.store.queue("T", 0)
+        bench.store.log.on_arrival = lambda queue, next_offset, tags_code: heard.append(next_offset)
+        queue = bench.store.queues.queue("T", 0)
         bench.send(3)
         assert (queue.next_offset, queue.max_offset, heard) == (3, 0, [])
         await bench.told(3)
@@ -130,10 +130,10 @@ def test_a_failed_sync_fails_every_waiter_and_writing_stops_until_one_succeeds()
         with pytest.raises(ServiceNotAvailable, match="sync of the commit log failed"):
             bench.send()
         await asyncio.sleep(2)
-        assert bench.store.writable is None
+        assert bench.store.flags.reason is None
         bench.send()
         assert (await bench.told(6))[-1] is Durability.DISK
-        assert bench.store.queue("T", 0).max_offset == 6
+        assert bench.store.queues.queue("T", 0).max_offset == 6
         await bench.store.close()
 
     run_virtual(main())
@@ -175,7 +175,7 @@ def test_a_sync_that_hangs_times_its_waiters_out_and_turns_new_messages_away():
         await asyncio.sleep(20)
         bench.send()
         assert (await bench.told(4))[-1] is Durability.DISK
-        assert bench.store.queue("T", 0).max_offset == 4
+        assert bench.store.queues.queue("T", 0).max_offset == 4
         await bench.store.close()
 
     run_virtual(main())
@@ -188,14 +188,14 @@ def test_without_sync_flush_a_disk_that_hangs_turns_new_messages_away_too():
         bench = Bench(flush_disk_type="ASYNC_FLUSH", checkpoint_interval_ms=10**9, flush_least_pages=0)
         await bench.store.start()
         bench.workers.stall(4)
-        bench.store.append([draft(bench.store.queue("T", 0))])
+        bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
         await asyncio.sleep(1.3)
-        bench.store.append([draft(bench.store.queue("T", 0))])  # the sync began half a second ago
+        bench.store.log.append([draft(bench.store.queues.queue("T", 0))])  # the sync began half a second ago
         await asyncio.sleep(0.5)
         with pytest.raises(SystemBusy, match=r"\[PC_SYNCHRONIZED\]"):
-            bench.store.append([draft(bench.store.queue("T", 0))])
+            bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
         await asyncio.sleep(4)
-        bench.store.append([draft(bench.store.queue("T", 0))])
+        bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
         await bench.store.close()
 
     run_virtual(main())
@@ -208,9 +208,9 @@ def test_without_sync_flush_a_large_sync_may_take_its_time():
         await bench.store.start()
         bench.workers.stall(2.5)
         for _ in range(3):  # 24 MiB: a disk that writes 10 MiB in a second is slow, but does not hang
-            bench.store.append([draft(bench.store.queue("T", 0), bytes(8 << 20))])
+            bench.store.log.append([draft(bench.store.queues.queue("T", 0), bytes(8 << 20))])
         await asyncio.sleep(2.9)
-        bench.store.append([draft(bench.store.queue("T", 0))])
+        bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
         await bench.store.close()
 
     run_virtual(main())
@@ -221,19 +221,19 @@ def test_sends_are_refused_while_the_transient_pool_is_empty():
         bench = Bench(flush_disk_type="ASYNC_FLUSH", transient_pool=True, transient_pool_size=3)
         store = bench.store
         await store.start()
-        assert store.pool_buffers_left == 3
+        assert store.log.pool_buffers_left == 3
         sent = 0
-        while store.writable is None:
+        while store.flags.reason is None:
             fill(store, 1, queues=1, start=sent)
             sent += 1
         with pytest.raises(SystemBusy, match=r"\[REJECTREQUEST\]system busy, start flow control for a while"):
             fill(store, 1, queues=1, start=sent)
-        assert (store.pool_buffers_left, store.log.base) == (0, 2 * 4096)
+        assert (store.log.pool_buffers_left, store.commit_log.base) == (0, 2 * 4096)
         await asyncio.sleep(0.25)  # they are committed
-        assert store.pool_buffers_left == 2
+        assert store.log.pool_buffers_left == 2
         fill(store, 1, queues=1, start=sent)
         await asyncio.sleep(0.25)
-        assert store.queue("T", 0).max_offset == sent + 1
+        assert store.queues.queue("T", 0).max_offset == sent + 1
         assert numbers(store) == list(range(sent + 1))
         await store.close()
         check(Store.open(store.config, bench.disk, bench.clock, Workers()))
@@ -246,8 +246,10 @@ def test_a_group_of_messages_larger_than_the_transient_pool_is_stored_whole():
         bench = Bench(flush_disk_type="ASYNC_FLUSH", transient_pool=True, transient_pool_size=2)
         store = bench.store
         await store.start()
-        queue = store.queue("T", 0)
-        store.append([draft(queue, b"%06d" % number + bytes(400), key=str(number)) for number in range(60)])
+        queue = store.queues.queue("T", 0)
+        store.log.append(
+            [draft(queue, b"%06d" % number + bytes(400), key=str(number)) for number in range(60)]
+        )
         await asyncio.sleep(0.25)
         assert numbers(store) == list(range(60))
         fill(store, 1, queues=1, start=60)
@@ -257,7 +259,7 @@ def test_a_group_of_messages_larger_than_the_transient_pool_is_stored_whole():
 
 
 def test_without_a_transient_pool_there_is_none_to_run_out_of():
-    assert open_store(new_disk()).pool_buffers_left is None
+    assert open_store(new_disk()).log.pool_buffers_left is None
 
 
 def test_the_name_of_a_new_file_is_on_the_medium_before_what_is_in_it_is_acknowledged():
@@ -267,7 +269,7 @@ def test_the_name_of_a_new_file_is_on_the_medium_before_what_is_in_it_is_acknowl
         for _ in range(80):  # several files, each made by the append loop when it needs it
             bench.send()
             await bench.told(len(bench.outcomes) + 1)
-        assert bench.store.log.base >= 2 * 4096
+        assert bench.store.commit_log.base >= 2 * 4096
         after = open_store(bench.disk.crash(Survival.LOST))
         assert numbers(after) == list(range(80))
         check(after)
@@ -284,7 +286,7 @@ def test_new_files_whose_names_no_sync_followed_leave_no_gap(seed):
         bench.disk.chance.seed(seed)
         await bench.store.start()
         fill(bench.store, 100)
-        assert len(bench.store.log.files.starts) > 3
+        assert len(bench.store.commit_log.files.starts) > 3
         open_store(bench.disk.crash())
 
     run_virtual(main())
@@ -299,7 +301,7 @@ def test_an_answer_that_fails_does_not_keep_the_others_from_theirs():
             raise ConnectionError("the peer is gone")
 
         bench.send()
-        bench.store.durable(bench.store.max_offset, gone)
+        bench.store.flusher.durable(bench.store.log.end, gone)
         bench.send()
         await bench.told(2)
         bench.send()
@@ -313,10 +315,10 @@ def test_a_message_nobody_waits_for_is_synced_and_shown_too():
     async def main() -> None:
         bench = Bench()
         await bench.store.start()
-        bench.store.append([draft(bench.store.queue("T", 0))])
+        bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
         await asyncio.sleep(0.1)
-        assert bench.store.flushed_offset == bench.store.max_offset
-        assert bench.store.queue("T", 0).max_offset == 1
+        assert bench.store.log.synced == bench.store.log.end
+        assert bench.store.queues.queue("T", 0).max_offset == 1
         await bench.store.close()
 
     run_virtual(main())
@@ -329,14 +331,14 @@ def test_asynchronously_the_log_is_synced_twice_a_second_when_it_is_worth_it_and
         )
         store = bench.store
         await store.start()
-        store.append([draft(store.queue("T", 0), bytes(20_000))])
+        store.log.append([draft(store.queues.queue("T", 0), bytes(20_000))])
         await asyncio.sleep(0.6)
-        assert store.flushed_offset == store.max_offset
-        store.append([draft(store.queue("T", 0), b"little")])
+        assert store.log.synced == store.log.end
+        store.log.append([draft(store.queues.queue("T", 0), b"little")])
         await asyncio.sleep(2)
-        assert store.flushed_offset < store.max_offset
+        assert store.log.synced < store.log.end
         await asyncio.sleep(9)
-        assert store.flushed_offset == store.max_offset
+        assert store.log.synced == store.log.end
         await store.close()
 
     run_virtual(main())
@@ -346,14 +348,14 @@ def test_the_transient_pool_shows_what_was_committed_and_keeps_nothing_else():
     async def main() -> None:
         bench = Bench(flush_disk_type="ASYNC_FLUSH", transient_pool=True)
         store = bench.store
-        assert store.durability is Durability.BUFFER
+        assert store.flusher.durability is Durability.BUFFER
         await store.start()
-        queue = store.queue("T", 0)
+        queue = store.queues.queue("T", 0)
         fill(store, 5, queues=1)
-        assert (queue.max_offset, store.committed_offset, store.get(queue, 0, 9).count) == (0, 0, 0)
+        assert (queue.max_offset, store.log.committed, store.reader.get(queue, 0, 9).count) == (0, 0, 0)
         await asyncio.sleep(0.25)
-        assert (queue.max_offset, store.committed_offset) == (5, store.max_offset)
-        assert store.get(queue, 0, 9).count == 5
+        assert (queue.max_offset, store.log.committed) == (5, store.log.end)
+        assert store.reader.get(queue, 0, 9).count == 5
         fill(store, 60, queues=1, start=5)  # over several files
         bench.send(1)
         assert (await bench.told(1)) == [Durability.DISK]

@@ -69,8 +69,8 @@ async def start(disk: SimulatedDisk, **settings: object) -> Store:
 @pytest.mark.parametrize("end", ENDS)
 def test_a_store_on_a_full_disk_can_be_read(end):
     store = open_store(full_disk(end=end), commit_log_file_size=SIZE)
-    assert store.get(store.queue("T", 0), 0, 32).count == 10
-    assert store.get(store.queue("T", 1), 0, 32).count == 10
+    assert store.reader.get(store.queues.queue("T", 0), 0, 32).count == 10
+    assert store.reader.get(store.queues.queue("T", 1), 0, 32).count == 10
     assert numbers(store) == list(range(20))
 
 
@@ -81,12 +81,12 @@ def test_when_there_is_room_again_the_store_takes_messages_without_another_start
         await asyncio.sleep(30)
         make_room(disk)
         await asyncio.sleep(15)
-        assert store.writable is None
+        assert store.flags.reason is None
         fill(store, 10, start=20)
         await asyncio.sleep(15)
         note = checkpoints.load(disk, "/store/checkpoint").note
         assert note is not None
-        assert note.complete == store.max_offset
+        assert note.complete == store.log.end
         check(store)
         await store.close()
         assert not disk.exists(ABORT)
@@ -144,7 +144,7 @@ def test_queues_that_a_full_disk_left_half_made_are_made_anew_by_the_next_start(
     store = open_store(disk, **sizes)
     for number in range(400):
         for topic in "BA" if number < 60 else "A":
-            store.append([draft(store.queue(topic, 0), b"%06d" % number, key=f"{topic}-{number}")])
+            store.log.append([draft(store.queues.queue(topic, 0), b"%06d" % number, key=f"{topic}-{number}")])
     run_virtual(store.close())
     disk.remove_tree("/store/consumequeue")
     if end == "no room":
@@ -156,14 +156,14 @@ def test_queues_that_a_full_disk_left_half_made_are_made_anew_by_the_next_start(
         assert disk.exists(ABORT)
     else:
         store = open_store(disk, **sizes)
-        assert store.writable is not None
+        assert store.flags.reason is not None
         if end == "stop":
             run_virtual(store.close())
         else:
             disk = disk.crash(Survival.KEPT)
     make_room(disk)
     again = open_store(disk, **sizes)
-    assert [again.queue(topic, 0).max_offset for topic in "AB"] == [400, 60]
+    assert [again.queues.queue(topic, 0).max_offset for topic in "AB"] == [400, 60]
     check(again)
 
 
@@ -194,14 +194,14 @@ def test_entries_that_recovery_keeps_in_memory_have_a_bound(most, is_enough, mon
 
 
 def test_keys_that_recovery_keeps_in_memory_have_a_bound(monkeypatch):
-    monkeypatch.setattr(stores, "MOST_KEYS", 5000)
+    monkeypatch.setattr(stores, "MAX_KEYS", 5000)
     disk = full_disk(end="killed", count=100)
     make_room(disk)
     store = open_store(disk, commit_log_file_size=SIZE)
     dispatcher = stores._RecoveryDispatcher(
-        store.log, store.queues, store._appender, store.index, store._history, None
+        store.commit_log, store.queues, store._appender, store.index, store._history, None
     )
-    waiting = [(store.queue("T", 0), store.max_offset + n, 1, f"k{n}", "") for n in range(4999)]
+    waiting = [(store.queues.queue("T", 0), store.log.end + n, 1, f"k{n}", "") for n in range(4999)]
     store._appender.keys.extend(waiting)
     disk.capacity = disk._used_at_most = disk._used()
     dispatcher.put_all_keys()
@@ -232,11 +232,11 @@ def test_an_abort_that_is_there_is_not_written_again():
 def test_without_abort_a_store_can_be_read_and_takes_nothing_until_there_is_one():
     async def main(disk: Disk) -> None:
         store = await start(disk)
-        assert store.get(store.queue("T", 0), 0, 32).count == 10
+        assert store.reader.get(store.queues.queue("T", 0), 0, 32).count == 10
         with pytest.raises(ServiceNotAvailable, match="no room for the file abort"):
             fill(store, 1, start=20)
         with pytest.raises(ServiceNotAvailable):
-            store.rewrite([draft(store.queue("T", 0))])
+            store.log.rewrite([draft(store.queues.queue("T", 0))])
         disk.has_no_names_left = False
         make_room(disk)
         await asyncio.sleep(2)
@@ -286,12 +286,12 @@ def test_a_first_checkpoint_that_fails_is_tried_again():
     async def main(disk: Disk) -> None:
         disk.fail_sync(after=1, path_part="/checkpoint")  # the first is that of all files
         store = await start(disk)
-        assert store.writable is None
+        assert store.flags.reason is None
         await asyncio.sleep(15)
         after = disk.crash(Survival.LOST)
         note = checkpoints.load(after, "/store/checkpoint").note
         assert note is not None
-        assert note.complete == store.max_offset
+        assert note.complete == store.log.end
 
     disk = full_disk(end="killed")
     make_room(disk)

@@ -29,18 +29,20 @@ def open_apache(name: str, tmp_path: Path) -> Store:
 def test_every_message_is_found_by_queue_by_offset_and_by_key(name, tmp_path):
     expected = expected_of(name)
     store = open_apache(name, tmp_path)
-    assert store.max_offset == expected["endOffset"]
+    assert store.log.end == expected["endOffset"]
     for place, max_offset in expected["queueMaxOffset"].items():
         topic, queue_id = place.rsplit("/", 1)
-        queue = store.find_queue(topic, int(queue_id))
+        queue = store.queues.find(topic, int(queue_id))
         assert (queue.min_offset, queue.max_offset) == (0, max_offset)
     for message in expected["messages"]:
-        record = store.look_up(message["commitLogOffset"])
-        queue = store.queue(message["topic"], message["queueId"])
-        assert codec.decode(store.get(queue, message["queueOffset"], 1).body) == record
+        record = store.log.look_up(message["commitLogOffset"])
+        queue = store.queues.queue(message["topic"], message["queueId"])
+        assert codec.decode(store.reader.get(queue, message["queueOffset"], 1).body) == record
         assert_equal(record, message)
         if key := message["properties"].get("UNIQ_KEY"):
-            found = [codec.decode(data) for data in store.query(message["topic"], key, *EVER, 64).records]
+            found = [
+                codec.decode(data) for data in store.queries.query(message["topic"], key, *EVER, 64).records
+            ]
             assert record in found
     check(store)
 
@@ -74,10 +76,10 @@ def test_tags_are_found_in_extension_files_too(name, tmp_path):
         if record.topic == "SCHEDULE_TOPIC_XXXX" or record.sys_flag & 0x4:
             continue
         code = java_hash(record.tags) if record.tags else 0
-        queue = store.queue(record.topic, record.queue_id)
+        queue = store.queues.queue(record.topic, record.queue_id)
         assert queue.tags_code(queue.entry(record.queue_offset)[2]) == code
-        assert store.get(queue, record.queue_offset, 1, None, code.__eq__).count == 1
-        assert codec.decode(store.get(queue, record.queue_offset, 1).body) == record
+        assert store.reader.get(queue, record.queue_offset, 1, None, code.__eq__).count == 1
+        assert codec.decode(store.reader.get(queue, record.queue_offset, 1).body) == record
 
 
 def test_the_same_messages_give_the_same_bytes(name, tmp_path):
@@ -88,18 +90,18 @@ def test_the_same_messages_give_the_same_bytes(name, tmp_path):
     ours = Store.open(config, SystemDisk(), clock, Workers())
     for record in records(apache):
         clock.now = record.store_timestamp
-        ours.store_host = record.store_host
-        ours.append([draft_of(record, ours, apache)])
+        ours.log.store_host = record.store_host
+        ours.log.append([draft_of(record, ours, apache)])
     size = config.commit_log_file_size
-    end = apache.max_offset
-    assert ours.max_offset == end
-    for start in apache.log.files.starts:
+    end = apache.log.end
+    assert ours.log.end == end
+    for start in apache.commit_log.files.starts:
         used = blank_at(apache, start) if start + size <= end else end - start
-        wanted = apache.log.files.mapped(start).buffer[:used]
-        assert ours.log.files.mapped(start).buffer[:used] == wanted
+        wanted = apache.commit_log.files.mapped(start).buffer[:used]
+        assert ours.commit_log.files.mapped(start).buffer[:used] == wanted
     ours.queues.write_out(1000)
     for queue in apache.queues.every():
-        twin = ours.find_queue(queue.topic, queue.queue_id)
+        twin = ours.queues.find(queue.topic, queue.queue_id)
         if not queue.max_offset:
             continue
         units = [ENTRY.unpack(queue.units(n, 1)) for n in range(queue.max_offset)]
@@ -108,11 +110,11 @@ def test_the_same_messages_give_the_same_bytes(name, tmp_path):
 
 
 def draft_of(record: codec.Record, ours: Store, apache: Store) -> Draft:
-    queue = ours.queue(record.topic, record.queue_id)
+    queue = ours.queues.queue(record.topic, record.queue_id)
     code = java_hash(record.tags) if record.tags else 0
     delay_ms = -1
     if record.topic == "SCHEDULE_TOPIC_XXXX":
-        theirs = apache.queue(record.topic, record.queue_id)
+        theirs = apache.queues.queue(record.topic, record.queue_id)
         delay_ms = theirs.tags_code(theirs.entry(record.queue_offset)[2]) - record.store_timestamp
     return Draft(
         queue, record.body, record.properties, record.flag, record.sys_flag, record.born_timestamp,
@@ -124,12 +126,14 @@ def draft_of(record: codec.Record, ours: Store, apache: Store) -> Draft:
 def blank_at(store: Store, start: int) -> int:
     """Where the blank of a full file ends: what follows its eight bytes is anything."""
     inside = [
-        record for record in records(store) if start <= record.physical_offset < start + store.log.file_size
+        record
+        for record in records(store)
+        if start <= record.physical_offset < start + store.commit_log.file_size
     ]
     last = inside[-1]
     position = last.physical_offset - start + last.size
-    buffer = store.log.files.mapped(start).buffer
-    assert struct.unpack_from(">ii", buffer, position) == (store.log.file_size - position, codec.BLANK)
+    buffer = store.commit_log.files.mapped(start).buffer
+    assert struct.unpack_from(">ii", buffer, position) == (store.commit_log.file_size - position, codec.BLANK)
     return position + 8
 
 
@@ -146,4 +150,4 @@ def test_a_rebuild_from_the_log_alone_gives_the_same_queues(name, tmp_path):
             os.remove(path)
     again = Store.open(store.config, SystemDisk(), HandClock(), Workers())
     assert check(again) == before
-    assert {key: again.queue(*key).max_offset for key in spans} == spans
+    assert {key: again.queues.queue(*key).max_offset for key in spans} == spans

@@ -32,7 +32,7 @@ def written(store: Store) -> Store:
 
 
 def tags(store: Store, topic: str = "T", queue_id: int = 0) -> list[int | None]:
-    queue = store.queue(topic, queue_id)
+    queue = store.queues.queue(topic, queue_id)
     entries = [queue.entry(offset) for offset in range(queue.max_offset)]
     return [queue.tags_code(entry[2]) for entry in entries if entry is not None]
 
@@ -40,8 +40,8 @@ def tags(store: Store, topic: str = "T", queue_id: int = 0) -> list[int | None]:
 def test_an_entry_has_an_address_and_the_unit_there_the_rest() -> None:
     disk = new_disk()
     store = extended(disk)
-    queue = store.queue("T", 0)
-    store.append([draft(queue, tag="A"), draft(queue)])
+    queue = store.queues.queue("T", 0)
+    store.log.append([draft(queue, tag="A"), draft(queue)])
     assert [queue.entry(0), queue.entry(1)] == [
         (0, queue.entry(0)[0] + queue.entry(0)[1], ADDRESS_BASE),  # type: ignore[index]
         (queue.entry(0)[1], queue.entry(1)[1], ADDRESS_BASE + 20),  # type: ignore[index]
@@ -58,7 +58,7 @@ def test_a_file_ends_with_a_mark_when_a_unit_has_no_room() -> None:
     disk = new_disk()
     store = extended(disk, consume_queue_ext_file_size=70)
     for number in range(7):
-        store.append([draft(store.queue("T", 0), tag=str(number))])
+        store.log.append([draft(store.queues.queue("T", 0), tag=str(number))])
     written(store)
     assert [entry.name for entry in disk.entries(EXT)] == [f"{start:020}" for start in (0, 70, 140)]
     assert disk.read(FIRST)[60:] == b"\xff\xff" + bytes(8)
@@ -69,7 +69,7 @@ def test_a_unit_that_leaves_four_bytes_fits() -> None:
     disk = new_disk()
     store = extended(disk, consume_queue_ext_file_size=64)
     for _ in range(4):
-        store.append([draft(store.queue("T", 0))])
+        store.log.append([draft(store.queues.queue("T", 0))])
     written(store)
     assert disk.read(FIRST)[60:] == b"\xff\xff\0\0"
     assert len(disk.entries(EXT)) == 2
@@ -80,13 +80,13 @@ def test_it_goes_on_where_it_was(clean: bool) -> None:
     disk = new_disk()
     store = extended(disk)
     for tag in ("A", "B", "C"):
-        store.append([draft(store.queue("T", 0), tag=tag)])
+        store.log.append([draft(store.queues.queue("T", 0), tag=tag)])
     if clean:
         asyncio.run(store.close())
     again = extended(disk if clean else disk.crash(Survival.KEPT))
-    again.append([draft(again.queue("T", 0), tag="D")])
+    again.log.append([draft(again.queues.queue("T", 0), tag="D")])
     assert tags(again) == [java_hash(tag) for tag in "ABCD"]
-    assert again.queue("T", 0).entry(3)[2] == ADDRESS_BASE + 60  # type: ignore[index]
+    assert again.queues.queue("T", 0).entry(3)[2] == ADDRESS_BASE + 60  # type: ignore[index]
 
 
 @pytest.mark.parametrize("survival", list(Survival))
@@ -95,14 +95,14 @@ def test_after_a_crash_units_are_those_of_the_log(survival: Survival) -> None:
         disk = new_disk(seed)
         store = extended(disk)
         for number in range(40):
-            store.append([draft(store.queue("T", number % 2), tag=f"t{number}", key=f"k{number}")])
+            store.log.append([draft(store.queues.queue("T", number % 2), tag=f"t{number}", key=f"k{number}")])
             if number == 15:
-                asyncio.run(store._upkeep.take_checkpoint())
+                asyncio.run(store.upkeep.take_checkpoint())
             if number == 25:
                 written(store)
         again = extended(disk.crash(survival))
         for record in check(again):
-            queue = again.queue(record.topic, record.queue_id)
+            queue = again.queues.queue(record.topic, record.queue_id)
             entry = queue.entry(record.queue_offset)
             assert entry is not None
             assert record.tags is not None
@@ -113,11 +113,11 @@ def test_with_and_without_extension_in_one_queue() -> None:
     disk = new_disk()
     for tag, settings in (("A", {}), ("B", {"write_extensions": False}), ("C", {})):
         store = extended(disk, **settings)
-        store.append([draft(store.queue("T", 0), tag=tag)])
+        store.log.append([draft(store.queues.queue("T", 0), tag=tag)])
         asyncio.run(store.close())
     store = extended(disk)
     assert tags(store) == [java_hash(tag) for tag in "ABC"]
-    assert store.queue("T", 0).entry(1)[2] == java_hash("B")  # type: ignore[index]
+    assert store.queues.queue("T", 0).entry(1)[2] == java_hash("B")  # type: ignore[index]
     assert disk.read(FIRST)[40:] == bytes(1024 - 40)
 
 
@@ -125,31 +125,31 @@ def test_files_of_messages_that_are_gone_go_too() -> None:
     disk = new_disk()
     store = extended(disk, consume_queue_ext_file_size=100)
     fill(store, 100, queues=1)
-    asyncio.run(store.take_checkpoint())
+    asyncio.run(store.upkeep.take_checkpoint())
     assert len(disk.entries(EXT)) == 25
-    store.delete_first_log_file()
-    while store.queue("T", 0).delete_first_before(store.min_offset):
+    store.commit_log.delete_first()
+    while store.queues.queue("T", 0).delete_first_before(store.log.min_offset):
         pass
-    store.queue("T", 0).delete_extension_before_first()
+    store.queues.queue("T", 0).delete_extension_before_first()
     left = [entry.name for entry in disk.entries(EXT)]
     assert 0 < len(left) < 25
     check(store)
-    assert None not in tags(store)[store.queue("T", 0).min_offset :]
+    assert None not in tags(store)[store.queues.queue("T", 0).min_offset :]
 
 
 def test_a_rebuild_does_without_and_the_next_start_goes_on_with() -> None:
     disk = new_disk()
     store = extended(disk)
     for tag in ("A", "B"):
-        store.append([draft(store.queue("T", 0), tag=tag)])
+        store.log.append([draft(store.queues.queue("T", 0), tag=tag)])
     asyncio.run(store.close())
     assert run(verify("/store", disk, index_shape=(16, 64))).problems == []
     run(rebuild("/store", disk, HandClock(), small()))
     assert not disk.exists(EXT)
     again = extended(disk)
-    again.append([draft(again.queue("T", 0), tag="C")])
+    again.log.append([draft(again.queues.queue("T", 0), tag="C")])
     assert tags(again) == [java_hash(tag) for tag in "ABC"]
-    assert again.queue("T", 0).entry(2)[2] == ADDRESS_BASE  # type: ignore[index]
+    assert again.queues.queue("T", 0).entry(2)[2] == ADDRESS_BASE  # type: ignore[index]
     asyncio.run(again.close())
     assert run(verify("/store", disk, index_shape=(16, 64))).problems == []
 
@@ -159,7 +159,7 @@ def test_a_deleted_topic_has_none() -> None:
     store = extended(disk)
     fill(store, 4)
     written(store)
-    store.delete_topic("T")
+    store.queues.delete_topic("T")
     assert not disk.exists("/store/consumequeue_ext/T")
 
 
@@ -167,11 +167,11 @@ def test_an_entry_never_points_at_what_another_wrote() -> None:
     """The unit of the last entry is gone: nobody knows how long it was."""
     disk = new_disk()
     store = extended(disk)
-    store.append([draft(store.queue("T", 0), tag="A")])
+    store.log.append([draft(store.queues.queue("T", 0), tag="A")])
     asyncio.run(store.close())
     disk.write(FIRST, bytes(1024))
     again = extended(disk)
-    again.append([draft(again.queue("T", 0), tag="B")])
+    again.log.append([draft(again.queues.queue("T", 0), tag="B")])
     assert tags(again) == [None, java_hash("B")]
 
 

@@ -34,7 +34,7 @@ def store_on(disk: SimulatedDisk, **settings: Any) -> Store:
 
 
 def named(store: Store, number: int, lights: str, topic: str = "T") -> Draft:
-    found = draft(store.queue(topic, 0), b"%06d" % number, key=f"K{number}", tag=f"t{number % 2}")
+    found = draft(store.queues.queue(topic, 0), b"%06d" % number, key=f"K{number}", tag=f"t{number % 2}")
     found.properties += f"INNER_MULTI_DISPATCH\x01{lights}\x02".encode()
     return found
 
@@ -42,11 +42,11 @@ def named(store: Store, number: int, lights: str, topic: str = "T") -> Draft:
 def fill_lights(store: Store, count: int) -> None:
     for number in range(count):
         lights = "%LMQ%every,%LMQ%odd" if number % 2 else "%LMQ%every"
-        store.append([named(store, number, lights)])
+        store.log.append([named(store, number, lights)])
 
 
 def batch_of(store: Store, *bodies: bytes, queue_id: int = 0) -> Draft:
-    queue = store.queue("B", queue_id)
+    queue = store.queues.queue("B", queue_id)
     found = draft(queue, batch.join([(0, body, b"") for body in bodies]), key=bodies[0].decode())
     found.properties += f"INNER_NUM\x01{len(bodies)}\x02INNER_BASE\x01{queue.next_offset}\x02".encode()
     found.sys_flag, found.count = inner.FLAGS, len(bodies)
@@ -56,18 +56,18 @@ def batch_of(store: Store, *bodies: bytes, queue_id: int = 0) -> Draft:
 def fill_batches(store: Store) -> None:
     """17 messages in 8 records: batches of 1, 2 and 3, and singles between them."""
     for number in range(6):
-        store.append([batch_of(store, *(b"%d%d" % (number, n) for n in range(number % 3 + 1)))])
+        store.log.append([batch_of(store, *(b"%d%d" % (number, n) for n in range(number % 3 + 1)))])
         if number % 2:
-            store.append([draft(store.queue("B", 0), b"alone%d" % number, key=f"A{number}")])
+            store.log.append([draft(store.queues.queue("B", 0), b"alone%d" % number, key=f"A{number}")])
 
 
 def light_bodies(store: Store, name: str) -> list[int]:
-    queue = store.find_queue(name, 0)
+    queue = store.queues.find(name, 0)
     assert queue is not None
     assert queue.next_offset == queue.max_offset
     found, offset = [], queue.min_offset
     while offset < queue.max_offset:
-        result = store.get(queue, offset, 32)
+        result = store.reader.get(queue, offset, 32)
         found += [int(record.body) for record in decode_all(result.body)]
         assert result.next_offset > offset
         offset = result.next_offset
@@ -78,11 +78,11 @@ def inner_bodies(
     store: Store, topic: str = "B", queue_id: int = 0, most: int = 32
 ) -> list[tuple[int, bytes]]:
     """Offset and body of each message, by pulls."""
-    queue = store.find_queue(topic, queue_id)
+    queue = store.queues.find(topic, queue_id)
     assert isinstance(queue, BatchQueue)
     found, offset = [], queue.min_offset
     while offset < queue.max_offset:
-        result = store.get(queue, offset, most)
+        result = store.reader.get(queue, offset, most)
         for record in decode_all(result.body):
             if inner.is_wrapped(record.sys_flag):
                 taken = inner.unwrapped(record.body, record.properties, record.queue_offset)
@@ -99,12 +99,12 @@ def test_a_message_is_in_every_light_queue_that_it_names() -> None:
     fill_lights(store, 20)
     assert light_bodies(store, "%LMQ%every") == list(range(20))
     assert light_bodies(store, "%LMQ%odd") == list(range(1, 20, 2))
-    assert [number.queue.topic for number in store.puts()] == ["T"]  # counted once
+    assert [number.queue.topic for number in store.queues.puts()] == ["T"]  # counted once
 
 
 def test_messages_of_one_append_get_offsets_one_after_the_other() -> None:
     store = store_on(new_disk())
-    store.append([named(store, number, "%LMQ%a,%LMQ%b,%LMQ%a") for number in range(5)])
+    store.log.append([named(store, number, "%LMQ%a,%LMQ%b,%LMQ%a") for number in range(5)])
     assert light_bodies(store, "%LMQ%a") == light_bodies(store, "%LMQ%b") == list(range(5))
 
 
@@ -112,9 +112,9 @@ def test_who_waits_for_a_light_queue_hears_of_its_messages() -> None:
     for flush in ("ASYNC_FLUSH", "SYNC_FLUSH"):
         store = store_on(new_disk(), flush_disk_type=flush)
         heard: list[tuple[str, int]] = []
-        store.on_arrival = lambda queue, offset, _, heard=heard: heard.append((queue.topic, offset))
+        store.log.on_arrival = lambda queue, offset, _, heard=heard: heard.append((queue.topic, offset))
         fill_lights(store, 2)
-        store._dispatcher.advance(store.max_offset)
+        store._dispatcher.advance(store.log.end)
         wanted = [("T", 1), ("%LMQ%every", 1), ("T", 2), ("%LMQ%every", 2), ("%LMQ%odd", 1)]
         assert sorted(heard) == sorted(wanted)
 
@@ -122,28 +122,30 @@ def test_who_waits_for_a_light_queue_hears_of_its_messages() -> None:
 def test_a_message_that_waits_gets_its_light_offsets_when_it_is_delivered() -> None:
     store = store_on(new_disk())
     waiting = named(store, 1, "%LMQ%a", topic="SCHEDULE_TOPIC_XXXX")
-    store.append([waiting])
-    assert store.find_queue("%LMQ%a", 0) is None
-    store.append([named(store, 1, "%LMQ%a")])
+    store.log.append([waiting])
+    assert store.queues.find("%LMQ%a", 0) is None
+    store.log.append([named(store, 1, "%LMQ%a")])
     assert light_bodies(store, "%LMQ%a") == [1]
 
 
 def test_without_the_setting_the_names_are_only_properties() -> None:
     store = store_on(new_disk(), light_queues=False)
     fill_lights(store, 4)
-    assert store.find_queue("%LMQ%every", 0) is None
+    assert store.queues.find("%LMQ%every", 0) is None
 
 
 def test_there_are_only_so_many_light_queues() -> None:
     store = store_on(new_disk(), max_light_queues=2)
     assert store.lights is not None
-    store.append([named(store, 0, "%LMQ%a,%LMQ%b")])
+    store.log.append([named(store, 0, "%LMQ%a,%LMQ%b")])
     assert store.lights.room_for(["%LMQ%a", "%LMQ%b"])
     assert not store.lights.room_for(["%LMQ%c"])
-    store.append([named(store, 1, "%LMQ%c,%LMQ%b")])  # one that waited comes all the same, to where it can
+    store.log.append(
+        [named(store, 1, "%LMQ%c,%LMQ%b")]
+    )  # one that waited comes all the same, to where it can
     assert light_bodies(store, "%LMQ%b") == [0, 1]
-    assert store.find_queue("%LMQ%c", 0) is None
-    store.delete_topic("%LMQ%a")
+    assert store.queues.find("%LMQ%c", 0) is None
+    store.queues.delete_topic("%LMQ%a")
     assert store.lights.room_for(["%LMQ%c"])
 
 
@@ -152,7 +154,7 @@ def test_pulls_of_light_queues_that_are_not_there_take_a_bounded_memory(monkeypa
     store = store_on(new_disk())
     fill_lights(store, 2)
     for number in range(100):
-        assert store.light_queue(f"%LMQ%{number}").max_offset == 0
+        assert store.queues.light(f"%LMQ%{number}").max_offset == 0
     assert len(store.queues.opened()) <= 10 + 3
     assert light_bodies(store, "%LMQ%every") == [0, 1]
 
@@ -160,14 +162,14 @@ def test_pulls_of_light_queues_that_are_not_there_take_a_bounded_memory(monkeypa
 def test_batches_count_their_messages_and_are_found_at_every_offset() -> None:
     store = store_on(new_disk())
     fill_batches(store)
-    queue = store.find_queue("B", 0)
+    queue = store.queues.find("B", 0)
     assert isinstance(queue, BatchQueue)
     found = inner_bodies(store)
     assert [at for at, _ in found] == list(range(15))
     assert (queue.min_offset, queue.max_offset, queue.next_offset) == (0, 15, 15)
     for most in (1, 2, 5):
         assert inner_bodies(store, most=most) == found
-    first = {at: next(decode_all(store.get(queue, at, 1).body)).queue_offset for at in range(15)}
+    first = {at: next(decode_all(store.reader.get(queue, at, 1).body)).queue_offset for at in range(15)}
     assert first == {
         0: 0,
         1: 1,
@@ -185,8 +187,8 @@ def test_batches_count_their_messages_and_are_found_at_every_offset() -> None:
         13: 11,
         14: 14,
     }
-    assert store.get(queue, 0, 3).count == 3
-    assert [(one.messages, one.queue.topic) for one in store.puts()] == [(15, "B")]
+    assert store.reader.get(queue, 0, 3).count == 3
+    assert [(one.messages, one.queue.topic) for one in store.queues.puts()] == [(15, "B")]
 
 
 def test_batches_by_time() -> None:
@@ -196,11 +198,15 @@ def test_batches_by_time() -> None:
     disk.write("/store/config/topics.json", TOPICS)
     store = open_store(disk, clock, **LIGHT)
     for _ in range(3):
-        store.append([batch_of(store, b"a", b"b")])
+        store.log.append([batch_of(store, b"a", b"b")])
         clock.now += 1_000
-    queue = store.queue("B", 0)
-    assert [store.offset_by_time(queue, at, Boundary.LOWER) for at in (0, 1_000_001, 1_002_000)] == [0, 2, 4]
-    assert store.offset_by_time(queue, 2_000_000, Boundary.LOWER) == 6
+    queue = store.queues.queue("B", 0)
+    assert [store.times.offset_by_time(queue, at, Boundary.LOWER) for at in (0, 1_000_001, 1_002_000)] == [
+        0,
+        2,
+        4,
+    ]
+    assert store.times.offset_by_time(queue, 2_000_000, Boundary.LOWER) == 6
 
 
 @pytest.mark.parametrize("survival", [Survival.KEPT, Survival.LOST])
@@ -211,7 +217,7 @@ def test_after_a_crash_both_kinds_are_those_of_the_log(survival: Survival, flush
     fill_lights(store, 30)
     fill_batches(store)
     before = light_bodies(store, "%LMQ%every"), light_bodies(store, "%LMQ%odd"), inner_bodies(store)
-    asyncio.run(store.wait_durable(store.max_offset)) if flush == "SYNC_FLUSH" else None
+    asyncio.run(store.flusher.wait_durable(store.log.end)) if flush == "SYNC_FLUSH" else None
     again = store_on(disk.crash(Survival.KEPT if flush == "ASYNC_FLUSH" else survival), flush_disk_type=flush)
     assert (light_bodies(again, "%LMQ%every"), light_bodies(again, "%LMQ%odd"), inner_bodies(again)) == before
     fill_lights(again, 2)
@@ -239,14 +245,14 @@ def test_when_the_log_loses_its_beginning_both_kinds_begin_later() -> None:
     store = store_on(disk, commit_log_file_size=2048)
     fill_lights(store, 30)
     fill_batches(store)
-    asyncio.run(store.take_checkpoint())
-    while len(store.log.files.starts) > 2:
-        store.log.delete_first()
+    asyncio.run(store.upkeep.take_checkpoint())
+    while len(store.commit_log.files.starts) > 2:
+        store.commit_log.delete_first()
     for queue in store.queues.every():
-        while queue.delete_first_before(store.min_offset):
+        while queue.delete_first_before(store.log.min_offset):
             pass
         queue.delete_extension_before_first()
-    every, lights = store.find_queue("%LMQ%every", 0), light_bodies(store, "%LMQ%every")
+    every, lights = store.queues.find("%LMQ%every", 0), light_bodies(store, "%LMQ%every")
     assert every is not None
     assert lights == list(range(30 - len(lights), 30))
     assert every.min_offset == 30 - len(lights) > 0
@@ -262,12 +268,12 @@ def test_when_the_log_loses_its_beginning_both_kinds_begin_later() -> None:
 def test_a_topic_that_is_made_anew_may_have_the_other_kind_of_queues() -> None:
     store = store_on(new_disk())
     fill_batches(store)
-    store.delete_topic("B")
-    store.queues_are_of_batches("B", False)
-    store.append([draft(store.queue("B", 0), b"plain")])
-    assert not store.queue("B", 0).is_batch
-    store.delete_topic("B")
-    store.queues_are_of_batches("B", True)
+    store.queues.delete_topic("B")
+    store.queues.set_kind("B", False)
+    store.log.append([draft(store.queues.queue("B", 0), b"plain")])
+    assert not store.queues.queue("B", 0).is_batch
+    store.queues.delete_topic("B")
+    store.queues.set_kind("B", True)
     fill_batches(store)
     assert len(inner_bodies(store)) == 15
 
@@ -299,11 +305,11 @@ def open_golden(root: str) -> Store:
 
 
 def light_messages(store: Store, name: str) -> list[bytes]:
-    queue = store.find_queue(name, 0)
+    queue = store.queues.find(name, 0)
     assert queue is not None
     found, offset = [], 0
     while offset < queue.max_offset:
-        result = store.get(queue, offset, 32)
+        result = store.reader.get(queue, offset, 32)
         found += [record.body for record in decode_all(result.body)]
         offset = result.next_offset
     return found
@@ -315,7 +321,7 @@ def test_stores_of_apache_with_both_kinds_are_read(golden: Store) -> None:
     assert light_messages(golden, "%LMQ%every") == every
     assert light_messages(golden, "%LMQ%even") == every[::2]
     assert light_messages(golden, "%LMQ%third") == every[::3]
-    ends = {queue_id: golden.queue("Batches", queue_id).max_offset for queue_id in (0, 1)}
+    ends = {queue_id: golden.queues.queue("Batches", queue_id).max_offset for queue_id in (0, 1)}
     assert ends == {0: 18, 1: 21}
     for queue_id, end in ends.items():
         found = inner_bodies(golden, "Batches", queue_id)
@@ -367,19 +373,19 @@ def test_light_queues_that_recovery_made_are_kept_however_many_are_asked_for(mon
     fill_lights(store_on(disk), 4)
     again = store_on(disk.crash(Survival.KEPT))
     for number in range(5):
-        again.light_queue(f"%LMQ%{number}")
+        again.queues.light(f"%LMQ%{number}")
     fill_lights(again, 1)
     assert light_bodies(again, "%LMQ%every") == [0, 1, 2, 3, 0]
 
 
 def test_offsets_that_are_in_no_log_are_passed_over() -> None:
     store = store_on(new_disk())
-    queue = store.queue("B", 0)
+    queue = store.queues.queue("B", 0)
     for _ in range(3):  # fills a file
-        store.append([batch_of(store, b"a", b"b")])
+        store.log.append([batch_of(store, b"a", b"b")])
     queue.skip_to(10)
     queue.next_offset = 10
-    store.append([batch_of(store, b"c", b"d")])
-    result = store.get(queue, 6, 32)
+    store.log.append([batch_of(store, b"c", b"d")])
+    result = store.reader.get(queue, 6, 32)
     assert (result.status.name, result.next_offset, result.count) == ("FOUND", 12, 2)
     assert queue.entry(7) is None

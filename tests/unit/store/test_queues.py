@@ -20,7 +20,7 @@ def test_files_have_apaches_names_and_sizes():
     assert [entry.name for entry in entries] == [f"{start:020d}" for start in (0, 200, 400)]
     assert {entry.size for entry in entries} == {200}
     data = disk.read("/store/consumequeue/T/0/00000000000000000400")
-    queue = store.queue("T", 0)
+    queue = store.queues.queue("T", 0)
     assert struct.unpack_from(">qiq", data, 80) == queue.entry(24)
     assert data[100:] == bytes(100)
 
@@ -28,7 +28,7 @@ def test_files_have_apaches_names_and_sizes():
 def test_a_queue_that_begins_late_is_blank_before():
     disk = new_disk()
     store = open_store(disk)
-    queue = store.queue("T", 0)
+    queue = store.queues.queue("T", 0)
     assert queue.put(13, 5000, 100, 7) is False
     queue.skip_to(13)
     assert queue.put(13, 5000, 100, 7) is True
@@ -40,7 +40,7 @@ def test_a_queue_that_begins_late_is_blank_before():
 
 
 def test_an_entry_is_put_once():
-    queue = open_store(new_disk()).queue("T", 0)
+    queue = open_store(new_disk()).queues.queue("T", 0)
     for _ in range(2):
         assert queue.put(0, 1000, 100, 0)
         assert queue.put(1, 1100, 100, 0)
@@ -67,14 +67,14 @@ def test_ten_thousand_queues_cost_nothing_while_they_are_idle(tmp_path):
     assert again.queues.count == 300
     assert again.queues.opened() == []
     assert len(again.queues._open) == 0
-    assert again.queue("T17", 0).max_offset == 1
+    assert again.queues.queue("T17", 0).max_offset == 1
 
 
 def test_truncation_is_on_disk():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 35, queues=1)
-    queue = store.queue("T", 0)
+    queue = store.queues.queue("T", 0)
     queue.write_out()
     at = queue.entry(12)[0]
     queue.truncate(at)
@@ -88,7 +88,7 @@ def test_truncation_is_on_disk():
 def test_truncation_of_entries_that_still_wait():
     store = open_store(new_disk())
     fill(store, 8, queues=1)
-    queue = store.queue("T", 0)
+    queue = store.queues.queue("T", 0)
     queue.truncate(queue.entry(5)[0])
     assert (queue.max_offset, len(queue.tail)) == (5, 100)
 
@@ -100,30 +100,30 @@ def test_a_file_of_another_size_or_name_is_refused_with_advice():
     asyncio.run(store.close())
     again = open_store(disk, consume_queue_file_size=400)
     with pytest.raises(UnusableStore, match="mappedFileSizeConsumeQueue"):
-        again.queue("T", 0)
+        again.queues.queue("T", 0)
     asyncio.run(again.close())
     disk.write("/store/consumequeue/T/0/junk", b"x" * 200)
     with pytest.raises(UnusableStore, match="junk is no consume queue file"):
-        open_store(disk).queue("T", 0)
+        open_store(disk).queues.queue("T", 0)
 
 
 def test_names_that_lead_out_of_the_store_are_not_used():
     store = open_store(new_disk())
     for name in ("../../etc", "a/b", "..", "."):
         with pytest.raises(AssertionError):
-            store.queue(name, 0)
-        assert store.find_queue(name, 0) is None
+            store.queues.queue(name, 0)
+        assert store.queues.find(name, 0) is None
 
 
 def test_a_tag_whose_extension_is_missing_is_unknown_and_passes():
     store = open_store(new_disk())
-    queue = store.queue("T", 0)
+    queue = store.queues.queue("T", 0)
     address = -(2**63) + 40
     assert is_address(address)
     assert not is_address(-(2**31))
     assert is_address(-(2**31) - 1)
-    store.append([draft(queue, tags_code=address)])
-    assert store.get(queue, 0, 1, None, lambda code: False).count == 1
+    store.log.append([draft(queue, tags_code=address)])
+    assert store.reader.get(queue, 0, 1, None, lambda code: False).count == 1
 
 
 def test_what_queues_got_is_told_once():
@@ -131,12 +131,12 @@ def test_what_queues_got_is_told_once():
     fill(store, 3)
     store.queues.write_out(1)  # the entries of one are on disk, those of the other wait
     fill(store, 1, topic="U", queues=1)
-    told = {(puts.queue.topic, puts.queue.queue_id): puts.messages for puts in store.puts()}
+    told = {(puts.queue.topic, puts.queue.queue_id): puts.messages for puts in store.queues.puts()}
     assert told == {("T", 0): 2, ("T", 1): 1, ("U", 0): 1}
-    assert (store.put_messages, store.put_bytes) == (4, store.max_offset)
-    assert store.puts() == []
+    assert (store.log.appended_messages, store.log.appended_bytes) == (4, store.log.end)
+    assert store.queues.puts() == []
     fill(store, 2, queues=1, start=3)
-    [puts] = store.puts()
+    [puts] = store.queues.puts()
     assert (puts.messages, puts.size) == (2, sum(puts.queue.entry(at)[1] for at in (2, 3)))
 
 
@@ -144,8 +144,8 @@ def test_what_recovery_finds_and_what_is_deleted_is_not_new():
     disk = new_disk()
     fill(open_store(disk), 3)
     store = open_store(disk.crash())
-    assert (store.puts(), store.put_messages) == ([], 0)
+    assert (store.queues.puts(), store.log.appended_messages) == ([], 0)
     fill(store, 1, start=4)
     store.queues.write_out(9)
-    store.delete_topic("T")
-    assert store.puts() == []
+    store.queues.delete_topic("T")
+    assert store.queues.puts() == []

@@ -66,8 +66,8 @@ def test_killed_after_a_checkpoint_only_the_rest_is_read_again():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 60)
-    asyncio.run(store._upkeep.take_checkpoint())
-    complete = store.max_offset
+    asyncio.run(store.upkeep.take_checkpoint())
+    complete = store.log.end
     fill(store, 40, start=60)
     store.queues.write_out(100)
     crashed = killed(disk)
@@ -84,10 +84,10 @@ def test_a_torn_last_record_is_cut_off(lost):
     disk = new_disk()
     store = open_store(disk)
     fill(store, 20, size=100)
-    end = store.max_offset
+    end = store.log.end
     last = list(records(store))[-1]
     start = last.physical_offset - last.physical_offset % 4096
-    buffer = store.log.files.mapped(start).buffer
+    buffer = store.commit_log.files.mapped(start).buffer
     position = end - start
     buffer[position - lost : position] = bytes([255] * lost)
     again = open_store(killed(disk))
@@ -104,7 +104,7 @@ def test_the_tail_behind_the_end_is_gone_from_the_medium():
     fill(store, 20, size=100)
     everything = list(records(store))
     broken = everything[10]
-    buffer = store.log.files.mapped(0).buffer
+    buffer = store.commit_log.files.mapped(0).buffer
     position = broken.physical_offset
     buffer[position + 95] ^= 0xFF  # in the body: the checksum tells
     crashed = killed(disk)
@@ -122,8 +122,8 @@ def test_zeros_are_on_the_medium_before_anything_is_appended():
     store = open_store(disk)
     fill(store, 20, size=100)
     asyncio.run(store.flusher.stop())
-    store.log.files.mapped(0).buffer[99] ^= 0xFF
-    store.log.files.mapped(0).sync()
+    store.commit_log.files.mapped(0).buffer[99] ^= 0xFF
+    store.commit_log.files.mapped(0).sync()
     disk.remove("/store/checkpoint")
     crashed = disk.crash(Survival.KEPT)
     buffer = crashed.open_mapped("/store/commitlog/00000000000000000000").buffer
@@ -137,12 +137,12 @@ def test_left_overs_of_an_earlier_life_of_a_file_are_not_taken_for_records():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 5)
-    end = store.max_offset
+    end = store.log.end
     record = next(records(store))
     stale = encode(record)  # a valid record, but its stored offset is another one
-    store.log.buffer[end : end + len(stale)] = stale
+    store.commit_log.buffer[end : end + len(stale)] = stale
     again = open_store(killed(disk))
-    assert again.max_offset == end
+    assert again.log.end == end
     check(again)
 
 
@@ -155,13 +155,13 @@ def test_queues_ahead_of_the_log_are_cut_back():
     store.index.flush()
     at = list(records(store))[20].physical_offset
     start = at - at % 4096
-    mapped = store.log.files.mapped(start)
+    mapped = store.commit_log.files.mapped(start)
     mapped.buffer[at - start : 4096] = bytes(4096 - (at - start))
-    for later in [s for s in store.log.files.starts if s > start]:
-        store.log.files.mapped(later).buffer[:4096] = bytes(4096)
+    for later in [s for s in store.commit_log.files.starts if s > start]:
+        store.commit_log.files.mapped(later).buffer[:4096] = bytes(4096)
     again = open_store(killed(disk))
     assert numbers(again) == list(range(20))
-    assert again.queue("T", 0).max_offset == 10
+    assert again.queues.queue("T", 0).max_offset == 10
     check(again)
     fill(again, 30, start=20)
     check(again)
@@ -171,11 +171,11 @@ def test_later_files_with_data_are_set_aside_not_deleted():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 60, size=200)
-    assert len(store.log.files.starts) > 2
-    store.log.files.mapped(4096).buffer[4:8] = b"XXXX"
+    assert len(store.commit_log.files.starts) > 2
+    store.commit_log.files.mapped(4096).buffer[4:8] = b"XXXX"
     crashed = killed(disk)
     again = open_store(crashed)
-    assert again.max_offset == 4096
+    assert again.log.end == 4096
     check(again)
     assert names(crashed, "/store/commitlog")[:1] == ["00000000000000000000"]
     assert "00000000000000008192" in names(crashed, "/store/set-aside")
@@ -186,8 +186,8 @@ def test_whole_records_behind_a_damaged_one_are_set_aside_before_they_are_cleare
     store = open_store(disk)
     fill(store, 20, size=100)
     damaged, behind = list(records(store))[5:7]
-    whole = bytes(store.log.files.mapped(0).buffer)
-    store.log.files.mapped(0).buffer[damaged.physical_offset + 95] ^= 0xFF  # in the body
+    whole = bytes(store.commit_log.files.mapped(0).buffer)
+    store.commit_log.files.mapped(0).buffer[damaged.physical_offset + 95] ^= 0xFF  # in the body
     crashed = killed(disk)
     again = open_store(crashed)
     assert numbers(again) == list(range(5))
@@ -202,7 +202,7 @@ def test_a_torn_tail_alone_leaves_nothing_aside():
     fill(store, 18, size=100)
     last = list(records(store))[-1]
     at = last.physical_offset % 4096
-    store.log.files.mapped(last.physical_offset - at).buffer[at + 95] ^= 0xFF
+    store.commit_log.files.mapped(last.physical_offset - at).buffer[at + 95] ^= 0xFF
     crashed = killed(disk)
     assert numbers(open_store(crashed)) == list(range(17))
     assert names(crashed, "/store/set-aside") == []
@@ -214,8 +214,8 @@ def test_a_second_accident_leaves_what_the_first_one_set_aside():
     for number in range(2):
         store = open_store(disk)
         fill(store, 60, size=200, start=100 * number)
-        contents.append(bytes(store.log.files.mapped(8192).buffer))
-        store.log.files.mapped(4096).buffer[4:8] = b"XXXX"
+        contents.append(bytes(store.commit_log.files.mapped(8192).buffer))
+        store.commit_log.files.mapped(4096).buffer[4:8] = b"XXXX"
         disk = killed(disk)
         close(open_store(disk))
     kept = [disk.read(f"/store/set-aside/00000000000000008192{suffix}") for suffix in ("", ".1")]
@@ -234,11 +234,11 @@ def test_files_are_set_aside_on_another_file_system_too(log_dir):
     disk.make_dirs("/store")
     store = open_store(disk, commit_log_dir=log_dir)
     fill(store, 60, size=200)
-    lost = bytes(store.log.files.mapped(8192).buffer)
-    store.log.files.mapped(4096).buffer[4:8] = b"XXXX"
+    lost = bytes(store.commit_log.files.mapped(8192).buffer)
+    store.commit_log.files.mapped(4096).buffer[4:8] = b"XXXX"
     crashed = disk.crash(Survival.KEPT)
     again = open_store(crashed, commit_log_dir=log_dir)
-    assert again.max_offset == 4096
+    assert again.log.end == 4096
     check(again)
     aside = os.path.join(os.path.dirname(log_dir), "set-aside")
     assert crashed.read(f"{aside}/00000000000000008192") == lost
@@ -276,7 +276,7 @@ def damaged(disk: SimulatedDisk) -> None:
     """A store whose process is killed, with whole records behind a broken one."""
     store = open_store(disk)
     fill(store, 15, size=100)
-    store.log.files.mapped(0).buffer[list(records(store))[5].physical_offset + 95] ^= 0xFF
+    store.commit_log.files.mapped(0).buffer[list(records(store))[5].physical_offset + 95] ^= 0xFF
     store._lock.release()
 
 
@@ -311,9 +311,9 @@ def test_zeros_that_were_sent_do_not_end_the_log(flush, zeros):
     disk = new_disk()
     store = open_store(disk, flush_disk_type=flush, commit_log_file_size=1 << 20)
     for number in range(520):
-        sent = draft(store.queue("T", 0), b"%06d" % number, key=f"T-{number}")
+        sent = draft(store.queues.queue("T", 0), b"%06d" % number, key=f"T-{number}")
         sent.properties = bytes(zeros) + b"\1v\2p\1" + b"v" * (number % 7) + b"\2" + sent.properties
-        store.append([sent])
+        store.log.append([sent])
     again = open_store(killed(disk), flush_disk_type=flush, commit_log_file_size=1 << 20)
     assert numbers(again) == list(range(520))
     check(again)
@@ -323,7 +323,7 @@ def test_an_empty_file_made_ahead_is_dropped_or_used():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 3)
-    store.log.files.create_ahead(4096)
+    store.commit_log.files.create_ahead(4096)
     crashed = killed(disk)
     again = open_store(crashed)
     assert names(crashed, "/store/commitlog") == ["00000000000000000000"]
@@ -383,14 +383,14 @@ def test_missing_queues_are_made_anew(stopped):
     if stopped:
         close(store)
     else:
-        asyncio.run(store._upkeep.take_checkpoint())
+        asyncio.run(store.upkeep.take_checkpoint())
         disk = killed(disk)
     for path in ("/store/consumequeue/T/1", "/store/consumequeue/U"):
         disk.remove_tree(path)
     again = open_store(disk)
     assert check(again) == before
-    assert again.queue("T", 1).max_offset == 30
-    assert again.queue("U", 1).max_offset == 30
+    assert again.queues.queue("T", 1).max_offset == 30
+    assert again.queues.queue("U", 1).max_offset == 30
 
 
 @pytest.mark.parametrize("stopped", [True, False])
@@ -402,7 +402,7 @@ def test_a_missing_index_is_made_anew(stopped):
     if stopped:
         close(store)
     else:
-        asyncio.run(store._upkeep.take_checkpoint())
+        asyncio.run(store.upkeep.take_checkpoint())
         disk = killed(disk)
     disk.remove_tree("/store/index")
     assert check(open_store(disk)) == before
@@ -413,29 +413,29 @@ def test_a_deleted_topic_does_not_make_the_next_start_look_for_its_queues():
     store = open_store(disk)
     fill(store, 40, topic="T")
     fill(store, 40, topic="U", start=100)
-    asyncio.run(store._upkeep.take_checkpoint())
-    asyncio.run(store.expect_deletion("T"))
-    store.delete_topic("T")
-    asyncio.run(store.sync_removals())
-    assert store.find_queue("T", 0) is None
+    asyncio.run(store.upkeep.take_checkpoint())
+    asyncio.run(store.upkeep.expect_deletion("T"))
+    store.queues.delete_topic("T")
+    asyncio.run(store.upkeep.sync_removals())
+    assert store.queues.find("T", 0) is None
     crashed = killed(disk)
     again = open_store(crashed)
     assert names(crashed, "/store/consumequeue") == ["U"]
-    assert again.queue("T", 0).max_offset == 0
+    assert again.queues.queue("T", 0).max_offset == 0
 
 
 def test_a_topic_made_again_begins_at_zero_also_after_everything_was_rebuilt():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 40, topic="T", queues=1)
-    store.delete_topic("T")
+    store.queues.delete_topic("T")
     fill(store, 5, topic="T", queues=1, start=100)
     close(store)
     disk.remove_tree("/store/consumequeue")
     again = open_store(disk)
-    queue = again.queue("T", 0)
+    queue = again.queues.queue("T", 0)
     assert queue.max_offset == 5
-    assert again.get(queue, 0, 1).body[88:94] == b"000100"
+    assert again.reader.get(queue, 0, 1).body[88:94] == b"000100"
 
 
 def test_a_log_that_begins_late_gives_queues_that_begin_late():
@@ -443,17 +443,17 @@ def test_a_log_that_begins_late_gives_queues_that_begin_late():
     store = open_store(disk)
     fill(store, 200)
     with pytest.raises(OSError, match="not synced yet"):
-        store.delete_first_log_file()
-    store.durable(store.max_offset, lambda outcome: None)
+        store.commit_log.delete_first()
+    store.flusher.durable(store.log.end, lambda outcome: None)
     for _ in range(3):
-        store.delete_first_log_file()
+        store.commit_log.delete_first()
     expected = check_late(store)
     close(store)
     for part in ("consumequeue", "index"):
         disk.remove_tree(f"/store/{part}")
     again = open_store(disk)
     assert check_late(again) == expected
-    queue = again.queue("T", 0)
+    queue = again.queues.queue("T", 0)
     assert queue.min_offset > 0
     again.queues.write_out(10)
     first = disk.entries("/store/consumequeue/T/0")[0].name
@@ -534,11 +534,11 @@ def test_a_machine_that_dies_at_any_moment_leaves_a_store_that_agrees_with_its_l
                 given = numbers_end(store)
                 if chance.random() < 0.3:
                     outcomes: list[object] = []
-                    store.durable(store.max_offset, outcomes.append)
+                    store.flusher.durable(store.log.end, outcomes.append)
                     assert outcomes
                     safe = list(range(given))
                 if chance.random() < 0.1:
-                    asyncio.run(store._upkeep.take_checkpoint())
+                    asyncio.run(store.upkeep.take_checkpoint())
                 if chance.random() < 0.1:
                     store.queues.write_out(100)
         except PowerCut:
@@ -550,7 +550,7 @@ def test_a_machine_that_dies_at_any_moment_leaves_a_store_that_agrees_with_its_l
 
 
 def numbers_end(store: Store) -> int:
-    found = store.look_up(store._appender.last_record)
+    found = store.log.look_up(store._appender.last_record)
     assert found is not None
     return int(found.body[:6]) + 1
 
@@ -574,7 +574,7 @@ def test_one_draft_after_another_survives_every_single_cut():
         assert not finished or numbers(again) == list(range(30))
         fill(again, 3, start=500)
         check(again)
-        assert draft(again.queue("T", 0)).queue.next_offset == again.queue("T", 0).max_offset
+        assert draft(again.queues.queue("T", 0)).queue.next_offset == again.queues.queue("T", 0).max_offset
 
 
 @pytest.mark.parametrize("name", [b"/", b"."])
@@ -582,12 +582,12 @@ def test_a_topic_that_can_be_no_directory_does_not_keep_the_store_from_opening(n
     disk = new_disk()
     store = open_store(disk)
     fill(store, 3)
-    buffer = store.log.files.mapped(0).buffer
+    buffer = store.commit_log.files.mapped(0).buffer
     record = next(records(store))
     at = 88 + len(record.body) + 1
     buffer[at : at + 1] = name
     again = open_store(killed(disk))
-    assert again.max_offset == store.max_offset
+    assert again.log.end == store.log.end
     assert len(list(records(again))) == 3
 
 
@@ -611,7 +611,7 @@ def test_a_record_with_a_long_topic_in_the_middle_ends_nothing():
     disk = new_disk()
     store = open_store(disk)
     fill(store, 30)
-    store.append([draft(store.queue("%RETRY%" + "g" * 200, 0), b"long", key="L")])
+    store.log.append([draft(store.queues.queue("%RETRY%" + "g" * 200, 0), b"long", key="L")])
     fill(store, 60, start=30)
     before = check(store)
     assert check(open_store(killed(disk))) == before

@@ -12,7 +12,7 @@ from turbopump.testing.loop import run_virtual
 
 
 def send_without_waiting(bench: Bench) -> None:
-    bench.store.append([draft(bench.store.queue("T", 0))])
+    bench.store.log.append([draft(bench.store.queues.queue("T", 0))])
 
 
 def test_messages_that_nobody_waits_for_are_turned_away_too_while_a_sync_hangs():
@@ -30,7 +30,7 @@ def test_messages_that_nobody_waits_for_are_turned_away_too_while_a_sync_hangs()
         await asyncio.sleep(20)
         send_without_waiting(bench)
         await asyncio.sleep(0.1)
-        assert bench.store.queue("T", 0).max_offset == 3
+        assert bench.store.queues.queue("T", 0).max_offset == 3
         await bench.store.close()
 
     run_virtual(main())
@@ -61,9 +61,9 @@ def test_who_comes_while_a_sync_in_the_background_hangs_waits_no_longer_than_the
         await store.start()
         await asyncio.sleep(0.05)
         bench.workers.stall(20)
-        store.append([draft(store.queue("T", 0), bytes(20_000))])
+        store.log.append([draft(store.queues.queue("T", 0), bytes(20_000))])
         await asyncio.sleep(0.6)
-        assert await asyncio.wait_for(store.wait_durable(store.max_offset), 7) is Durability.TIMEOUT
+        assert await asyncio.wait_for(store.flusher.wait_durable(store.log.end), 7) is Durability.TIMEOUT
         await store.close()
 
     run_virtual(main())

@@ -367,7 +367,7 @@ def filled(disk: SimulatedDisk, count: int = 60) -> Store:
     for number in range(count):
         key = f"K{number}"
         draft = Draft(
-            queue=store.queue("orders", number % 3),
+            queue=store.queues.queue("orders", number % 3),
             body=b"message %d" % number,
             properties=f"UNIQ_KEY\x01{key}\x02".encode(),
             flag=0,
@@ -376,12 +376,12 @@ def filled(disk: SimulatedDisk, count: int = 60) -> Store:
             born_host=bytes(8),
             unique_key=key,
         )
-        store.append([draft])
+        store.log.append([draft])
     return store
 
 
 def entries(store: Store) -> list[object]:
-    queues = [store.queue("orders", queue_id) for queue_id in range(3)]
+    queues = [store.queues.queue("orders", queue_id) for queue_id in range(3)]
     return [queue.entry(offset) for queue in queues for offset in range(queue.max_offset)]
 
 
@@ -410,6 +410,6 @@ def test_an_interrupted_rebuild_is_finished_by_the_next_start(seed: int) -> None
     store = Store.open(SMALL, disk, disk.clock, SimulatedWorkers(disk))
     assert entries(store) == expected
     for number in range(60):
-        assert len(store.query("orders", f"K{number}", 0, 1 << 62, 9).records) == 1
+        assert len(store.queries.query("orders", f"K{number}", 0, 1 << 62, 9).records) == 1
     asyncio.run(store.close())
     assert run(verify("/store", disk, index_shape=(50, 60))).problems == []

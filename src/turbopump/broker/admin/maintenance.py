@@ -34,24 +34,26 @@ class MaintenanceHandler:
         }
 
     async def clean_queues(self, request: Request[None]) -> Answer:
-        gone = await self._store.clean_queues(self._is_wanted)
+        gone = await self._store.upkeep.clean_queues(self._is_wanted)
         names = ", ".join(f"{topic}/{queue_id}" for topic, queue_id in gone) or "none was"
         log.info("Asked by %s to remove expired consume queues: %s", request.connection, names)
         return Answer()
 
     async def clean_topics(self, request: Request[None]) -> Answer:
         """Queues of topics that are in no table any more."""
-        unknown = sorted(self._store.topics(but={topic.name for topic in self._topics.all()}))
+        unknown = sorted(self._store.queues.topics(but={topic.name for topic in self._topics.all()}))
         keeps = self._topics.is_system
         gone = [name for name in unknown if not keeps(name) and not name.startswith(LIGHT_PREFIX)]
         if gone:
-            await self._store.take_checkpoint()  # recovery starts behind it and does not make them anew
+            await (
+                self._store.upkeep.take_checkpoint()
+            )  # recovery starts behind it and does not make them anew
         for name in gone:
-            await self._store.expect_deletion(name)
+            await self._store.upkeep.expect_deletion(name)
             if self._topics.find(name) is None:  # nobody created it while the disk was busy
                 self._offsets.forget_topic(name)
-                self._store.delete_topic(name)
-                await self._store.sync_removals()
+                self._store.queues.delete_topic(name)
+                await self._store.upkeep.sync_removals()
                 await self._statistics.forget_topic(name)
         log.info("Asked by %s to remove unused topics: %s", request.connection, ", ".join(gone) or "none was")
         return Answer()

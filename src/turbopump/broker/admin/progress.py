@@ -194,7 +194,7 @@ class ProgressHandler:
     def _progress(self, group: str, topic: str, queue_id: int, consumed: "_Consumed") -> OffsetWrapper:
         committed = max(self._offsets.query(group, topic, queue_id), 0)
         pulled = max(self._offsets.query_pulled(group, topic, queue_id), committed)
-        queue = self._store.find_queue(topic, queue_id)
+        queue = self._store.queues.find(topic, queue_id)
         end = queue.max_offset if queue else 0
         progress = OffsetWrapper(
             brokerOffset=end, consumerOffset=committed, lastTimestamp=0, pullOffset=pulled
@@ -204,7 +204,7 @@ class ProgressHandler:
         return progress
 
     def _span(self, group: str, topic: str, queue_id: int, times: StoreTimes) -> "_Span":
-        queue = self._store.find_queue(topic, queue_id)
+        queue = self._store.queues.find(topic, queue_id)
         if queue is None:
             return _Span()
         end = queue.max_offset
@@ -219,7 +219,7 @@ class ProgressHandler:
         )
 
     def _first(self, topic: str, queue_id: int) -> int:
-        queue = self._store.find_queue(topic, queue_id)
+        queue = self._store.queues.find(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
 

@@ -28,7 +28,7 @@ class QueueHandler:
         """Without a body when the queue does not reach there. At most one file's entries."""
         header = request.header
         topic, queue_id, index = header.topic or "", header.queueId, header.index
-        queue = self._store.find_queue(topic, queue_id) if topic and queue_id >= 0 else None
+        queue = self._store.queues.find(topic, queue_id) if topic and queue_id >= 0 else None
         if queue is None or not queue.min_offset <= index < queue.max_offset:
             return Answer(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         body = QueryConsumeQueueResponseBody(

@@ -72,7 +72,7 @@ class RuntimeHandler:
         return dict(sorted(table.items()))
 
     def _life(self) -> dict[str, str]:
-        trouble = self._store.writable
+        trouble = self._store.flags.reason
         life = {
             "bootTimestamp": str(self._traffic.booted_ms),
             "runtime": lasted(self._clock.now_ms() - self._traffic.booted_ms),
@@ -103,13 +103,13 @@ class RuntimeHandler:
 
     def _puts(self) -> dict[str, str]:
         traffic, store = self._traffic, self._store
-        times = max(store.put_messages, 1)  # as Apache: never a division by nothing
+        times = max(store.log.appended_messages, 1)  # as Apache: never a division by nothing
         buckets = zip(BUCKETS, traffic.puts_by_time, strict=True)
         return {
             "putMessageTimesTotal": str(times),
             "putMessageFailedTimes": str(traffic.put_failures),
-            "putMessageSizeTotal": str(store.put_bytes),
-            "putMessageAverageSize": str(store.put_bytes / times),
+            "putMessageSizeTotal": str(store.log.appended_bytes),
+            "putMessageAverageSize": str(store.log.appended_bytes / times),
             "putMessageEntireTimeMax": str(traffic.slowest_put_ms),
             "putMessageDistributeTime": " ".join(f"{name}:{count}" for name, count in buckets),
             "putLatency99": f"{traffic.put_latency_ms(0.99):.2f}",
@@ -144,17 +144,17 @@ class RuntimeHandler:
         store = self._store
         log_dir, queue_dir = store.config.log_dir, store.config.queue_dir
         log_usage = self._usage(log_dir)
-        first = store.look_up(store.min_offset)
-        buffers = store.pool_buffers_left
+        first = store.log.look_up(store.log.min_offset)
+        buffers = store.log.pool_buffers_left
         return {
-            "commitLogMinOffset": str(store.min_offset),
-            "commitLogMaxOffset": str(store.max_offset),
+            "commitLogMinOffset": str(store.log.min_offset),
+            "commitLogMaxOffset": str(store.log.end),
             "commitLogDiskRatio": str(log_usage.used_ratio),
             f"commitLogDiskRatio_{log_dir}": str(log_usage.used_ratio),
             "consumeQueueDiskRatio": str(self._usage(queue_dir).used_ratio),
             "commitLogDirCapacity": f"Total : {size(log_usage.total)}, Free : {size(log_usage.free)}.",
-            "dispatchBehindBytes": str(store.max_offset - store.committed_offset),
-            "remainHowManyDataToFlush": size(store.max_offset - store.flushed_offset),
+            "dispatchBehindBytes": str(store.log.end - store.log.committed),
+            "remainHowManyDataToFlush": size(store.log.end - store.log.synced),
             "remainTransientStoreBufferNumbs": str(NO_POOL if buffers is None else buffers),
             "earliestMessageTimeStamp": str(first.store_timestamp if first else -1),
         }

@@ -24,7 +24,7 @@ class StoreTimes:
 
     async def read(self) -> None:
         wanted = sorted(position for position in self._times if position != NONE)
-        self._times |= await self._store.store_times(wanted)
+        self._times |= await self._store.times.read(wanted)
 
     def __getitem__(self, position: int) -> int:
         """-1 when there is no such message (any more)."""

@@ -110,15 +110,15 @@ class TopicHandler:
         The checkpoint comes first: recovery starts behind it and does not make the queues anew from the log.
         """
         name = request.header.topic
-        await self._store.take_checkpoint()
-        await self._store.expect_deletion(name)
+        await self._store.upkeep.take_checkpoint()
+        await self._store.upkeep.expect_deletion(name)
         existed = self._topics.delete(name)
         self._offsets.forget_topic(name)
         if existed or is_valid(name):
-            self._store.delete_topic(name)
+            self._store.queues.delete_topic(name)
         if existed:
-            self._fence.topic_deleted(name, self._store.max_offset)
-        await self._store.sync_removals()
+            self._fence.topic_deleted(name, self._store.log.end)
+        await self._store.upkeep.sync_removals()
         if existed:
             await self._settled()
         await self._statistics.forget_topic(name)
@@ -160,7 +160,7 @@ class TopicHandler:
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             bounds = TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)
             table[MessageQueue(brokerName=self._broker_name, queueId=queue_id, topic=name)] = bounds
-            queue = self._store.find_queue(name, queue_id)
+            queue = self._store.queues.find(name, queue_id)
             if queue is not None:
                 bounds.minOffset, bounds.maxOffset = queue.min_offset, queue.max_offset
                 if queue.max_offset:

@@ -19,7 +19,7 @@ class Queue(Protocol):
 
 
 class Queues(Protocol):
-    def find_queue(self, topic: str, queue_id: int) -> Queue | None: ...
+    def find(self, topic: str, queue_id: int) -> Queue | None: ...
 
 
 class Peer(Protocol):
@@ -117,7 +117,7 @@ class ReusedOffsets:
         began = self._anew.get(topic, self._recovered_end)
         if began is None:
             return None
-        queue = self._queues.find_queue(topic, queue_id)
+        queue = self._queues.find(topic, queue_id)
         return queue.first_at_or_after(began) if queue is not None else 0
 
     def _key(self, group: str, topic: str, queue_id: int) -> Key:

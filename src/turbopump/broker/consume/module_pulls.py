@@ -56,7 +56,7 @@ class ModulePulls:
 
     async def _one(self, queue: ConsumeQueue, offset: int) -> GetResult:
         try:
-            return self._store.get(queue, offset, 1, may_wait=False)
+            return self._store.reader.get(queue, offset, 1, may_wait=False)
         except NotInMemory as missing:
-            await self._store.fetch(missing.places)
-            return self._store.get(queue, offset, 1)
+            await self._store.reader.fetch(missing.places)
+            return self._store.reader.get(queue, offset, 1)

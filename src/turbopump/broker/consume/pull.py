@@ -170,7 +170,7 @@ class PullHandler:
     def offsets_reset(self, group: str, topic: str, queue_ids: Iterable[int]) -> None:
         """Consumers that wait for a message there are told at once where to go on instead."""
         for queue_id in queue_ids:
-            queue = self._store.find_queue(topic, queue_id)
+            queue = self._store.queues.find(topic, queue_id)
             for pull in self._parked.waiting(queue) if queue is not None else ():
                 if pull.request.header.consumerGroup == group and self._parked.withdraw(pull):
                     self._finish(pull)
@@ -178,11 +178,11 @@ class PullHandler:
     def arrived(self, queue: ConsumeQueue, next_offset: int, tags_code: int) -> None:
         """The store has a new entry. Those who wait for it are answered after this pass, in one go."""
         if not self._parked:  # nobody is left: the store need not call for every message
-            self._store.on_arrival = None
+            self._store.log.on_arrival = None
         if not self._parked.waits_on(queue):
             return
         woken = self._parked.arrived(
-            queue, next_offset, tags_code, lambda: self._store.properties(queue, next_offset - 1)
+            queue, next_offset, tags_code, lambda: self._store.reader.properties(queue, next_offset - 1)
         )
         for pull in self._parked.waiting(queue):
             if pull.offset < next_offset and not pull.is_passed:
@@ -229,9 +229,9 @@ class PullHandler:
         is_light = self._topics.is_light(header.topic)
         return Pull(
             request,
-            self._store.light_queue(header.topic)
+            self._store.queues.light(header.topic)
             if is_light
-            else self._store.queue(header.topic, header.queueId),
+            else self._store.queues.queue(header.topic, header.queueId),
             header.queueOffset,
             accepts,
             wanted,
@@ -317,7 +317,7 @@ class PullHandler:
     def _read(self, pull: Pull) -> GetResult:
         header = pull.request.header
         began = self._clock.monotonic()
-        result = self._store.get(
+        result = self._store.reader.get(
             pull.queue,
             pull.offset,
             header.maxMsgNums,
@@ -359,7 +359,7 @@ class PullHandler:
         )
         pull.parked_at = asyncio.get_running_loop().time()
         self._end_after(pull, max(0, wait_ms) / 1000)
-        self._store.on_arrival = self.arrived
+        self._store.log.on_arrival = self.arrived
         if pull.queue.max_offset > pull.offset:  # it arrived while a module was choosing
             self._pass(pull)
         return True
@@ -446,7 +446,7 @@ class PullHandler:
     async def _fetched(self, pull: Pull, missing: NotInMemory) -> None:
         began = self._clock.monotonic()
         with contextlib.suppress(OSError):  # reading it says what is wrong
-            await self._store.fetch(missing.places)
+            await self._store.reader.fetch(missing.places)
         took_ms = int((self._clock.monotonic() - began) * 1000)
         self._traffic.waited_to_get(pull.queue, pull.request.header.consumerGroup, took_ms)
         if not pull.request.connection.is_closing:

@@ -53,10 +53,10 @@ class QueryHandler:
             return _not_found()
         if header.maxNum < 0:
             raise SystemFailure(f"maxNum cannot be {header.maxNum}")
-        count = self._store.config.default_query_count if header.unique_key_query else header.maxNum
+        count = self._store.queries.default_count if header.unique_key_query else header.maxNum
         begin_ms, end_ms = header.beginTimestamp, header.endTimestamp
         found = await take_turns(
-            self._store.query_in_turns(header.topic, header.key, begin_ms, end_ms, count)
+            self._store.queries.query_in_turns(header.topic, header.key, begin_ms, end_ms, count)
         )
         if not found.records:
             return _not_found()
@@ -66,8 +66,8 @@ class QueryHandler:
 
     def by_offset(self, request: Request[ViewMessageRequest]) -> Answer:
         offset = request.header.offset
-        record = self._store.look_up(offset)
-        data = None if record is None else self._store.record_bytes(offset, record.size)
+        record = self._store.log.look_up(offset)
+        data = None if record is None else self._store.log.read(offset, record.size)
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
         return Answer(body=data)
@@ -78,7 +78,7 @@ class QueryHandler:
         if queue is None:
             return Answer(OffsetResponse(0))
         boundary = Boundary.UPPER if (header.boundaryType or "").upper() == "UPPER" else Boundary.LOWER
-        return Answer(OffsetResponse(self._store.offset_by_time(queue, header.timestamp, boundary)))
+        return Answer(OffsetResponse(self._store.times.offset_by_time(queue, header.timestamp, boundary)))
 
     def max_offset(self, request: Request[GetMaxOffsetRequest]) -> Answer:
         queue = self._queue(request.header.topic, request.header.queueId)
@@ -90,14 +90,14 @@ class QueryHandler:
 
     def earliest_time(self, request: Request[GetEarliestMsgStoretimeRequest]) -> Answer:
         queue = self._queue(request.header.topic, request.header.queueId)
-        time_ms = self._store.earliest_store_time(queue) if queue else -1
+        time_ms = self._store.times.earliest(queue) if queue else -1
         return Answer(GetEarliestMsgStoretimeResponse(time_ms))
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """A name that is no topic is never looked for on disk."""
         if self._topics.find(topic) is None or queue_id < 0:
             return None
-        return self._store.find_queue(topic, queue_id)
+        return self._store.queues.find(topic, queue_id)
 
 
 def _not_found() -> Answer:

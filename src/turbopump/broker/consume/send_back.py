@@ -72,7 +72,7 @@ class SendBackHandler:
         self._count(request.header.group, draft)
         if draft.delay_ms >= 0:
             self._schedule.on_postponed(draft.queue)
-        if not self._store.syncs_each:
+        if not self._store.flusher.syncs_each:
             return reply(request.command)
 
         request.connection.begin(size)
@@ -83,7 +83,7 @@ class SendBackHandler:
             finally:
                 request.connection.end(size)
 
-        self._store.durable(offset + size, answer)
+        self._store.flusher.durable(offset + size, answer)
         return None
 
     def _count(self, group: str, draft: Draft) -> None:
@@ -105,7 +105,7 @@ class SendBackHandler:
         topic = self._topics.for_group(retry_topic(group.name), group.retry_queues, sys_flag=sys_flag)
         if not topic.perm & WRITE:
             raise NoPermission(f"the topic[{topic.name}] sending message is forbidden")
-        record = self._store.look_up(header.offset)
+        record = self._store.log.look_up(header.offset)
         if record is None:
             raise SystemFailure(f"look message by offset failed, {header.offset}")
         if record.sys_flag & INNER_BATCH:  # one of its messages; the consumer sends a copy then
@@ -123,7 +123,7 @@ class SendBackHandler:
     def _dead_letter(self, group: SubscriptionGroup, record: Record) -> Draft:
         topic = self._topics.for_group(dlq_topic(group.name), DEAD_LETTER_QUEUES)
         pairs = _pairs(record) | {properties.DELAY: "0"}
-        queue = self._store.queue(topic.name, self._chance.randrange(DEAD_LETTER_QUEUES))
+        queue = self._store.queues.queue(topic.name, self._chance.randrange(DEAD_LETTER_QUEUES))
         return _draft(record, pairs, queue)
 
 

@@ -60,7 +60,7 @@ class DelaySchedule:
         pairs[properties.DELAY] = str(level)
         pairs[properties.REAL_TOPIC] = topic
         pairs[properties.REAL_QUEUE_ID] = str(queue_id)
-        return self._store.queue(SCHEDULE_TOPIC, level - 1), self._levels.delay_ms(level)
+        return self._store.queues.queue(SCHEDULE_TOPIC, level - 1), self._levels.delay_ms(level)
 
 
 def delay_level(pairs: dict[str, str]) -> int:

@@ -129,7 +129,7 @@ class DelayedMessages:
 
     def open(self) -> None:
         """The queues that are there. Others come by `postponed`."""
-        for queue in self._store.queues_of(names.SCHEDULE_TOPIC):
+        for queue in self._store.queues.of(names.SCHEDULE_TOPIC):
             self._add(queue, self._written_down(queue))
 
     async def run(self) -> None:
@@ -268,7 +268,7 @@ class DelayedMessages:
             if fetching.done():
                 del self._fetching[run]
             return fetching.done()
-        places = self._store.missing([(at, size) for at, size, _ in due])
+        places = self._store.reader.missing([(at, size) for at, size, _ in due])
         if places:
             self._fetching = {run: task for run, task in self._fetching.items() if run}
             self._fetching[run] = asyncio.create_task(self._fetch(places))
@@ -277,7 +277,7 @@ class DelayedMessages:
     async def _fetch(self, places: list[tuple[str, int, int]]) -> None:
         with contextlib.suppress(OSError):  # who reads them next will see it
             if places:
-                await self._store.fetch(places)
+                await self._store.reader.fetch(places)
             else:
                 await asyncio.sleep(0)
 
@@ -295,7 +295,7 @@ class DelayedMessages:
         due_ms = queue.tags_code(stored)
         if due_ms is not None:
             return due_ms
-        record = self._store.look_up(at)
+        record = self._store.log.look_up(at)
         delay_ms = self._store.delays.delay_ms(queue.queue_id + 1)
         return record.store_timestamp + delay_ms if record is not None else 0
 
@@ -310,9 +310,9 @@ class DelayedMessages:
         return level_records.delivered(record, queue)
 
     def _record(self, at: int, size: int) -> Record | None:
-        if size == BLANK_SIZE or at < self._store.min_offset:
+        if size == BLANK_SIZE or at < self._store.log.min_offset:
             return None  # the log has no such message, or has it no more
-        record = self._store.look_up(at)
+        record = self._store.log.look_up(at)
         if record is None or record.size != size:
             self._pass_over(at, "cannot be read")
             return None
@@ -325,7 +325,7 @@ class DelayedMessages:
 
     def _target(self, record: Record) -> ConsumeQueue | None:
         found = level_records.destination(record, self._topics)
-        return None if found is None else self._store.queue(*found)
+        return None if found is None else self._store.queues.queue(*found)
 
     def _deliver(self, drafts: list[Draft]) -> None:
         try:
@@ -353,7 +353,7 @@ class DelayedMessages:
         try:
             for run in self._pending.runs():
                 while doomed := self._doomed(run, below):
-                    await self._fetch(self._store.missing([(at, length) for at, length, _ in doomed]))
+                    await self._fetch(self._store.reader.missing([(at, length) for at, length, _ in doomed]))
                     size += self._write_anew(run, self._doomed(run, below))  # some may be delivered by now
         except Refused as refused:
             words = "Delayed messages cannot be written anew, so their file is not deleted: %s"
@@ -363,7 +363,7 @@ class DelayedMessages:
             log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)
         if size > self._store.config.commit_log_file_size // 2:
             self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
-        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
+        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
 
     def _doomed(self, run: DueRun, below: int) -> list[Entry]:
         """The first of a run, as many as one append should hold, if they lie below."""
@@ -386,7 +386,7 @@ class DelayedMessages:
         readable = [(record, due_ms) for record, due_ms in found if record is not None]
         if readable:
             drafts = [level_records.written_anew(record, queue, due_ms) for record, due_ms in readable]
-            self._store.rewrite(drafts)
+            self._store.log.rewrite(drafts)
         following = self._entries(queue, after, after + 1)
         self._pending.done(run, len(doomed), following[0][2] if following else 0)
         return sum(record.size for record, _ in readable)
@@ -395,10 +395,10 @@ class DelayedMessages:
 
     async def save(self) -> None:
         """Raises OSError. Nothing is written that a crash could prove wrong."""
-        log_end, positions = self._store.max_offset, self._pending.positions()
+        log_end, positions = self._store.log.end, self._pending.positions()
         if not positions or (positions, log_end) == self._saved:
             return
-        if await self._store.wait_durable(log_end) is not Durability.DISK:
+        if await self._store.flusher.wait_durable(log_end) is not Durability.DISK:
             return
         self._version += 1
         await self._workers.run(self._save, FILE, self._dump(positions, log_end))
@@ -419,10 +419,10 @@ class DelayedMessages:
 
     async def _look_back(self) -> None:
         """Reads in the log what was delivered after the file was written."""
-        at, end = self._unaccounted_from(), self._store.committed_offset
+        at, end = self._unaccounted_from(), self._store.log.committed
         found = 0
         while at < end:
-            named, at = self._store.references(at, READ_BACK)
+            named, at = self._store.log.references(at, READ_BACK)
             done = [origin for number in named if (origin := level_records.origin(number)) is not None]
             self._pending.were_done(done)
             found += len(done)
@@ -433,9 +433,9 @@ class DelayedMessages:
     def _unaccounted_from(self) -> int:
         """Where in the log the first copy can be that the file does not know of."""
         if self._file is not None:  # Apache's file does not say, and its copies name no original
-            return self._store.max_offset if self._file.logOffset is None else self._file.logOffset
+            return self._store.log.end if self._file.logOffset is None else self._file.logOffset
         firsts = (queue.entry(queue.min_offset) for queue in self._queues.values())
-        return min((first[0] for first in firsts if first is not None), default=self._store.max_offset)
+        return min((first[0] for first in firsts if first is not None), default=self._store.log.end)
 
     def _written_down(self, queue: ConsumeQueue) -> QueuePosition:
         """What the file says of a queue. It knows nothing of messages that were stored after it was written,

@@ -24,8 +24,8 @@ class TurnPacer:
         else:
             await asyncio.sleep(0)
         store = self._store
-        if store.syncs_each and store.max_offset - store.flushed_offset > MAX_UNSYNCED:
-            await store.wait_durable(store.max_offset)
+        if store.flusher.syncs_each and store.log.end - store.log.synced > MAX_UNSYNCED:
+            await store.flusher.wait_durable(store.log.end)
 
     def wake_within(self, seconds: float) -> None:
         """There is news: who rests does not rest longer than this."""

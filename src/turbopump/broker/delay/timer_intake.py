@@ -74,7 +74,7 @@ class TimerIntake:
         unique_key = pairs.get(properties.UNIQUE_KEY, "")
         exact = timer_records.postpone(pairs, due_ms, topic, queue_id, self._precision_ms)
         handle = Handle(topic, self._broker, str(due_ms), unique_key)
-        return TimerPlacement(self._store.queue(TIMER_TOPIC, 0), exact, handle.pack())
+        return TimerPlacement(self._store.queues.queue(TIMER_TOPIC, 0), exact, handle.pack())
 
 
 class RecallHandler:
@@ -112,7 +112,10 @@ class RecallHandler:
             offset, _, size = self._store_recall(handle, request)
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, region)
-        if self._store.syncs_each and await self._store.wait_durable(offset + size) is not Durability.DISK:
+        if (
+            self._store.flusher.syncs_each
+            and await self._store.flusher.wait_durable(offset + size) is not Durability.DISK
+        ):
             return reply(request.command, ResponseCode.SYSTEM_ERROR, "the recall is not on disk", region)
         ext = {"msgId": handle.unique_key, **region}
         return reply(request.command, ResponseCode.SUCCESS, NOTHING_SAID, ext)

@@ -95,9 +95,9 @@ class TimerRecovery:
 
     async def _look_back(self, at: int) -> None:
         """Reads in the log what was delivered, put again or written anew."""
-        end = self._store.committed_offset
+        end = self._store.log.committed
         while at < end:
-            named, at = self._store.references(at, READ_BACK)
+            named, at = self._store.log.references(at, READ_BACK)
             self._done.update(
                 origin for number in named if (origin := level_records.origin(number)) is not None
             )
@@ -120,7 +120,7 @@ class TimerRecovery:
 
     def _take(self, at: int, unit: Unit) -> None:
         slot_ms = timer_records.slot_of(unit, self._precision_ms)
-        if slot_ms < self.begin_ms or unit.offset < self._store.min_offset:
+        if slot_ms < self.begin_ms or unit.offset < self._store.log.min_offset:
             return
         was_over = timer_records.slot_of(unit, self._precision_before_ms) < self._read_ms
         if (was_over or unit.offset in self._done) and unit.magic != DEAD:
@@ -153,7 +153,7 @@ class TimerRecovery:
             return
         begin = min(waiting, default=self._log_end)
         if units:
-            since = await self._store.stored_since(since_ms - CLOCK_SET_BACK_MS)
+            since = await self._store.times.stored_since(since_ms - CLOCK_SET_BACK_MS)
             begin = min(begin, max(since, min(unit.offset for unit in units.values())))
         copies = await self._copies(begin)
         delivered = {at for at, unit in units.items() if self._has_copy(unit.offset, unit.rolls, copies)}
@@ -177,14 +177,14 @@ class TimerRecovery:
     async def _copies(self, at: int) -> Counter[Name]:
         found: Counter[Name] = Counter()
         while at < self._log_end:
-            records, at = self._store.carrying(timer_records.DELIVERED_MARK, at, READ_BACK)
+            records, at = self._store.log.carrying(timer_records.DELIVERED_MARK, at, READ_BACK)
             found.update(name for one in records if (name := timer_records.name_of_copy(one)) is not None)
             await asyncio.sleep(0)
         return found
 
     def _has_copy(self, offset: int, rolls: bool, copies: Counter[Name]) -> bool:
         """Each copy counts for one original: a producer may have sent a message twice."""
-        if not copies or (record := self._store.look_up(offset)) is None:
+        if not copies or (record := self._store.log.look_up(offset)) is None:
             return False
         name = timer_records.name_of_copy_of(record, rolls)
         if copies[name] <= 0:

@@ -49,7 +49,7 @@ class TimerRescue:
         for count, (at, unit) in enumerate(self._log.scan()):
             if unit.offset >= below:
                 break
-            if unit.offset >= self._store.min_offset and at not in self.places and not is_over(at, unit):
+            if unit.offset >= self._store.log.min_offset and at not in self.places and not is_over(at, unit):
                 doomed.append((at, unit))
             if len(doomed) >= BATCH:
                 total += await self._put_some(doomed, queue)
@@ -66,7 +66,7 @@ class TimerRescue:
             return 0
         if self._clock.monotonic() < self._not_before:
             raise SystemBusy("a file full of them was written anew a moment ago")
-        await self._store.bring((unit.offset, unit.size) for _, unit in doomed)
+        await self._store.reader.bring((unit.offset, unit.size) for _, unit in doomed)
         now_ms = self._clock.now_ms()
         drafts, buried = [], {}
         for at, unit in doomed:
@@ -76,8 +76,8 @@ class TimerRescue:
             drafts.append(timer_records.put_again(record, queue, unit.written_ms, now_ms))
             buried[at] = unit
         if not self.places:
-            self.copies_from = self._store.max_offset
+            self.copies_from = self._store.log.end
         if drafts:
-            self._on_moved(self._store.rewrite(drafts), buried.values())
+            self._on_moved(self._store.log.rewrite(drafts), buried.values())
         self.places.update(buried)
         return sum(unit.size for _, unit in doomed)

@@ -180,8 +180,8 @@ class TimedMessages:
 
     def open(self) -> None:
         """Before anything is stored: what the timer log has beyond the end of the log, a crash has taken."""
-        self._queue = self._store.find_queue(TIMER_TOPIC, 0)
-        self._opened_at = self._store.max_offset
+        self._queue = self._store.queues.find(TIMER_TOPIC, 0)
+        self._opened_at = self._store.log.end
 
     async def run(self) -> None:
         """Delivers until it is cancelled."""
@@ -232,7 +232,7 @@ class TimedMessages:
     def postponed(self) -> None:
         """A message was appended to the queue; with SYNC_FLUSH it is not to be seen there yet."""
         if self._queue is None or self._queue.is_deleted:
-            self._queue = self._store.queue(TIMER_TOPIC, 0)
+            self._queue = self._store.queues.queue(TIMER_TOPIC, 0)
             self._next = self._heeded = 0
         self._pacing.wake_within(0)
 
@@ -289,7 +289,7 @@ class TimedMessages:
         if self._next >= queue.max_offset:
             return False
         entries = list(ENTRY.iter_unpack(queue.units(self._next, TAKEN_IN)))
-        await self._store.bring((at, size) for at, size, _ in entries)
+        await self._store.reader.bring((at, size) for at, size, _ in entries)
         slots: dict[int, Slot] = {}
         for at, size, _ in entries:
             if size != BLANK_SIZE:
@@ -334,7 +334,7 @@ class TimedMessages:
     def _expect(self, at: int, unit: Unit) -> None:
         """A unit of the slot of the present, or of one before."""
         if unit.magic & RECALL:
-            record = self._store.look_up(unit.offset)
+            record = self._store.log.look_up(unit.offset)
             if record is not None and (key := timer_records.recalled_by(record)):
                 self._present.recalled.add(key)
         if unit.recalls:
@@ -357,7 +357,7 @@ class TimedMessages:
     def _settle(self) -> None:
         """Everything before the current slot is done, and copies of it are in the log before its end."""
         self._begin_ms = self._current_ms
-        self._copies_from = self._store.max_offset
+        self._copies_from = self._store.log.end
         self._present.slot_is_over()
         if self._copies_from - self._saved_from > MAX_LOOKED_BACK and self._queue is not None:
             self._changed.set()
@@ -378,7 +378,7 @@ class TimedMessages:
     async def _recall(self, units: list[tuple[int, Unit]]) -> None:
         for begin in range(0, len(units), BATCH):
             some = units[begin : begin + BATCH]
-            await self._store.bring((unit.offset, unit.size) for _, unit in some)
+            await self._store.reader.bring((unit.offset, unit.size) for _, unit in some)
             for at, unit in some:
                 self._expect(at, unit)
 
@@ -391,7 +391,7 @@ class TimedMessages:
         """Delivers what is due, as much as one append should hold. False: nothing is accepted."""
         taken = self._due_by(now_ms)
         try:
-            await self._store.bring((unit.offset, unit.size) for unit in taken.values())
+            await self._store.reader.bring((unit.offset, unit.size) for unit in taken.values())
             drafts = {key: self._copy(unit, now_ms) for key, unit in taken.items()}
             for key in [key for key, draft in drafts.items() if draft is None]:
                 self._finished(key, taken.pop(key))
@@ -456,13 +456,13 @@ class TimedMessages:
         if place is None:
             self._pass_over(unit.offset, "has no destination")
             return None
-        queue = self._store.queue(*place)
+        queue = self._store.queues.queue(*place)
         return timer_records.delivered(record, queue, unit.written_ms, now_ms)
 
     def _record(self, at: int, size: int) -> Record | None:
-        if at < self._store.min_offset:
+        if at < self._store.log.min_offset:
             return None
-        record = self._store.look_up(at)
+        record = self._store.log.look_up(at)
         if record is None or record.size != size or record.topic != TIMER_TOPIC:
             self._pass_over(at, "cannot be read")
             return None
@@ -543,7 +543,7 @@ class TimedMessages:
 
     async def _bury(self, places: Iterable[int]) -> bool:
         """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
-        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+        if await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
             return False
         for count, at in enumerate(places):
             self._log.bury(at)
@@ -586,7 +586,7 @@ class TimedMessages:
         assert state.note is not None
         self._check = state
         self._saved_from = state.note.copies_from
-        self._log.delete_before(self._store.min_offset)
+        self._log.delete_before(self._store.log.min_offset)
 
 
 def _sync(timer_log: TimerLog, files: list[PlainFile]) -> None:

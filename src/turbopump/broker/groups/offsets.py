@@ -73,6 +73,8 @@ class Queue(Protocol):
 
 
 Q = TypeVar("Q", bound="BoundedQueue")
+Q_co = TypeVar("Q_co", bound="Queue", covariant=True)
+Q_contra = TypeVar("Q_contra", contravariant=True)
 
 
 class BoundedQueue(Queue, Protocol):
@@ -80,19 +82,17 @@ class BoundedQueue(Queue, Protocol):
     def min_offset(self) -> int: ...
 
 
-class QueueStore(Protocol[Q]):
-    def find_queue(self, topic: str, queue_id: int) -> Q | None: ...
+class Queues(Protocol[Q_co]):
+    """The consume queues of the store."""
 
-    def begins_in_memory(self, queue: Q) -> bool:
-        """Whether the very first message of the queue is still there, and young."""
+    def find(self, topic: str, queue_id: int) -> Q_co | None: ...
 
 
-class Log(Protocol):
-    @property
-    def recovered_end(self) -> int | None:
-        """Where it ended after a crash; None when it was stopped."""
+class Memory(Protocol[Q_contra]):
+    """Knows which messages are still in memory."""
 
-    def find_queue(self, topic: str, queue_id: int) -> Queue | None: ...
+    def begins_in_memory(self, queue: Q_contra) -> bool:
+        """Whether the very first message of the queue is still there, and recent."""
 
 
 class CommittedOffsets:
@@ -218,14 +218,14 @@ class CommittedOffsets:
         if gone:
             self._changed()
 
-    def mend(self, log: Log, now_ms: int) -> int | None:
+    def mend(self, queues: Queues[Queue], recovered_end: int | None, now_ms: int) -> int | None:
         """At the start. After a crash no offset stays beyond its queue, and consumers that were beyond what
         it left have to go back: the result is where the log ended after the first crash of the last minutes.
         """
-        self.clamp(lambda topic, queue_id: _end_of_queue(log, topic, queue_id))
+        self.clamp(lambda topic, queue_id: _end_of_queue(queues, topic, queue_id))
         self._crashes = [(end, at_ms) for end, at_ms in self._crashes if now_ms - at_ms < REMEMBERED_MS]
-        if log.recovered_end is not None:
-            self._crashes.append((log.recovered_end, now_ms))
+        if recovered_end is not None:
+            self._crashes.append((recovered_end, now_ms))
             self._changed()
         return min((end for end, _ in self._crashes), default=None)
 
@@ -346,8 +346,8 @@ def _drop(table: Table, group: str, topic: str, queue_id: int) -> None:
         del table[group]
 
 
-def _end_of_queue(log: Log, topic: str, queue_id: int) -> int:
-    queue = log.find_queue(topic, queue_id)
+def _end_of_queue(queues: Queues[Queue], topic: str, queue_id: int) -> int:
+    queue = queues.find(topic, queue_id)
     return queue.max_offset if queue is not None else 0
 
 
@@ -386,14 +386,14 @@ class GroupTable(Protocol):
         """None: it is not known, and may not be created."""
 
 
-def first_offset(store: QueueStore[Q], topic: str, queue_id: int) -> int | None:
+def first_offset(queues: Queues[Q], reader: Memory[Q], topic: str, queue_id: int) -> int | None:
     """Where a group without a commit starts in a queue; None: its consumer decides."""
-    queue = store.find_queue(topic, queue_id)
+    queue = queues.find(topic, queue_id)
     if queue is None:
         return 0
     if queue.min_offset >= queue.max_offset:
         return queue.max_offset
-    return 0 if store.begins_in_memory(queue) else None
+    return 0 if reader.begins_in_memory(queue) else None
 
 
 class OffsetHandler:

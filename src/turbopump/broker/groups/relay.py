@@ -127,8 +127,8 @@ class ConsumerRelay:
 
     def _record(self, offset_id: str | None) -> bytes:
         _, _, offset = parse_offset_id(offset_id or "")
-        record = self._store.look_up(offset)
-        data = self._store.record_bytes(offset, record.size) if record is not None else None
+        record = self._store.log.look_up(offset)
+        data = self._store.log.read(offset, record.size) if record is not None else None
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
         return data

@@ -95,7 +95,7 @@ class ResetHandler:
     def _in_queue(self, header: ResetOffsetRequest, queue_id: int) -> int:
         if header.offset is None or header.offset == NONE:
             return self._by_time(header, queue_id)
-        queue = self._store.find_queue(header.topic, queue_id)
+        queue = self._store.queues.find(header.topic, queue_id)
         low, high = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
         if not low <= header.offset <= high:
             raise SystemFailure(f"Target offset {header.offset} not in consume queue range [{low}-{high}]")
@@ -103,12 +103,12 @@ class ResetHandler:
 
     def _by_time(self, header: ResetOffsetRequest, queue_id: int) -> int:
         """A negative time is the end."""
-        queue = self._store.find_queue(header.topic, queue_id)
+        queue = self._store.queues.find(header.topic, queue_id)
         if queue is None:
             return 0
         if header.timestamp < 0:
             return queue.max_offset
-        return self._store.offset_by_time(queue, header.timestamp)
+        return self._store.times.offset_by_time(queue, header.timestamp)
 
     def _through_consumers(self, request: Request[ResetOffsetRequest]) -> Answer:
         header = request.header

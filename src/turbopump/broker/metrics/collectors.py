@@ -247,17 +247,17 @@ class StoreFigures:
             (
                 "rocketmq_storage_flush_behind_bytes",
                 "Bytes not synced yet",
-                store.max_offset - store.flushed_offset,
+                store.log.end - store.log.synced,
             ),
             (
                 "rocketmq_storage_dispatch_behind_bytes",
                 "Bytes that consumers cannot see yet",
-                store.max_offset - store.committed_offset,
+                store.log.end - store.log.committed,
             ),
         ]
-        times = await store.store_times([store.min_offset])
-        if times[store.min_offset] > 0:
-            age = self._clock.now_ms() - times[store.min_offset]
+        times = await store.times.read([store.log.min_offset])
+        if times[store.log.min_offset] > 0:
+            age = self._clock.now_ms() - times[store.log.min_offset]
             figures.append(
                 ("rocketmq_storage_message_reserve_time_milliseconds", "Age of the oldest message", age)
             )

@@ -117,7 +117,7 @@ class LagFigures:
         lag = Lag(group, topic)
         found = self._topics.find(topic)
         for queue_id in range(found.write_queues if found is not None else 0):
-            queue = self._store.find_queue(topic, queue_id)
+            queue = self._store.queues.find(topic, queue_id)
             if queue is None:
                 continue
             end = queue.max_offset
@@ -132,7 +132,7 @@ class LagFigures:
         return lag
 
     async def _tell_ages(self, lags: list[Lag]) -> None:
-        times = await self._store.store_times(_positions(lags))
+        times = await self._store.times.read(_positions(lags))
         now_ms = self._clock.now_ms()
 
         def age(position: int) -> int:

@@ -244,7 +244,7 @@ class Statistics:
 
     async def _fold(self) -> None:
         traffic = self._traffic
-        for count, puts in enumerate(self._store.puts(), 1):
+        for count, puts in enumerate(self._store.queues.puts(), 1):
             queue, messages, size = puts
             times = messages - traffic.together.pop(queue, 0)
             self._count_puts(queue, messages, size, times, traffic.slow_ms.pop(queue, 0))
@@ -337,7 +337,7 @@ class Statistics:
         if entry is None:
             return 0, 0
         stored_ms = record_time(self._store.log, entry[0])
-        return self._store.max_offset - entry[0], self._clock.now_ms() - stored_ms
+        return self._store.log.end - entry[0], self._clock.now_ms() - stored_ms
 
     async def _drop(self, name: str, matches: Callable[[str, Item], bool]) -> None:
         items = self._table[name]

@@ -131,8 +131,8 @@ class PlainSendHandler:
     # the compiled way
 
     def _twin(self) -> PlainSends | None:
-        durability, receipts = self._store.durability, self._receipts
-        return self._store.plain_sends(
+        durability, receipts = self._store.flusher.durability, self._receipts
+        return self._store.compiled.plain_sends(
             targets=self._targets,
             not_plain=tuple(name.encode() for name in NOT_PLAIN),
             added=self._added,
@@ -143,7 +143,7 @@ class PlainSendHandler:
         )
 
     def _shortcut(self, sends: PlainSends) -> Shortcut:
-        append, took, monotonic = self._store.append_plain, self._took, self._monotonic
+        append, took, monotonic = self._store.compiled.append_plain, self._took, self._monotonic
 
         def take(connection: Connection, data: bytes) -> tuple[int, bytes]:
             began = monotonic()
@@ -240,7 +240,7 @@ class PlainSendHandler:
         )
         if not special and (self._writable() or not topic.order):
             try:
-                queues = [self._store.queue(name, queue_id) for queue_id in range(count)]
+                queues = [self._store.queues.queue(name, queue_id) for queue_id in range(count)]
             except (OSError, Refused):  # the general path says what is wrong
                 return []
         self._targets[name] = queues
@@ -266,8 +266,8 @@ class PlainSendHandler:
         except Refused as refused:
             self._refuse(connection, asked, refused)
             return
-        if not self._store.syncs_each:
-            self._answer(connection, asked, appended, self._store.durability)
+        if not self._store.flusher.syncs_each:
+            self._answer(connection, asked, appended, self._store.flusher.durability)
             return
         hurried = [row for row in zip(asked, appended, strict=True) if not row[0][4]]
         waiting = [row for row in zip(asked, appended, strict=True) if row[0][4]]
@@ -292,7 +292,7 @@ class PlainSendHandler:
             finally:
                 connection.end(held)
 
-        self._store.durable(last + size, answer)
+        self._store.flusher.durable(last + size, answer)
 
     def _answer(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], durability: Durability

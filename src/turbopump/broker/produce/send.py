@@ -126,7 +126,7 @@ class SendHandler:
         self._in_order = in_order
         self._unheard = RateLimitedLog(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
         self.added = _added_properties(rules)
-        self._together = store.groups()
+        self._together = store.compiled.groups()
         self._id_front = receipts.store_host.hex().upper().encode()
         self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
         """Called after a half message of a transaction was appended."""
@@ -156,8 +156,8 @@ class SendHandler:
             self.on_half(prepared.drafts[0], appended[0])
         if prepared.recall_handle is not None:
             self._timing.on_postponed()
-        if not prepared.waits or not self._store.syncs_each:
-            return self._answer(request, prepared, appended, self._store.durability)
+        if not prepared.waits or not self._store.flusher.syncs_each:
+            return self._answer(request, prepared, appended, self._store.flusher.durability)
 
         connection, size, began = request.connection, len(request.command.body), self.monotonic()
         connection.begin(size)
@@ -170,7 +170,7 @@ class SendHandler:
                 connection.end(size)
 
         offset, _, record_size = appended[-1]
-        self._store.durable(offset + record_size, answer_later)
+        self._store.flusher.durable(offset + record_size, answer_later)
         return None
 
     def unheard(self, host: str, refused: Refused) -> None:
@@ -182,11 +182,11 @@ class SendHandler:
         monotonic = self.monotonic
         began = monotonic()
         try:
-            appended = self._store.append(drafts, together)
+            appended = self._store.log.append(drafts, together)
         except Refused:
             self.traffic.put_failures += len(drafts)
             raise
-        if not self._store.syncs_each:
+        if not self._store.flusher.syncs_each:
             self.traffic.took(int((monotonic() - began) * 1000), _queues(drafts))
         if together and (others := sum(draft.count for draft in drafts) - 1):
             self.traffic.together[drafts[0].queue] += others
@@ -196,14 +196,14 @@ class SendHandler:
         """`append` for one who does not say how long it took."""
         began = self.monotonic()
         appended = self.append(drafts)
-        if self._store.syncs_each:
+        if self._store.flusher.syncs_each:
             offset, _, size = appended[-1]
             queues = _queues(drafts)
 
             def took(durability: Durability) -> None:
                 self.traffic.took(int((self.monotonic() - began) * 1000), queues)
 
-            self._store.durable(offset + size, took)
+            self._store.flusher.durable(offset + size, took)
         return appended
 
     def append_group(
@@ -211,7 +211,7 @@ class SendHandler:
     ) -> T | None:
         """`append` by a compiled way (`Store.groups`); `queues`: of all messages."""
         began = self.monotonic()
-        taken = self._store.append_group(take)
+        taken = self._store.compiled.append_group(take)
         if taken is not None:
             self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
         return taken
@@ -225,7 +225,7 @@ class SendHandler:
         topic = self._target(header, request.connection.peer)
         pairs = properties.parse(header.properties or "")
         refuse_in_batch(pairs)
-        queue = self._store.queue(topic.name, header.queueId)
+        queue = self._store.queues.queue(topic.name, header.queueId)
         numbers = _sys_flag(header, topic), header.reconsumeTimes or 0, header.bornTimestamp
         if queue.is_batch or not _fit(*numbers):
             return None
@@ -241,7 +241,7 @@ class SendHandler:
         ids, first, count = done
         if count > 1:
             self.traffic.together[queue] += count - 1
-        durability, unique_key = self._store.durability, pairs.get(properties.UNIQUE_KEY)
+        durability, unique_key = self._store.flusher.durability, pairs.get(properties.UNIQUE_KEY)
         code = self._receipts.code(durability, pairs.get(properties.WAIT) != "false")
         fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, durability)
         return reply(request.command, code, None, fields)
@@ -283,11 +283,11 @@ class SendHandler:
             if level <= 0:
                 self._timing.check(pairs)
             prepare_half(pairs, topic.name, target, unique_key)
-            queue, delay_ms = self._store.queue(HALF_TOPIC, 0), -1
+            queue, delay_ms = self._store.queues.queue(HALF_TOPIC, 0), -1
         elif level > 0:
             queue, delay_ms = self._schedule.postpone(pairs, level, topic.name, target)
         else:
-            queue, delay_ms = self._store.queue(topic.name, target), -1
+            queue, delay_ms = self._store.queues.queue(topic.name, target), -1
         goes_there = queue.topic == topic.name  # what waits for something else has no time of its own
         timed = self._timing.postpone(pairs, topic.name, target) if goes_there else None
         if header.sysFlag & INNER_BATCH:
@@ -377,7 +377,7 @@ class SendHandler:
             remark = f"the batch holds {len(messages)} messages, not 1 to {MAX_BATCH}"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         queue_id = self._queue_id(header, topic)
-        queue = self._store.queue(topic.name, queue_id)
+        queue = self._store.queues.queue(topic.name, queue_id)
         if queue.is_batch and (unique_key := pairs.get(properties.UNIQUE_KEY)):
             return self._inner_batch(header, body, messages, pairs, queue, topic, request, unique_key)
         drafts = []

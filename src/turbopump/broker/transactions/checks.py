@@ -110,12 +110,12 @@ class TransactionChecks:
             await asyncio.sleep(0)
 
     def _look_at(self, half: OpenHalf) -> None:
-        if not self._halves.is_open(half) or half.at >= self._store.committed_offset:
+        if not self._halves.is_open(half) or half.at >= self._store.log.committed:
             return
-        is_far = self._store.max_offset - half.at > FAR_BEHIND
+        is_far = self._store.log.end - half.at > FAR_BEHIND
         if half.due_ms == NEVER_MS and not is_far:
             return  # a ledger decides: not even read, there may be a million
-        found = self._store.look_up(half.at)
+        found = self._store.log.look_up(half.at)
         if found is None:
             self._say(f"The half message {half.offset} cannot be read: passed over")
             self._transactions.expire(half, None)
@@ -147,10 +147,10 @@ class TransactionChecks:
             words = "Open transactions cannot be written anew, so their file is not deleted"
             self._say(f"{words}: {refused.remark}")
             return False
-        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
+        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
 
     def _write_anew(self, half: OpenHalf) -> None:
-        found = self._store.look_up(half.at)
+        found = self._store.log.look_up(half.at)
         try:
             if found is None:
                 raise MessageIllegal("it cannot be read")
@@ -162,7 +162,7 @@ class TransactionChecks:
     async def _warm(self, halves: list[OpenHalf]) -> None:
         """Nobody has to wait for the disk when they are read."""
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves)
-        await self._store.bring(entry[:2] for entry in entries if entry is not None)
+        await self._store.reader.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)

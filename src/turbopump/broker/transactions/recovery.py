@@ -34,7 +34,7 @@ Closed = list[tuple[OpenHalf, HalfDecision]]
 
 async def reopen(store: Store, transactions: OpenTransactions) -> None:
     half_progress, op_progress = transactions.saved_progress()
-    halves = store.find_queue(HALF_TOPIC, QUEUE)
+    halves = store.queues.find(HALF_TOPIC, QUEUE)
     if halves is None:
         return
     begin = max(half_progress, halves.min_offset)
@@ -50,7 +50,7 @@ async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], 
     """The half records from `begin` on that op records name, and whether Apache has written one of those."""
     named: set[int] = set()
     by_apache = False
-    queue = store.find_queue(OP_HALF_TOPIC, QUEUE)
+    queue = store.queues.find(OP_HALF_TOPIC, QUEUE)
     if queue is not None:
         async for record in records(store, queue, op_progress):
             named.update(place for place in forms.named_by(record) if place >= begin)
@@ -89,10 +89,10 @@ async def _look_back(store: Store, transactions: OpenTransactions) -> Closed:
     """What was done of which no op record was written. Copies in the same queue were found before."""
     closed: Closed = []
     first = transactions.halves.first
-    at = store.max_offset if first is None else first.at
+    at = store.log.end if first is None else first.at
     places = {half.at: half for half in transactions.halves.all()}
-    while at < store.committed_offset:
-        named, at = store.references(at, READ_BACK)
+    while at < store.log.committed:
+        named, at = store.log.references(at, READ_BACK)
         for origin in named:
             half = places.pop(origin if origin >= 0 else ~origin, None)
             if half is not None:
@@ -120,7 +120,7 @@ async def records(
             return
         for place, (at, size, _) in enumerate(entries, begin):
             if place not in but:
-                record = store.look_up(at)
+                record = store.log.look_up(at)
                 if record is not None and record.size == size and record.queue_offset == place:
                     yield record
         begin += len(entries)

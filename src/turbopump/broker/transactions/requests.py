@@ -59,7 +59,7 @@ class TransactionHandler:
         decision = DECISIONS.get(said)
         if decision is None:
             raise SystemFailure(f"commitOrRollback field wrong: {said}")
-        if self._store.committed_offset <= request.header.commitLogOffset < self._store.max_offset:
+        if self._store.log.committed <= request.header.commitLogOffset < self._store.log.end:
             return self._end_when_readable(request, decision)
         return self._end(request, decision)
 
@@ -80,7 +80,7 @@ class TransactionHandler:
     ) -> Result:
         """With a transient pool a record can be read when it is committed, some moments after the send."""
         for _ in range(LOOKS):
-            if request.header.commitLogOffset < self._store.committed_offset:
+            if request.header.commitLogOffset < self._store.log.committed:
                 break
             await self._clock.sleep(LOOK_S)
         ended = self._end(request, decision)
@@ -88,7 +88,7 @@ class TransactionHandler:
 
     def _quoted(self, header: EndTransactionRequest) -> Record:
         """The half record that is named, by Apache's checks in their order."""
-        found = self._store.look_up(header.commitLogOffset)
+        found = self._store.log.look_up(header.commitLogOffset)
         if found is None or found.topic != HALF_TOPIC:
             raise SystemFailure("Find prepared transaction message failed")
         if stamp_of(found.properties) is not None:
@@ -117,12 +117,12 @@ class TransactionHandler:
         """`quoted` may be an older copy: the one that is open counts."""
         current = quoted
         if half is not None and half.at != quoted.physical_offset:
-            newer = self._store.look_up(half.at)
+            newer = self._store.log.look_up(half.at)
             if newer is None:
                 raise SystemFailure("Find prepared transaction message failed")
             current = newer
         at, _, size = self._transactions.settle(current, half, decision)
-        if request.command.is_oneway or not self._store.syncs_each:
+        if request.command.is_oneway or not self._store.flusher.syncs_each:
             return _done(request.command, decision)
         self._answer_when_safe(request, at + size, decision)
         return None
@@ -143,7 +143,7 @@ class TransactionHandler:
             finally:
                 request.connection.end(size)
 
-        self._store.durable(end, answer)
+        self._store.flusher.durable(end, answer)
 
     async def _search_and_end(
         self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision
@@ -169,7 +169,7 @@ class TransactionHandler:
         ops = [record.decode(one) for key in keys for one in self._by_key(OP_HALF_TOPIC, key)]
         if ops:
             return _final(ops)
-        queue = self._store.find_queue(OP_HALF_TOPIC, quoted.queue_id)
+        queue = self._store.queues.find(OP_HALF_TOPIC, quoted.queue_id)
         if queue is None:
             return None
         places = {quoted.queue_offset, *roots} if quoted.topic == HALF_TOPIC else set()
@@ -191,12 +191,16 @@ class TransactionHandler:
         return HalfDecision.COMMIT if was_committed else HalfDecision.ROLLBACK
 
     def _by_key(self, topic: str, key: str) -> list[bytes]:
-        return self._store.query(topic, key, 0, self._clock.now_ms() + 1, LOOKED_UP).records if key else []
+        return (
+            self._store.queries.query(topic, key, 0, self._clock.now_ms() + 1, LOOKED_UP).records
+            if key
+            else []
+        )
 
     async def resume(self, request: Request[ResumeCheckHalfMessageRequest]) -> Answer:
         """The message is named by its place in the topic of expired ones, as mqadmin shows it."""
         _, _, at = parse_offset_id(request.header.msgId or "")
-        expired = self._store.look_up(at)
+        expired = self._store.log.look_up(at)
         if expired is None or expired.topic != CHECK_MAX_TIME_TOPIC:
             raise SystemFailure(f"no expired half message at {at}")
         root = forms.named_root(expired)

@@ -87,17 +87,17 @@ class OpenTransactions:
         self._rules = rules
         self._clock = clock
         self._timing = timing
-        self._groups = store.groups() if append_group is not None else None
+        self._groups = store.compiled.groups() if append_group is not None else None
         self._append_group = append_group
         self._decided: dict[int, HalfDecision] = {}  # by root, those of late
 
     @property
     def half_queue(self) -> ConsumeQueue:
-        return self._store.queue(HALF_TOPIC, QUEUE)
+        return self._store.queues.queue(HALF_TOPIC, QUEUE)
 
     @property
     def op_queue(self) -> ConsumeQueue:
-        return self._store.queue(OP_HALF_TOPIC, QUEUE)
+        return self._store.queues.queue(OP_HALF_TOPIC, QUEUE)
 
     def prepared(self, draft: Draft, appended: Appended) -> None:
         """A producer's half message was appended."""
@@ -206,7 +206,7 @@ class OpenTransactions:
 
     def _queue_at(self, topic: bytes, queue_id: bytes) -> ConsumeQueue | None:
         place = place_named(topic, queue_id, self._topics)
-        return None if place is None else self._store.queue(*place)
+        return None if place is None else self._store.queues.queue(*place)
 
     def renew(self, half: OpenHalf, record: Record, times: int) -> tuple[OpenHalf, Record]:
         """It goes on waiting at the end of the queue, and its producers were asked so often."""
@@ -217,7 +217,9 @@ class OpenTransactions:
     def rewrite(self, half: OpenHalf, record: Record) -> None:
         """The same before its file is deleted, also when the disk is called full."""
         copy = forms.renewed(record, self.half_queue, forms.asked(record))
-        at, offset, _ = self._store.rewrite([copy, self._op(half.offset, half.root, HalfDecision.RENEWED)])[0]
+        at, offset, _ = self._store.log.rewrite(
+            [copy, self._op(half.offset, half.root, HalfDecision.RENEWED)]
+        )[0]
         self.halves.renew(half, offset, at)
 
     def expire(self, half: OpenHalf, record: Record | None) -> None:
@@ -226,7 +228,7 @@ class OpenTransactions:
         if record is not None:
             # With the first that expires, as in Apache.
             self._topics.for_group(CHECK_MAX_TIME_TOPIC, 1, purpose="for transactions that were given up")
-            drafts.insert(0, forms.expired(record, self._store.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
+            drafts.insert(0, forms.expired(record, self._store.queues.queue(CHECK_MAX_TIME_TOPIC, QUEUE)))
         self._append(drafts)
         self.halves.close(half)
 
@@ -260,14 +262,14 @@ class OpenTransactions:
             self.on_ended(topic_of(record.properties), decision, age_ms, 1)
 
     def _op(self, offset: int, root: int, decision: HalfDecision) -> Draft:
-        now_ms, host = self._clock.now_ms(), self._store.store_host
+        now_ms, host = self._clock.now_ms(), self._store.log.store_host
         return forms.op(self.op_queue, offset, root, decision, now_ms, host)
 
     def _committed_of_ledger(self, record: Record) -> Draft:
         topic, queue_id = self._place(record)
         times = forms.times(record)
         if not times:
-            return forms.committed_of_ledger(record, self._store.queue(topic, queue_id))
+            return forms.committed_of_ledger(record, self._store.queues.queue(topic, queue_id))
         queue, delay_ms, exact = self._way(times, topic, queue_id, self._kept)
         draft = forms.committed_of_ledger(record, queue, times, exact)
         draft.delay_ms = delay_ms
@@ -293,7 +295,7 @@ class OpenTransactions:
         postponed = timed(pairs, topic, queue_id)
         if postponed is not None:
             return postponed.queue, -1, postponed.exact
-        return self._store.queue(topic, queue_id), -1, b""
+        return self._store.queues.queue(topic, queue_id), -1, b""
 
     def _place(self, record: Record) -> tuple[str, int]:
         place = self.target(record)
@@ -330,7 +332,7 @@ class OpenTransactions:
         half, op = self.progress()
         if self.saved_progress() == (half, op):
             return
-        if await self._store.wait_durable(self._store.max_offset) is Durability.DISK:
+        if await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK:
             self._offsets.commit(GROUP, HALF_TOPIC, QUEUE, half)
             self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
 

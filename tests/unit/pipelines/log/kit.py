@@ -25,7 +25,7 @@ def closed(store: Store) -> None:
 
 
 def put(store: Store, topic: str = "T", queue: int = 0, body: bytes = b"hello", **fields: Any) -> None:
-    store.append([draft(store.queue(topic, queue), body, **fields)])
+    store.log.append([draft(store.queues.queue(topic, queue), body, **fields)])
 
 
 def rows(root: Path | str, *topics: str, **asked: Any) -> list[dict[str, Any]]:

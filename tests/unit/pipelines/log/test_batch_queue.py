@@ -80,7 +80,7 @@ def test_tags_and_times_are_of_each_message(tmp_path):
     for number in range(3):
         one = batch_of(store, b"x%d" % number, b"y%d" % number)
         one.body = batch.join([(0, b"x%d" % number, b"TAGS\x01odd\x02"), (0, b"y%d" % number, b"")])
-        store.append([one])
+        store.log.append([one])
     closed(store)
     for scan in ("queue", "log"):
         assert [row["body"] for row in rows(tmp_path, "B", scan=scan, tags="odd")] == [b"x0", b"x1", b"x2"]

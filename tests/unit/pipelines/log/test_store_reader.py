@@ -350,7 +350,7 @@ def test_unusual_records_are_rows_like_others(tmp_path, scan):
     put(store, body=compress(b"packed"), sys_flag=COMPRESSED)
     put(store, long, body=b"long")
     put(store, body=bytes(4 << 20))
-    store.append([draft_of(store, b"one"), draft_of(store, b"two")])
+    store.log.append([draft_of(store, b"one"), draft_of(store, b"two")])
     closed(store)
     assert bodies(tmp_path, "T", scan=scan) == [b"v6", b"packed", bytes(4 << 20), b"one", b"two"]
     assert bodies(tmp_path, long, scan=scan) == [b"long"]
@@ -359,13 +359,13 @@ def test_unusual_records_are_rows_like_others(tmp_path, scan):
 def draft_of(store, body):
     from tests.unit.store.lab import draft
 
-    return draft(store.queue("T", 0), body)
+    return draft(store.queues.queue("T", 0), body)
 
 
 def test_a_queue_that_begins_with_blank_entries(tmp_path):
     store = opened(tmp_path)
-    store.queue("T", 0).skip_to(7)
-    store.queue("T", 0).next_offset = 7
+    store.queues.queue("T", 0).skip_to(7)
+    store.queues.queue("T", 0).next_offset = 7
     for body in numbered(3):
         put(store, body=body)
     closed(store)

@@ -40,7 +40,7 @@ class LedgerLog:
 
     async def reopen(self) -> None:
         """Before anybody is served."""
-        queue = self._store.find_queue(LEDGER_TOPIC, QUEUE)
+        queue = self._store.queues.find(LEDGER_TOPIC, QUEUE)
         if queue is None:
             return
         async for record in records(self._store, queue, queue.min_offset):
@@ -62,7 +62,7 @@ class LedgerLog:
 
     async def safe(self, id: str) -> None:
         """Returns when all that is known of the id is on disk. Raises FlushDiskTimeout."""
-        if await self._store.wait_durable(self._end.get(id, 0)) is not Durability.DISK:
+        if await self._store.flusher.wait_durable(self._end.get(id, 0)) is not Durability.DISK:
             raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
 
     async def rescue(self, below: int) -> bool:
@@ -73,11 +73,11 @@ class LedgerLog:
         except Refused as refused:
             log.error("Books cannot be written anew, so their file is not deleted: %s", refused.remark)
             return False
-        return await self._store.wait_durable(self._store.max_offset) is Durability.DISK
+        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
 
     def _write_anew(self, id: str) -> None:
         changes = self._ledger.snapshot(id)
-        appended = self._store.rewrite([self._draft(change) for change in changes])
+        appended = self._store.log.rewrite([self._draft(change) for change in changes])
         self._since[id] = appended[0][0]
         self._noted(changes[-1], appended[-1])
 
@@ -92,11 +92,11 @@ class LedgerLog:
 
     def _draft(self, change: Change) -> Draft:
         return Draft(
-            queue=self._store.queue(LEDGER_TOPIC, QUEUE),
+            queue=self._store.queues.queue(LEDGER_TOPIC, QUEUE),
             body=msgspec.json.encode(change),
             properties=PROPERTIES,
             flag=0,
             sys_flag=0,
             born_timestamp=self._clock.now_ms(),
-            born_host=self._store.store_host,
+            born_host=self._store.log.store_host,
         )

@@ -105,7 +105,7 @@ class LedgerHandler:
             raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
         highest = self._ledger.books[id].highest
         self._log.write(change)
-        if await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+        if await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
             raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
         log.warning(
             "Transactional id %s is forgotten, on request; it had decided up to batch %d", id, highest
@@ -120,7 +120,7 @@ class LedgerHandler:
         counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
         left = self._settling.left(header.id, header.batch)
         is_last = not left or not counts.total
-        if is_last and await self._store.wait_durable(self._store.max_offset) is not Durability.DISK:
+        if is_last and await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
             raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
         if header.settled and not left:
             self._ledger.settled(header.id, header.batch)

@@ -77,7 +77,7 @@ class LedgerSendHandler:
         self._receipts = receipts
         self._store = store
         self._clock = clock
-        self._groups = store.groups()
+        self._groups = store.compiled.groups()
 
     def routes(self) -> Routes:
         return {RequestCode.LEDGER_SEND: Route(LedgerSendRequest, self.send)}
@@ -87,9 +87,9 @@ class LedgerSendHandler:
         stamp = LedgerStamp(header.id, header.batch, header.run, header.token, header.home)
         self._check(stamp)
         stored = self._together(stamp, request) or self._one_by_one(stamp, request)
-        durability = self._store.durability
-        if self._store.syncs_each:
-            durability = await self._store.wait_durable(stored.end)
+        durability = self._store.flusher.durability
+        if self._store.flusher.syncs_each:
+            durability = await self._store.flusher.wait_durable(stored.end)
         told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
         return Answer(told, code=self._receipts.code(durability, waits=True))
 
@@ -98,7 +98,7 @@ class LedgerSendHandler:
         groups = self._groups
         if groups is None:
             return None
-        added, queue = self._added(stamp), self._store.queue(HALF_TOPIC, 0)
+        added, queue = self._added(stamp), self._store.queues.queue(HALF_TOPIC, 0)
         connection = request.connection
 
         def ask(topic: bytes, queue_id: bytes) -> tuple[str, int]:
@@ -166,7 +166,7 @@ class LedgerSendHandler:
         if not 0 < len(messages) <= MOST_IN_FRAME:
             raise MessageIllegal(f"the frame holds {len(messages)} messages, not 1 to {MOST_IN_FRAME}")
         added = self._added(stamp)
-        queue = self._store.queue(HALF_TOPIC, 0)
+        queue = self._store.queues.queue(HALF_TOPIC, 0)
         places: dict[tuple[str, str], Place] = {}
         drafts = [self._draft(queue, one, added, places, request) for one in messages]
         return drafts, [topic_of(draft.properties) for draft in drafts]

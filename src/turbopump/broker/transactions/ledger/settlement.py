@@ -177,7 +177,7 @@ class Settlement:
     def _read(self, halves: list[OpenHalf], decision: HalfDecision) -> list[Ended]:
         found: list[Ended] = []
         for half in halves:
-            record = self._store.look_up(half.at)
+            record = self._store.log.look_up(half.at)
             if record is not None:  # else it is not committed yet, or a round of checks will complain
                 found.append((record, half, decision))
         return found
@@ -196,9 +196,12 @@ class Settlement:
 
     async def _warm(self, roots: list[int]) -> None:
         """Nobody has to wait for the disk when they are read."""
-        halves, young = filter(None, map(self._transactions.halves.find, roots)), self._store.in_memory_from
+        halves, young = (
+            filter(None, map(self._transactions.halves.find, roots)),
+            self._store.reader.in_memory_from,
+        )
         entries = (self._transactions.half_queue.entry(half.offset) for half in halves if half.at < young)
-        await self._store.bring(entry[:2] for entry in entries if entry is not None)
+        await self._store.reader.bring(entry[:2] for entry in entries if entry is not None)
 
     def _say(self, words: str, error: BaseException | None = None) -> None:
         self._trouble.log(self._clock.monotonic(), "%s", words, exc_info=error)

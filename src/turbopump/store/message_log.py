@@ -1,0 +1,161 @@
+"""The log of messages as the rest of the broker uses it: append, look up, and where the log begins and ends.
+
+In: drafts. Out: where each message is, and the bytes of records. `commit_log.py` below knows bytes and files
+only, and `append.py` writes records; here an append also reaches consume queues, index and waiting pulls.
+`broker/log.py` names the part of this class that a replicated log has to offer as well.
+
+    min_offset                 where the oldest record that is still there begins
+    synced <= committed <= end    on the medium; visible to readers; where the next record goes
+"""
+
+from collections.abc import Sequence
+
+from turbopump.protocol.errors import BrokenRecord
+from turbopump.protocol.record import Record, decode
+from turbopump.protocol.sysflag import PREPARED
+from turbopump.runtime.disk import Buffer
+from turbopump.store import scan
+from turbopump.store.append import Appended, Appender, Draft
+from turbopump.store.commit_log import CommitLog
+from turbopump.store.dispatch import Arrival, Dispatcher
+from turbopump.store.flags import Flags, Reason
+from turbopump.store.flush import Flusher
+from turbopump.store.light_queues import LightQueues
+
+
+class MessageLog:
+    """Appends messages to the commit log and finds them again by log offset."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        appender: Appender,
+        dispatcher: Dispatcher,
+        flusher: Flusher,
+        flags: Flags,
+        lights: LightQueues | None,
+        immediate: bool,
+    ) -> None:
+        self._log = commit_log
+        self._appender = appender
+        self._append = appender.append
+        self._dispatcher = dispatcher
+        self._flusher = flusher
+        self._flags = flags
+        self._lights = lights
+        self._immediate = immediate  # readers see a message as soon as it is appended
+        self._syncs_each = flusher.syncs_each
+
+    # extent
+
+    @property
+    def min_offset(self) -> int:
+        """Offset of the oldest record that was not deleted."""
+        return self._log.min_offset
+
+    @property
+    def end(self) -> int:
+        """Offset at which the next record begins."""
+        return self._log.end
+
+    @property
+    def committed(self) -> int:
+        """Offset below which readers may see every record."""
+        return self._log.committed
+
+    @property
+    def synced(self) -> int:
+        """Offset below which everything is on the medium."""
+        return self._log.synced
+
+    @property
+    def pool_buffers_left(self) -> int | None:
+        """Unused buffers of the transient pool; None without a pool."""
+        return self._log.buffers_left if self._log.uses_pool else None
+
+    @property
+    def appended_messages(self) -> int:
+        """Messages appended since the start."""
+        return self._appender.messages
+
+    @property
+    def appended_bytes(self) -> int:
+        """Bytes of the records appended since the start."""
+        return self._appender.bytes
+
+    # writing
+
+    @property
+    def store_host(self) -> bytes:
+        """Packed address of the broker, stamped on every record."""
+        return self._appender.store_host
+
+    @store_host.setter
+    def store_host(self, host: bytes) -> None:
+        self._appender.store_host = host
+
+    @property
+    def on_arrival(self) -> Arrival | None:
+        """Called with queue, next offset and tag code for every message that becomes readable."""
+        return self._dispatcher.on_arrival
+
+    @on_arrival.setter
+    def on_arrival(self, arrived: Arrival | None) -> None:
+        self._dispatcher.on_arrival = arrived
+
+    def append(self, drafts: Sequence[Draft], together: bool = False) -> list[Appended]:
+        """Stores all of the messages, or none and raises Refused. `together`: in one file, as a batch."""
+        if self._lights is not None:
+            self._lights.stamp(drafts)
+        appended = self._append(drafts, together)
+        dispatcher = self._dispatcher
+        if self._immediate:
+            arrived = dispatcher.on_arrival
+            if arrived is not None and self._lights is not None:
+                for draft in drafts:
+                    for light, light_offset in draft.lights:
+                        arrived(light, light_offset + 1, draft.tags_code)
+            if arrived is not None:
+                for draft, (_, queue_offset, _) in zip(drafts, appended, strict=True):
+                    # A half message and a rollback, which has this bit too, are in no queue.
+                    if not draft.sys_flag & PREPARED:
+                        arrived(draft.queue, queue_offset + 1, draft.tags_code)
+            dispatcher.keys_waiting()
+        elif self._syncs_each:
+            self._flusher.want(self._log.end)
+        return appended
+
+    def rewrite(self, drafts: Sequence[Draft]) -> list[Appended]:
+        """Appends messages whose file is about to be deleted, even while the disk counts as full."""
+        with self._flags.lifted(Reason.DISK_FULL):
+            return self.append(drafts)
+
+    # reading
+
+    def read(self, offset: int, size: int) -> bytes | None:
+        """Returns bytes of the log; None when they are not there or would cross the end of a file."""
+        return self._log.read(offset, size)
+
+    def locate(self, offset: int) -> tuple[Buffer, int] | None:
+        """Returns the mapped file that holds this offset, and the position in it; None when none does."""
+        return self._log.locate(offset)
+
+    def look_up(self, offset: int) -> Record | None:
+        """Returns the record that begins at this offset; None when none does."""
+        found = self._log.locate(offset)
+        if found is None:
+            return None
+        try:
+            record = decode(*found)
+        except BrokenRecord:
+            return None
+        ends_inside = offset + record.size <= self._log.committed
+        return record if record.physical_offset == offset and ends_inside else None
+
+    def references(self, begin: int, count: int) -> tuple[list[int], int]:
+        """Returns the origins that the next `count` records name, and the offset to continue from."""
+        return scan.references(self._log, begin, count)
+
+    def carrying(self, mark: bytes, begin: int, count: int) -> tuple[list[Record], int]:
+        """Returns those of the next `count` records with `mark` in their properties, and where to go on."""
+        return scan.carrying(self._log, mark, begin, count)
