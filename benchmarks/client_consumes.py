@@ -1,8 +1,11 @@
-"""How fast our Python push consumer empties a backlog of 1 KiB messages, one process.
+"""Measures how fast our Python push consumer empties a backlog of 1 KiB messages, one process.
 
 `python -m benchmarks.client_consumes [--messages N] [--handler async] [--loop asyncio]` starts a broker of
 ours in a process of its own; `--name-servers` measures against another cluster. For each kind of handler it
-prints messages per second and the CPU time of the client for each message, after a tenth that is not counted.
+prints messages per second and the CPU time of the client per message. The first tenth of the messages warms
+the client up and is not counted.
+
+Imports public names alone, so that `benchmarks.paired` can run it with another checkout of the client.
 """
 
 from __future__ import annotations
@@ -14,21 +17,18 @@ import cProfile
 import time
 from collections.abc import Callable
 
-from turbopump.client.message import Message, MessageExt
-from turbopump.client.produce.producer import Producer
-from turbopump.client.push.consumer import Consumer
-from turbopump.client.settings import ConsumeFromWhere
+from turbopump.aio import ConsumeFromWhere, Consumer, Message, MessageExt, Producer
 
 from .client_sends import BODY, LOOPS, loop_factory, our_broker
 
 TOPIC = "ClientConsumes"
 BATCH = 32
-FILL = 512  # messages of a batch when the backlog is made
-PATIENCE_S = 120.0
+FILL_BATCH = 512
+MAX_MEASURE_S = 120.0
 
 
 class Counter:
-    """Handlers that look at each body and count. They measure from `warm` messages on."""
+    """Counts messages and bytes for a handler, and takes the time from message `warm` to the last one."""
 
     def __init__(self, warm: int, messages: int) -> None:
         self.warm, self.messages = warm, messages
@@ -78,7 +78,7 @@ HANDLERS: dict[str, Callable[[Consumer, Counter], None]] = {
     "one": handle_one,
     "ordered": handle_ordered,
 }
-WORDS = {
+LABELS = {
     "async": "async def",
     "batch": f"def, batches of {BATCH}",
     "one": "def, one by one",
@@ -100,20 +100,22 @@ def main() -> None:
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.client_consumes", description=__doc__)
-    parser.add_argument("--messages", type=int, default=300_000, help="of 1 KiB")
-    parser.add_argument("--handler", action="append", choices=HANDLERS, help="this kind alone")
+    parser.add_argument("--messages", type=int, default=300_000, help="number of messages, of 1 KiB each")
+    parser.add_argument(
+        "--handler", action="append", choices=HANDLERS, help="only this kind (may be repeated)"
+    )
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="which event loop")
-    parser.add_argument("--name-servers", help="of a cluster that runs already")
-    parser.add_argument("--profile", action="store_true", help="where the time goes, by function")
+    parser.add_argument("--loop", choices=LOOPS, default="uvloop", help="event loop")
+    parser.add_argument("--name-servers", help="address of a cluster that is running already")
+    parser.add_argument("--profile", action="store_true", help="print where the time goes, by function")
     return parser
 
 
 async def fill(name_servers: str, messages: int) -> None:
     async with Producer("bench", name_servers=name_servers) as producer:
         await producer.send(Message(TOPIC, BODY, "bench"))
-        for start in range(1, messages, FILL):
-            count = min(FILL, messages - start)
+        for start in range(1, messages, FILL_BATCH):
+            count = min(FILL_BATCH, messages - start)
             await producer.send_batch([Message(TOPIC, BODY, "bench") for _ in range(count)])
 
 
@@ -125,11 +127,11 @@ async def measure(name_servers: str, kind: str, number: int, messages: int) -> s
     )
     counter = Counter(messages // 10, messages)
     HANDLERS[kind](consumer, counter)
-    async with consumer, asyncio.timeout(PATIENCE_S):
+    async with consumer, asyncio.timeout(MAX_MEASURE_S):
         await counter.enough.wait()
     counted = messages - messages // 10
     rate, cpu_us = counted / counter.seconds, counter.spent / counted * 1e6
-    return f"{WORDS[kind]:22} {rate:10,.0f} messages/s, {cpu_us:5.1f} us CPU each"
+    return f"{LABELS[kind]:22} {rate:10,.0f} messages/s, {cpu_us:6.2f} us CPU each"
 
 
 @contextlib.contextmanager

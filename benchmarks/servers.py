@@ -54,6 +54,7 @@ class Running:
     place: peers.Place
     processes: dict[str, Process] = field(default_factory=dict)
     extra: dict[str, str] = field(default_factory=dict)  # keys of broker.conf
+    environment: dict[str, str] = field(default_factory=dict)  # of our process
 
     @property
     def pids(self) -> list[int]:
@@ -108,6 +109,7 @@ def _start_processes(running: Running, prefix: tuple[str, ...]) -> None:
     place = running.place
     if running.kind == OURS:
         given = {settings.variable(key): value for key, value in running.extra.items()}
+        given |= running.environment
         command = [*(prefix or our_program()), *our_arguments(place)]
         running.processes["broker"] = _process(place, "up", command, given)
         running.processes["broker"].wait_ready("is ready")
