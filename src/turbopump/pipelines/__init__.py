@@ -5,8 +5,8 @@
     pipelines.register(spark)
     spark.readStream.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("subscribe", "T").load()
 
-Nothing heavy is imported before it is used: PyArrow comes with `turbopump[arrow]`, PySpark and Delta with
-`turbopump[spark]`.
+Heavy packages are imported when they are first used: PyArrow comes with `turbopump[arrow]`, PySpark and Delta
+with `turbopump[spark]`.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ FORMATS = (
 
 
 def register(spark: Any) -> None:
-    """Makes the formats known to this session, after a look whether its workers can run them.
+    """Registers the formats with this session, after checking that its workers can run them.
 
     Raises CannotRun, whose text says what to install or to set.
     """
@@ -36,15 +36,18 @@ def register(spark: Any) -> None:
 
 
 def _is_registered(spark: Any, name: str) -> bool:
-    """Spark warns of each format that is registered twice. A session of Spark Connect cannot be asked."""
+    """Tells whether the session knows the format: Spark warns about a format that is registered twice. A
+    session of Spark Connect cannot be asked.
+    """
     session = getattr(spark, "_jsparkSession", None)
     return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(name))
 
 
 def watch(spark: Any, tell: Callable[[str], object] = print, *, empty: bool = False) -> Any:
-    """One line for each micro-batch of the session's streams: rows, speed, lag, where the time went.
+    """Reports one line per micro-batch of the session's streams: rows, speed, lag and durations.
 
-    `empty`: for triggers that found nothing, too. `spark.streams.removeListener` of what it returns ends it.
+    `tell` receives each line. `empty`: also for triggers that found nothing. To end it, give the returned
+    listener to `spark.streams.removeListener`.
     """
     from turbopump.pipelines.progress_listener import ProgressListener
 

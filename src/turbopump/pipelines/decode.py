@@ -1,9 +1,10 @@
-"""Records into Arrow: the bytes of a commit log, or of a pull's answer, become columns without a loop per
-message.
+"""Decodes records into Arrow: the bytes of a commit log or of a pull response become columns, without a loop
+per message.
 
-In: a buffer, where records begin in it, and the columns that are wanted. Out: a record batch of exactly that
-schema; what nobody asked for is not read. Rows that are rare (compressed bodies, IPv6 hosts, odd properties)
-are read one by one, by the functions that servers and clients use. Nothing here knows files or brokers.
+In: a buffer, the positions where records begin in it, and the wanted columns. Out: a record batch of exactly
+that schema; other columns are not decoded. Rare rows (compressed bodies, IPv6 hosts, irregular properties)
+are decoded one by one, by the functions that servers and clients use. This module knows neither files nor
+brokers.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,30 +41,33 @@ from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, HOSTS_MASK, STORE_V6
 
 __all__ = ["BatchTooLarge", "batches", "decode", "starts_in"]
 
-FIRST_MS = -62_135_596_800_000  # year 1
-LAST_MS = 253_402_300_799_999  # year 9999: nobody downstream can show a time outside these
+# Years 1 to 9999: no program downstream can show a time outside these.
+FIRST_MS = -62_135_596_800_000
+LAST_MS = 253_402_300_799_999
 SET_BY_BROKER = 1  # Kafka's LogAppendTime
 MAX_EXPANDED_BATCH = 64 * 1024 * 1024
-"""Bytes of bodies in one batch, decompressed; a batch of more is made of fewer rows."""
+"""Bytes of decompressed bodies in one batch; a batch that would have more gets fewer rows."""
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
 
 
 class BatchTooLarge(ValueError):
-    """The bodies of these rows do not fit into one batch: take fewer rows. `batches` does."""
+    """The bodies of these rows do not fit into one batch: decode fewer rows. `batches` does so."""
 
 
 def decode(data: Data, starts: Numbers, schema: Schema, *, broker: str | None = None) -> pa.RecordBatch:
-    """The records at these positions, which rise. Raises BrokenRecord when one of them is not whole."""
+    """Decodes the records at these positions, which rise. Raises BrokenRecord when one of them is
+    incomplete.
+    """
     places = locate(data, starts)
     if not places.is_whole.all():
-        raise BrokenRecord(f"no whole record at {starts[~places.is_whole][0]}")
+        raise BrokenRecord(f"no complete record at byte {starts[~places.is_whole][0]}")
     return rows_of(data, places, schema, broker)
 
 
 def batches(
     data: Data, places: RecordPositions, schema: Schema, broker: str | None, rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """All of them, at most `rows` in a batch; fewer where bodies are large."""
+    """Decodes all records, at most `rows` per batch, and fewer where bodies are large."""
     for at in range(0, len(places), rows):
         part = places.only(slice(at, at + rows))
         try:
@@ -75,13 +79,13 @@ def batches(
 
 
 def rows_of(data: Data, places: RecordPositions, schema: Schema, broker: str | None) -> pa.RecordBatch:
-    """As `decode`, of records that are known to be whole."""
+    """Decodes records that are known to be complete into one batch."""
     rows = _ColumnReader(data, places, broker)
     return pa.RecordBatch.from_arrays([READ[name](rows) for name in schema.names], schema=schema.arrow)
 
 
 class _ColumnReader:
-    """Some records, a column at a time."""
+    """Reads the columns of some records, one column at a time."""
 
     def __init__(self, data: Data, places: RecordPositions, broker: str | None) -> None:
         self.data = data
@@ -126,11 +130,13 @@ class _ColumnReader:
         return pa.repeat(pa.scalar(self._broker, pa.string()), len(self.places))
 
     def body(self) -> Any:
-        """As its sender had it. Null where it is compressed and cannot be read."""
+        """The body as its sender wrote it; null where it is compressed and cannot be decompressed."""
         places = self.places
         packed: Mask = (places.sys_flags & COMPRESSED) != 0
         if int(places.body_sizes.sum()) > MAX_EXPANDED_BATCH and len(places) > 1:
-            raise BatchTooLarge(f"{places.body_sizes.sum()} bytes of bodies")
+            raise BatchTooLarge(
+                f"bodies must have at most {MAX_EXPANDED_BATCH} bytes, got {places.body_sizes.sum()}"
+            )
         if not packed.any():
             return cut(self.data, places.bodies, places.body_sizes, pa.binary())
         column = cut(self.data, places.bodies, np.where(packed, 0, places.body_sizes), pa.binary())
@@ -138,13 +144,14 @@ class _ColumnReader:
 
     def _expanded(self, rows: Numbers) -> list[bytes | None]:
         found: list[bytes | None] = []
-        total, most = 0, MAX_EXPANDED_BATCH if len(self.places) > 1 else np.inf
+        # A single row is decompressed whatever its size: it cannot be split.
+        total, limit = 0, MAX_EXPANDED_BATCH if len(self.places) > 1 else np.inf
         for row in rows:
             at, size = int(self.places.bodies[row]), int(self.places.body_sizes[row])
             found.append(_expanded(bytes(self.data[at : at + size]), int(self.places.sys_flags[row])))
             total += len(found[-1] or b"")
-            if total > most:
-                raise BatchTooLarge(f"more than {most} bytes of bodies")
+            if total > limit:
+                raise BatchTooLarge(f"bodies must have at most {limit} bytes, got {total} or more")
         return found
 
     def keys(self) -> Any:
@@ -154,7 +161,7 @@ class _ColumnReader:
         return self.pairs.pick(props.TAGS)
 
     def message_id(self) -> Any:
-        """The sender's own, else that of the place."""
+        """The sender's unique key, or the offset id where there is none."""
         column = self.pairs.pick(props.UNIQUE_KEY)
         if not column.null_count:
             return column
@@ -168,7 +175,7 @@ class _ColumnReader:
     # hosts
 
     def offset_id(self) -> Any:
-        """Hex of store host and log offset."""
+        """Store host and log offset in hexadecimal."""
         rows = np.concatenate((self._bytes(self._store_hosts, 8), self._bytes_at(PHYSICAL_OFFSET_AT, 8)), 1)
         digits = np.stack((_DIGITS[rows >> 4], _DIGITS[rows & 15]), 2)
         width = 2 * rows.shape[1]
@@ -195,7 +202,7 @@ class _ColumnReader:
         return self.places.starts + STORE_HOST_AT + longer_by(self.places.sys_flags, BORN_V6)
 
     def _hosts(self, positions: Numbers, v6: int) -> Any:
-        """There are few: each is written once."""
+        """Formats each distinct host once: there are few."""
         packed, which = np.unique(field_at(self.data, ">i8", positions), return_inverse=True)
         texts = [host_text(int(host).to_bytes(8, "big", signed=True)) for host in packed]
         column = pa.array(texts, pa.string()).take(pa.array(which))
@@ -241,7 +248,7 @@ READ: dict[str, Callable[[_ColumnReader], Any]] = {
     "timestampType": lambda rows: pa.repeat(pa.scalar(SET_BY_BROKER, pa.int32()), len(rows.places)),
     "headers": lambda rows: rows.pairs.headers(),
 }
-"""Column → how it is read. Both tables of `schema.py` are covered."""
+"""Column → how it is read. Covers both tables of `schema.py`."""
 
 
 def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
@@ -249,7 +256,9 @@ def _plain(numbers: Numbers, kind: pa.DataType) -> Any:
 
 
 def _times(in_ms: Numbers) -> Any:
-    """Null for what no calendar has: a producer may send any number as its time."""
+    """Converts ms to timestamps; null outside the calendar, since a producer may send any number
+    as its time.
+    """
     if len(in_ms) and in_ms.min() >= FIRST_MS and in_ms.max() <= LAST_MS:
         return pa.Array.from_buffers(TIME, len(in_ms), [None, pa.py_buffer(in_ms * 1000)])
     missing = (in_ms < FIRST_MS) | (in_ms > LAST_MS)
@@ -260,6 +269,6 @@ def _expanded(body: bytes, sys_flag: int) -> bytes | None:
     try:
         return decompress(body, sys_flag)
     except CodecMissing:
-        raise  # the user can mend this
+        raise  # the user can install the codec
     except BrokenBody:
         return None

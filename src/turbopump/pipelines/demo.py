@@ -1,6 +1,6 @@
-"""The whole in a minute: orders into a topic, the topic into a Delta table, the table into a topic again.
+"""A demonstration in a minute: orders into a topic, the topic into a Delta table, the table into a topic.
 
-`make run` and `turbopump up --demo` start it beside a running cluster. Run again, it goes on from its
+`make run` and `turbopump up --demo` start it beside a running cluster. A second run continues from its
 checkpoint: only new orders are archived.
 
     python -m turbopump.pipelines.demo NAME_SERVER DIRECTORY
@@ -32,15 +32,15 @@ FIELDS = "id long, city string, amount double"
 
 def main(arguments: list[str]) -> int:
     name_server, home = arguments[0], Path(arguments[1]) / "demo"
-    say(f"{COUNT:,} orders go to topic {ORDERS} ...")
+    report(f"Sending {COUNT:,} orders to topic {ORDERS} ...")
     send_orders(name_server)
     try:
         check()
     except CannotRun as error:
-        say(f"The pipelines are left out. {error}")
+        report(f"Skipping the pipelines: {error}")
         return 0
     log = home / "spark.log"
-    say(f"Spark starts (some seconds); its log is {log} ...")
+    report(f"Starting Spark, which takes some seconds; its log is {log} ...")
     home.mkdir(parents=True, exist_ok=True)
     with errors_to(log):
         spark = session("turbopump demo", "local[2]", {"spark.sql.shuffle.partitions": "2"})
@@ -48,14 +48,15 @@ def main(arguments: list[str]) -> int:
         show(spark, name_server, home)
     finally:
         spark.stop()
-    say(f"Done. The table is in {home / 'orders'}. Next: turbopump pipeline stats --from topic:{ORDERS}")
+    report(f"Done. The table is in {home / 'orders'}. Next: turbopump pipeline stats --from topic:{ORDERS}")
     return 0
 
 
 @contextlib.contextmanager
 def errors_to(log: Path) -> Iterator[None]:
-    """Programs that are started meanwhile write their errors there to their end: Spark's workers complain of
-    closed connections when a session stops, as if something had gone wrong.
+    """Redirects stderr to the log for programs started inside the block, until those programs end.
+
+    Spark's workers report closed connections when a session stops, which looks like a failure.
     """
     kept = os.dup(STDERR)
     with log.open("ab") as file:
@@ -71,11 +72,11 @@ def show(spark: Any, name_server: str, home: Path) -> None:
     begin = time.monotonic()
     rows = archive(spark, name_server, home)
     took = time.monotonic() - begin
-    say(f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {took:.1f} s")
+    report(f"{rows:,} orders from topic {ORDERS} to a Delta table, exactly once, in {took:.1f} s")
     publish(spark, name_server, home)
-    say(f"Totals of paid orders by city from the table to topic {TOTALS}, and read from there:")
+    report(f"Totals of paid orders by city from the table to topic {TOTALS}, and read from there:")
     for line in read_totals(spark, name_server).lines()[2:]:
-        say(f"  {line}")
+        report(f"  {line}")
 
 
 def send_orders(name_server: str) -> None:
@@ -129,7 +130,7 @@ def publish(spark: Any, name_server: str, home: Path) -> None:
 
 
 def read_totals(spark: Any, name_server: str) -> ResultTable:
-    """The newest of each city: every run adds its own."""
+    """Returns the newest total of each city: every run adds its own."""
     from turbopump.pipelines.transforms.bodies import json_body
 
     read = spark.read.format("rocketmq").option("nameServer", name_server).option("subscribe", TOTALS).load()
@@ -141,7 +142,7 @@ def read_totals(spark: Any, name_server: str) -> ResultTable:
     return ResultTable("totals", "", [row.asDict() for row in rows.collect()], rows.columns)
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     print(f"demo: {line}", flush=True)
 
 

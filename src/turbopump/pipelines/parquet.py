@@ -1,7 +1,7 @@
-"""Record batches into Parquet: one file, or a directory of files by topic, day and hour.
+"""Writes record batches as Parquet: one file, or a directory of files by topic, day and hour.
 
-In: batches, as they come. Out: files, and how many rows they have. Memory holds one row group, however much
-there is. A file has its name when it is whole, and not before.
+In: batches, as they come. Out: files, and how many rows they have. Memory holds one row group, however large
+the export is. A file gets its name once it is complete.
 """
 
 import errno
@@ -20,19 +20,21 @@ from turbopump.pipelines.schema import Schema
 
 MAX_GROUP_ROWS = 100_000
 MAX_GROUP_BYTES = 64 * 1024 * 1024
-"""A row group ends at the first of these."""
-MAX_OPEN_FILES = 64  # of a partitioned directory
+"""A row group ends at the first of these limits."""
+MAX_OPEN_FILES = 64  # in a partitioned directory
 
 TIMES = ("storeTimestamp", "timestamp")
 PARTS: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
     "date": (pa.string(), lambda times: pc.strftime(times, "%Y-%m-%d")),
     "hour": (pa.int32(), lambda times: pc.hour(times).cast(pa.int32())),
 }
-"""What is made of the time of storing, in UTC."""
+"""Partition columns made from the store time, in UTC."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
+    """What an export has written."""
+
     path: str
     rows: int
     bytes: int
@@ -42,7 +44,9 @@ class ExportResult:
 def export(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> ExportResult:
-    """Raises OSError, among others when something is there already."""
+    """Writes the batches to a file, or with `by` to a directory. Raises OSError, also when the
+    target exists.
+    """
     return _directory(batches, schema, to, by, compression) if by else _file(batches, schema, to, compression)
 
 
@@ -76,14 +80,15 @@ class ParquetFile:
             self._put_group()
 
     def close(self) -> ExportResult:
-        """It has its name from here on, unless a part of it could not be written."""
+        """Completes the file and gives it its name, unless a part of it could not be written."""
         self._put_group()
         self._writer.close()
         os.replace(self._unfinished, self._to)
         return ExportResult(self._to, self._rows, os.path.getsize(self._to), 1)
 
     def discard(self) -> None:
-        with suppress(OSError):  # there may be no room for its end, which nobody will read
+        """Deletes the unfinished file."""
+        with suppress(OSError):  # the disk may be too full for the footer, which is deleted anyway
             self._writer.close()
         with suppress(FileNotFoundError):
             os.remove(self._unfinished)
@@ -103,9 +108,11 @@ class ParquetFile:
 def _directory(
     batches: Iterable[pa.RecordBatch], schema: Schema, to: str, by: Sequence[str], compression: str
 ) -> ExportResult:
-    """`to/topic=T/date=2025-06-30/hour=12/part-0.parquet`: Spark, DuckDB and polars read the names too."""
+    """Writes `to/topic=T/date=2025-06-30/hour=12/part-0.parquet`: Spark, DuckDB and polars read the names
+    too.
+    """
     if os.path.isdir(to) and os.listdir(to):
-        raise FileExistsError(errno.EEXIST, "is there, and is not empty", to)
+        raise FileExistsError(errno.EEXIST, "directory exists and is not empty", to)
     parts = pa.schema([pa.field(name, PARTS[name][0] if name in PARTS else pa.string()) for name in by])
     added = [field for field in parts if field.name in PARTS]
     written: list[Any] = []
@@ -133,7 +140,7 @@ def _directory(
 
 
 def with_parts(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """The batch with these columns of `PARTS`."""
+    """Returns the batch with these columns of `PARTS` added."""
     columns, fields = list(batch.columns), list(batch.schema)
     times = next((batch.column(name) for name in TIMES if name in batch.schema.names), None)
     for name in names:
@@ -144,7 +151,7 @@ def with_parts(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
 
 
 def missing_for(by: Sequence[str], schema: Schema) -> str | None:
-    """The column that these parts need and the rows lack."""
+    """Returns the column that these partition columns need and the rows lack, if any."""
     if "topic" in by and "topic" not in schema.names:
         return "topic"
     if set(by) & set(PARTS) and not set(TIMES) & set(schema.names):

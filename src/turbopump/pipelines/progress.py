@@ -1,7 +1,8 @@
-"""Seeing a stream: one line for each micro-batch, with rows, speed, lag and where the time went.
+"""Formats the progress of a stream: one line per micro-batch, with rows, speed, lag and durations.
 
-In: what Spark reports of a trigger. Out: a line, or the numbers in it. The lag is counted in messages, from
-the offsets that the source reports; how far a group is at its brokers is the source's own matter (`groupId`).
+In: what Spark reports about a trigger. Out: a line, or the numbers in it. The lag is counted in messages,
+from the offsets that the source reports; committing a group's offsets at its brokers is the source's task
+(`groupId`).
 """
 
 import json
@@ -12,12 +13,14 @@ from typing import Any
 from turbopump.pipelines.source.offsets import positions_of
 
 PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-"""Of a trigger, in the order in which they happen."""
+"""Phases of a trigger, in the order in which they happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """Messages that are there and were not read yet: over all queues, and of the queues at either end."""
+    """Messages that are stored and not read yet: in all queues, and in the queues with the least and the
+    most.
+    """
 
     total: int = 0
     least: int = 0
@@ -25,7 +28,7 @@ class StreamLag:
 
 
 def lag_of(source: Mapping[str, Any]) -> StreamLag:
-    """Of one of a query's sources; one that is not ours has none."""
+    """Returns the lag of one source of a query; zero for a source of another format."""
     try:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         done, there = positions_of(end), positions_of(latest)
@@ -36,12 +39,12 @@ def lag_of(source: Mapping[str, Any]) -> StreamLag:
 
 
 def _offsets(told: Any) -> Any:
-    """Spark gives them as text or as a document."""
+    """Spark gives offsets as text or as a document."""
     return json.loads(told) if isinstance(told, str) else told
 
 
 def line(progress: Mapping[str, Any]) -> str:
-    """One trigger, as `query.lastProgress` tells it."""
+    """Formats one trigger, as `query.lastProgress` describes it."""
     parts = progress.get("durationMs") or {}
     rows = int(progress.get("numInputRows") or 0)
     whole_ms = int(parts.get("triggerExecution") or 0)

@@ -1,4 +1,6 @@
-"""Spark's listener of streams, over `progress.py`. Apart from it, since importing it needs Spark."""
+"""Reports the progress of streams through Spark's listener. Separate from `progress.py`: importing it needs
+Spark.
+"""
 
 import json
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from turbopump.pipelines.progress import line
 
 
 class ProgressListener(StreamingQueryListener):
-    """Spark calls one event after the other, in a thread of its own."""
+    """Reports a line per micro-batch. Spark calls one event after the other, in a thread of its own."""
 
     def __init__(self, tell: Callable[[str], object], empty: bool) -> None:
         self._tell = tell
@@ -25,7 +27,7 @@ class ProgressListener(StreamingQueryListener):
             self._tell(line(progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing came: nothing is told."""
+        """Reports nothing: no message came."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         if event.exception:

@@ -1,9 +1,9 @@
-"""Property strings of many records at once: the map of each, and the values of single names.
+"""Parses the property strings of many records at once: the map of each record, and the values of single
+names.
 
-In: a buffer, and where in it the strings lie. Out: Arrow columns. The usual string (pairs in order, each with
-a name and a value, no name twice, readable text) is cut by its separators, all strings in one go. Any other
-row is read by `protocol/properties.py`, alone: that is the reference, and a property test holds the two
-together.
+In: a buffer, and the positions of the strings in it. Out: Arrow columns. Regular strings (name and value in
+turn, no name twice, valid UTF-8) are split at their separators, all strings in one pass. Any other row is
+parsed by `protocol/properties.py`, alone: that is the reference, and a property test holds the two together.
 """
 
 from typing import Any
@@ -22,8 +22,10 @@ _MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def cut(data: Any, begins: Numbers, sizes: Numbers, kind: pa.DataType, missing: Mask | None = None) -> Any:
-    """Slices of a buffer as one Arrow array, copied once and in C: an array over the buffer in which slices
-    and what is between them alternate, of which every second element is taken. `begins` rise.
+    """Copies slices of a buffer into one Arrow array, once and in C.
+
+    Makes an array over the buffer in which slices and the bytes between them alternate, and takes every
+    second element. `begins` rise.
     """
     count = len(begins)
     if not count:
@@ -40,7 +42,7 @@ def cut(data: Any, begins: Numbers, sizes: Numbers, kind: pa.DataType, missing: 
 
 
 def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
-    """The column with these values in these rows."""
+    """Returns the column with these values in these rows."""
     if not len(rows):
         return column
     order = np.arange(len(column), dtype=np.int64)
@@ -49,19 +51,20 @@ def patched(column: Any, rows: Numbers, values: list[Any]) -> Any:
 
 
 class PropertyColumns:
-    """The property strings of some records."""
+    """The property strings of some records, as columns."""
 
     def __init__(self, data: Data, begins: Numbers, sizes: Numbers) -> None:
         self._count = len(begins)
         self._text, self._edges = _gathered(data, begins, sizes)
         ends: Numbers = np.flatnonzero(self._text - np.uint8(1) < VALUE_END)
-        bounds = np.searchsorted(ends, self._edges, "right")  # of each string's separators
+        # index of each string's first separator
+        bounds = np.searchsorted(ends, self._edges, "right")
         self._odd: Mask = self._oddly_parted(ends, bounds) | self._unreadable()
         if self._odd.any():
             is_kept = np.repeat(~self._odd, np.diff(bounds))
             ends = ends[is_kept]
             bounds = np.concatenate(([0], np.cumsum(np.where(self._odd, 0, np.diff(bounds)))))
-        self._bounds = bounds // 2  # of each string's pairs
+        self._bounds = bounds // 2  # index of each string's first pair
         self._rows = np.repeat(np.arange(self._count), np.diff(self._bounds))
         self._name_ends, self._value_ends = ends[0::2], ends[1::2]
         self._name_begins = np.empty_like(self._name_ends)
@@ -71,7 +74,7 @@ class PropertyColumns:
         self._drop(self._has_empty())
 
     def _oddly_parted(self, ends: Numbers, bounds: Numbers) -> Mask:
-        """Rows in which names' and values' ends do not take turns."""
+        """Rows in which ends of names and ends of values do not alternate."""
         counts = np.diff(bounds)
         is_value_end = self._text[ends] == VALUE_END
         odd: Mask = (counts & 1) != 0
@@ -83,7 +86,7 @@ class PropertyColumns:
         return odd
 
     def _unreadable(self) -> Mask:
-        """Rows that are no UTF-8."""
+        """Rows that are not valid UTF-8."""
         odd = np.zeros(self._count, np.bool_)
         if self._text.max() < 0x80 or _is_utf8(self._text.tobytes()):
             return odd
@@ -92,12 +95,12 @@ class PropertyColumns:
         return odd
 
     def _has_empty(self) -> Mask:
-        """Pairs that a reader drops."""
+        """Pairs with an empty name or value, which a parser drops."""
         is_empty: Mask = (self._name_begins == self._name_ends) | (self._name_ends + 1 == self._value_ends)
         return is_empty
 
     def _drop(self, is_bad: Mask) -> None:
-        """Rows with such a pair are read alone, too."""
+        """Marks rows with such a pair for the reference parser, and removes their pairs."""
         if not is_bad.any():
             return
         self._odd[self._rows[is_bad]] = True
@@ -106,10 +109,10 @@ class PropertyColumns:
         self._value_ends, self._rows = self._value_ends[keep], self._rows[keep]
         self._bounds = np.searchsorted(self._rows, np.arange(self._count + 1))
 
-    # what there is
+    # columns
 
     def pick(self, name: str) -> Any:
-        """The value of one name in each row, null where there is none."""
+        """Returns the value of one name in each row, null where it is absent."""
         wanted = name.encode()
         assert len(wanted) <= MAX_PICKED_NAME_BYTES
         near = np.flatnonzero(self._name_ends - self._name_begins == len(wanted))
@@ -117,7 +120,8 @@ class PropertyColumns:
         found = near[words == int.from_bytes(wanted, "big")]
         begins, sizes = self._edges[:-1].copy(), np.zeros(self._count, np.int64)
         missing = np.ones(self._count, np.bool_)
-        rows = self._rows[found]  # of two pairs with one name the last counts, here as in a dict
+        # Of two pairs with the same name the last one counts, as in a dict.
+        rows = self._rows[found]
         begins[rows] = self._name_ends[found] + 1
         sizes[rows] = self._value_ends[found] - self._name_ends[found] - 1
         missing[rows] = False
@@ -125,14 +129,14 @@ class PropertyColumns:
         return patched(column, self._odd_rows, [pairs.get(name) for pairs in self._odd_pairs])
 
     def maps(self) -> Any:
-        """All pairs of each row."""
+        """Returns all pairs of each row as a map."""
         names, values, bounds = self._columns(pa.string())
         column = pa.MapArray.from_arrays(bounds, names, values)
         assert column.type == PAIRS
         return patched(column, self._odd_rows, [list(pairs.items()) for pairs in self._odd_pairs])
 
     def headers(self) -> Any:
-        """The same as Spark's Kafka connector shows headers."""
+        """Returns all pairs of each row in the form of the headers of Spark's Kafka connector."""
         names, values, bounds = self._columns(pa.binary())
         pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
         column = pa.ListArray.from_arrays(bounds, pairs, type=HEADERS)
@@ -146,7 +150,9 @@ class PropertyColumns:
         return names, values, pa.array(self._bounds.astype(np.int32))
 
     def _has_twice(self) -> Mask:
-        """Pairs whose name may be in its row twice: for equal names always, for others hardly ever."""
+        """Pairs whose name may occur twice in its row: always found for equal names, and found for different
+        names only by a hash collision, which is rare.
+        """
         sizes = self._name_ends - self._name_begins
         first = self._words(self._name_begins) >> (8 * np.maximum(MAX_PICKED_NAME_BYTES - sizes, 0)).astype(
             np.uint64
@@ -160,11 +166,11 @@ class PropertyColumns:
         return np.isin(marks, twice) if len(twice) else np.zeros(len(marks), np.bool_)
 
     def _words(self, positions: Numbers) -> NDArray[np.uint64]:
-        """Eight bytes from each position on, as one number."""
+        """Returns eight bytes from each position on, as one number."""
         view: NDArray[np.uint64] = np.ndarray((len(self._text) - 7,), ">u8", self._text.data, 0, (1,))
         return view[positions].astype(np.uint64)
 
-    # rows that are read one by one
+    # rows that are parsed one by one
 
     @property
     def _odd_rows(self) -> Numbers:
@@ -179,9 +185,10 @@ class PropertyColumns:
 
 
 def _gathered(data: Data, begins: Numbers, sizes: Numbers) -> tuple[NDArray[np.uint8], Numbers]:
-    """All strings behind one another, and where each begins, less one. The byte before each is the last of
-    its length in the record, and not needed: it becomes the end that the string before lacks, when its last
-    pair is not closed (4.9.1 to 5.1.4).
+    """Copies all strings into one buffer, and returns where each begins, less one.
+
+    The byte before each string is the last byte of its length in the record, and not needed: it becomes the
+    terminator of the string before it, which lacks one when its last pair is not closed (4.9.1 to 5.1.4).
     """
     count = len(begins)
     if not count:

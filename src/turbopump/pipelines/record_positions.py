@@ -22,11 +22,11 @@ Data: TypeAlias = "bytes | bytearray | memoryview | mmap"
 Numbers: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
-LONGER_V6 = 12  # bytes that an IPv6 host takes more than one of IPv4
+LONGER_V6 = 12  # bytes by which an IPv6 host is longer than an IPv4 host
 BORN_HOST_AT = 48
 STORE_TIME_AT = 56  # this and what follows: further on by LONGER_V6 when the born host is IPv6
 STORE_HOST_AT = 64
-RECONSUMED_AT = 72  # by LONGER_V6 for each IPv6 host
+RECONSUMED_AT = 72  # further on by LONGER_V6 for each IPv6 host
 _FIELDS = {
     "size": (">i4", 0),
     "magic": (">i4", 4),
@@ -48,16 +48,19 @@ HEAD = np.dtype(
         "itemsize": HEAD_V4_SIZE,
     }
 )
-"""What every record begins with. Behind `born_time` it is so with IPv4 hosts alone."""
-RUN, MAX_RUN = 16, 8192  # records of one size that are worth a look at all of them, and of one look
-MAX_PATIENCE = 1024  # records between two looks where sizes differ
+"""Layout of the beginning of a record. The fields after `born_time` are at these places with IPv4
+hosts only.
+"""
+RUN, MAX_RUN = 16, 8192  # records of one size from which a vectorized check pays, and records per check
+MAX_PATIENCE = 1024  # records between two checks where sizes differ
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordPositions:
-    """Positions are in the buffer that was given. Of a record that is not whole only `starts` means
-    anything.
+    """Positions and sizes of the fields of some records, in the buffer that was given.
+
+    Where a record is incomplete, only its entry in `starts` has a meaning.
     """
 
     starts: Numbers
@@ -76,26 +79,28 @@ class RecordPositions:
         return len(self.starts)
 
     def number(self, name: str) -> Numbers:
-        """A field of all heads. What stands behind the hosts is right with IPv4 alone."""
+        """Returns a field of all records. Fields after the hosts are right with IPv4 hosts only."""
         return self.heads[name].astype(np.int64)
 
     def only(self, which: "Mask | Numbers | slice") -> "RecordPositions":
+        """Returns the positions of some of the records."""
         if isinstance(which, np.ndarray) and which.dtype == np.bool_ and which.all():
             return self
         return RecordPositions(*[getattr(self, field.name)[which] for field in fields(self)])
 
 
 def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
-    """Where records begin that lie back to back, from `begin` on, as far as there are any: 0.3 us each, and
-    0.1 us where many of one size follow one another.
+    """Returns the positions of the records that lie back to back from `begin` on: 0.3 us each, and 0.1 us
+    where many records of one size follow one another.
 
-    Passes over the blank that ends a file of the log; stops at whatever else is no record, and at one that
-    does not end before `end`. That all its lengths add up is for `locate` to say.
+    Skips the blank that ends a file of the log; stops at anything else that is not a record, and at a record
+    that does not end before `end`. `locate` checks that all lengths of a record add up.
     """
     found: list[int] = []
     at, limit = begin, len(data) if end is None else end
     unpack, last = _SIZE_AND_MAGIC.unpack_from, limit - _SIZE_AND_MAGIC.size
-    tries_at, patience = RUN, RUN  # as many records as were found, and how many go by after a vain try
+    # Number of found records at which a vectorized check is due, and records to skip after a vain one.
+    tries_at, patience = RUN, RUN
     while at <= last:
         size, magic = unpack(data, at)
         if size < SMALLEST or at + size > limit or (magic != MAGIC_V1 and magic != MAGIC_V2):
@@ -114,37 +119,42 @@ def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
 
 
 def _alike(data: Data, at: int, size: int, limit: int) -> int:
-    """How many records of this size lie here behind one another: one at least, MAX_RUN at most."""
+    """Counts the records of this size that follow one another here: at least 1, at most MAX_RUN."""
     length = RUN
     while True:
-        room = min((limit - at) // size, length)
-        words: Numbers = np.ndarray((room,), ">i8", data, at, (size,))  # size and magic in one
+        count = min((limit - at) // size, length)
+        words: Numbers = np.ndarray((count,), ">i8", data, at, (size,))  # size and magic as one number
         differs = words != words[0]
         if differs.any():
             return int(differs.argmax())
-        if room < length or length >= MAX_RUN:
-            return room
+        if count < length or length >= MAX_RUN:
+            return count
         length *= 8
 
 
 def field_at(data: Data, kind: str, positions: Numbers) -> Numbers:
-    """Big-endian numbers at any positions, aligned or not: a view with a stride of one byte is indexed."""
+    """Reads big-endian numbers at any positions, aligned or not, through a view with a stride of one byte."""
     width = np.dtype(kind).itemsize
     view: NDArray[np.int64] = np.ndarray((max(len(data) - width + 1, 0),), kind, data, 0, (1,))
     return view[positions].astype(np.int64)
 
 
 def heads_at(data: Data, positions: Numbers) -> NDArray[np.void]:
-    """Copies of heads, behind one another. Records are far apart: one touch of each, and every field comes
-    out of the copies, takes a quarter of the time that a touch for each field does.
+    """Copies the beginnings of records, one after another.
+
+    Records are far apart in memory: touching each once and reading every field from the copies takes a
+    quarter of the time of one touch per field.
     """
-    raw = f"V{HEAD_V4_SIZE}"  # copied as bytes; NumPy copies what has fields field by field
+    # Copied as plain bytes: NumPy copies a structured type field by field.
+    raw = f"V{HEAD_V4_SIZE}"
     view: NDArray[np.void] = np.ndarray((max(len(data) - HEAD_V4_SIZE + 1, 0),), raw, data, 0, (1,))
     return view[positions].view(HEAD)
 
 
 def locate(data: Data, starts: Numbers) -> RecordPositions:
-    """Reads nothing outside `data`, whatever the records say."""
+    """Finds the fields of the records at `starts`. Reads nothing outside `data`, whatever the
+    records claim.
+    """
     limit = len(data)
     is_whole: Mask = (starts >= 0) & (starts <= limit - SMALLEST)
     if limit < SMALLEST or not len(starts):
@@ -190,7 +200,7 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
 
 
 def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
-    """How many bytes the hosts named in the mask take more than if they were of IPv4."""
+    """Returns by how many bytes the hosts named in the mask are longer than IPv4 hosts."""
     born = (sys_flags & BORN_V6 & mask) != 0
     stored = (sys_flags & STORE_V6 & mask) != 0
     longer: Numbers = LONGER_V6 * (born.astype(np.int64) + stored)
@@ -198,7 +208,7 @@ def longer_by(sys_flags: Numbers, mask: int = HOSTS_MASK) -> Numbers:
 
 
 def store_times(data: Data, places: RecordPositions) -> Numbers:
-    """In ms."""
+    """Returns the store times in ms."""
     if not (places.sys_flags & BORN_V6).any():
         return places.number("store_time")
     return field_at(data, ">i8", places.starts + STORE_TIME_AT + longer_by(places.sys_flags, BORN_V6))

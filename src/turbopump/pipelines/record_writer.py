@@ -1,7 +1,7 @@
-"""Single records, as they come, into a Parquet file: what a tail shows, with the columns of an export.
+"""Writes single records, as they come, into a Parquet file: what `tail` shows, with the columns of an export.
 
-In: records and the names of their brokers. Out: a file that is whole once it is closed, whenever that is.
-Memory holds a row group at most.
+In: records and the names of their brokers. Out: a file that is complete once it is closed. Memory holds at
+most one row group.
 """
 
 from dataclasses import dataclass, field
@@ -17,11 +17,13 @@ from turbopump.protocol.record import Record, encode
 
 MAX_BATCH_ROWS = 4096
 MAX_BATCH_BYTES = 4 * 1024 * 1024
-"""Records become columns when there are so many of them."""
+"""Records are converted to columns when this many have come."""
 
 
 @dataclass
 class RecordWriter:
+    """Collects records in batches and adds them to a Parquet file."""
+
     file: ParquetFile
     schema: Schema
     _records: list[bytes] = field(default_factory=list, init=False)
@@ -50,7 +52,9 @@ class RecordWriter:
 
 
 def _named(batch: pa.RecordBatch, brokers: list[str]) -> pa.RecordBatch:
-    """A batch is of one broker elsewhere; here each row may be of another."""
+    """Returns the batch with a broker per row: elsewhere a batch comes from one broker, here rows
+    may differ.
+    """
     at = batch.schema.get_field_index("brokerName")
     columns = [*batch.columns[:at], pa.array(brokers, pa.string()), *batch.columns[at + 1 :]]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -1,7 +1,8 @@
-"""The processes in which Spark runs tasks: PySpark keeps them, and collects garbage after every task.
+"""Keeps PySpark's workers from walking through all loaded modules after every task.
 
-That walks through all that is loaded, Spark's, Arrow's and ours: 40 ms, several times what a small task
-takes. After its first task a worker takes what it has then out of the collector's sight, once.
+PySpark keeps its workers and collects garbage after every task. That visits everything that Spark, Arrow and
+this package have loaded: 40 ms, several times the duration of a small task. After its first task a worker
+freezes what it has loaded, once.
 """
 
 import gc
@@ -14,8 +15,9 @@ T = TypeVar("T")
 
 
 def freeze_after(rows: Iterable[T]) -> Iterator[T]:
-    """The rows of a task as they are. Behind the last of a worker's first task it settles; elsewhere than in
-    a worker, and where somebody has done it before, nothing happens.
+    """Yields the rows of a task unchanged, and freezes the loaded objects after a worker's first task.
+
+    Does nothing outside of a worker, or when objects were frozen before.
     """
     yield from rows
     if TaskContext.get() is not None and not gc.get_freeze_count():
