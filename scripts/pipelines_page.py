@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from turbopump import pipelines
-from turbopump.pipelines.log.plan import EARLIEST
-from turbopump.pipelines.options import FormatOption
+from turbopump.pipelines.options import EARLIEST, FormatOption
 
 PAGE = Path(__file__).parents[1] / "docs" / "pipeline-options.md"
 

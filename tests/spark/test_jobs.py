@@ -21,6 +21,7 @@ from turbopump.pipelines.jobs.checks import check
 from turbopump.pipelines.jobs.display import Display, JobResult
 from turbopump.pipelines.jobs.job_run import JobRun
 from turbopump.pipelines.jobs.spec import BadSpec, given_by
+from turbopump.runtime.clock import SystemClock
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 _numbers = itertools.count()
@@ -32,7 +33,8 @@ def run(spark: Any, broker: peers.Cluster, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
 
     def done(job: str, **line: Any) -> JobResult:
-        given = given_by(JOBS[job].flags, {}, {name.rstrip("_"): value for name, value in line.items()}, job)
+        typed = {name.rstrip("_"): value for name, value in line.items()}
+        given = given_by(JOBS[job].flags, {}, typed, job, SystemClock())
         check(job, given, JOBS[job].check)
         outcome: JobResult = JOBS[job].load()(
             JobRun(spark, given, Display(err=io.StringIO()), job, broker.namesrv)

@@ -19,6 +19,7 @@ from turbopump.pipelines.jobs.display import Display, JobResult
 from turbopump.pipelines.jobs.session import session
 from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, given_by, read_file
 from turbopump.pipelines.requirements import CannotRun
+from turbopump.runtime.clock import SystemClock
 
 PACK_HELP = "one archive of our packages, for executors that do not have them"
 STDERR = 2
@@ -101,7 +102,7 @@ def _told(options: argparse.Namespace) -> tuple[str, Any]:
     strange = [f.name for f in _all_flags() if f.key not in known and vars(options).get(f.key) is not None]
     if strange:
         raise BadSpec(f"job {name} has no --{strange[0]}: turbopump pipeline {name} --help")
-    given = given_by(JOBS[name].flags, file, vars(options), name)
+    given = given_by(JOBS[name].flags, file, vars(options), name, SystemClock())
     check(name, given, JOBS[name].check)
     return name, given
 

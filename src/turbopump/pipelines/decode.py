@@ -39,12 +39,13 @@ from turbopump.protocol.ids import host_text, offset_id
 from turbopump.protocol.record import PHYSICAL_OFFSET_AT
 from turbopump.protocol.sysflag import BORN_V6, COMPRESSED, HOSTS_MASK, STORE_V6
 
-__all__ = ["BatchTooLarge", "batches", "decode", "starts_in"]
+__all__ = ["BATCH_ROWS", "BatchTooLarge", "batches", "decode", "starts_in"]
 
 # Years 1 to 9999: no program downstream can show a time outside these.
 FIRST_MS = -62_135_596_800_000
 LAST_MS = 253_402_300_799_999
 SET_BY_BROKER = 1  # Kafka's LogAppendTime
+BATCH_ROWS = 16_384  # each batch costs Spark and its worker the same, however many rows it has
 MAX_EXPANDED_BATCH = 64 * 1024 * 1024
 """Bytes of decompressed bodies in one batch; a batch that would have more gets fewer rows."""
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)

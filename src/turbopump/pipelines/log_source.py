@@ -31,9 +31,17 @@ from turbopump.pipelines import tables
 from turbopump.pipelines.log.files import StoreFiles
 from turbopump.pipelines.log.options import FORMAT, TABLE, query_of, rows_of
 from turbopump.pipelines.log.partitions import partitions_of
-from turbopump.pipelines.log.plan import EARLIEST, LATEST, Partition, QueuePositions, StoreQuery
+from turbopump.pipelines.log.plan import Partition, QueuePositions, StoreQuery
 from turbopump.pipelines.log.store_reader import RowFormat, StoreReader
-from turbopump.pipelines.options import BadOption, FormatOptions, is_of_table, local_path, own_options
+from turbopump.pipelines.options import (
+    EARLIEST,
+    LATEST,
+    BadOption,
+    FormatOptions,
+    is_of_table,
+    local_path,
+    own_options,
+)
 from turbopump.pipelines.worker_memory import freeze_after
 
 READ_ONLY = "format rocketmq-log reads a store's files: write to a topic with format rocketmq"

@@ -10,26 +10,35 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from turbopump.client.discovery import addresses
 from turbopump.client.errors import InvalidArgument
+from turbopump.pipelines.refusals import DISTANT, nearest, refusal
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import parse_time
 
-SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname"})  # come with ours, and are not for us
-TABLE_PREFIX, TABLE_MARK, LOCATION = "option.", "provider", "location"  # of tables in Spark's catalog
-NO_VERSION = "option txnVersion is for batches: a stream numbers its batches by itself; drop the option"
+SPARKS_OWN = frozenset({"checkpointlocation", "path", "queryname"})
+"""Options of Spark that come along with those of a format, and are ignored."""
+TABLE_PREFIX, TABLE_MARK, LOCATION = "option.", "provider", "location"
+"""Names by which Spark's catalog passes the options of a table."""
+NO_VERSION = "option txnVersion is for batches: a stream numbers its batches by itself; remove the option"
+SECOND_BATCH = (
+    "Give each batch its number with the option txnVersion (in foreachBatch the batch id): batches up to the "
+    "last number written are skipped, later ones are written. Or give another transactionalId"
+)
+"""What to do when a transactional id without txnVersion writes a second batch."""
+EARLIEST, LATEST = -2, -1
+"""In the JSON of starting and ending offsets, as with Spark's Kafka connector."""
 
 
 class BadOption(ValueError):
-    """An option that is unknown, missing, unreadable, or at odds with another; the text has the fix."""
+    """An option is unknown, missing, unreadable, or contradicts another; the text has the fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormatOption:
-    """One option: `read` makes its value of the text, and raises ValueError with what it wants."""
+    """One option of a format. `read` makes its value from the text; its ValueError says what it must be."""
 
     name: str
     read: Callable[[str], Any]
@@ -39,7 +48,7 @@ class FormatOption:
 
 
 class FormatOptions:
-    """What was given, by the names of the table; all that was not given has its default."""
+    """The given options by the names of the table, with defaults for all others."""
 
     def __init__(self, table: Iterable[FormatOption], given: Mapping[str, str], format: str) -> None:
         self._values: dict[str, Any] = {}
@@ -57,12 +66,14 @@ class FormatOptions:
                 raise BadOption(_unknown(word, known, format))
             return
         if option.name in self._given:
-            raise BadOption(f"options {self._given[option.name]!r} and {word!r} say the same thing: give one")
+            raise BadOption(
+                f"options {self._given[option.name]!r} and {word!r} are the same option: give one"
+            )
         self._given[option.name] = word
         try:
             self._values[option.name] = option.read(text)
         except ValueError as error:
-            raise BadOption(f"option {word}={text!r}: {error}") from None
+            raise BadOption(f"option {refusal(word, text, error)}") from None
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -71,12 +82,13 @@ class FormatOptions:
         return name in self._given
 
     def need(self, name: str, hint: str) -> Any:
+        """Returns the value of an option that must be given. Raises BadOption with the hint."""
         if name not in self._given:
             raise BadOption(f"option {name} is missing: {hint}")
         return self._values[name]
 
     def one_of(self, *names: str, hint: str) -> str:
-        """The one of these that was given; more or less than one is an error."""
+        """Returns the one of these names that was given. Raises BadOption for none or several."""
         found = [name for name in names if name in self._given]
         if len(found) != 1:
             count = "none is given" if not found else f"{' and '.join(found)} are given"
@@ -85,13 +97,15 @@ class FormatOptions:
 
 
 def is_of_table(given: Mapping[str, str]) -> bool:
-    """Whether these come from CREATE TABLE: Spark adds all that it knows of the table."""
+    """Tells whether these come from CREATE TABLE: Spark then adds all that it knows of the table."""
     return TABLE_MARK in given
 
 
 def own_options(given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a statement without what Spark adds: of CREATE TABLE those with the prefix `option.`,
-    and the location as `path`; properties of the table are for people. Names are in lower case then.
+    """Returns the options of a statement without those that Spark adds.
+
+    For CREATE TABLE these are the ones with the prefix `option.`, and the location as `path`; properties of
+    the table are notes for people. Names are in lower case then.
     """
     if not is_of_table(given):
         return dict(given)
@@ -104,57 +118,72 @@ def own_options(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def local_path(address: str) -> str:
-    """A path without the scheme that Spark puts before it: `file:/x`, `file:///x`."""
+    """Removes the scheme that Spark puts before a path: `file:/x`, `file:///x`."""
     return re.sub(r"^file:(//)?(?=/)", "", address)
 
 
 def version_of(options: FormatOptions) -> int | None:
-    """The option txnVersion, which is for batches that have a transactionalId."""
+    """Returns the option txnVersion, which is for batches with a transactionalId."""
     if options.is_given("txnVersion") and not options.is_given("transactionalId"):
-        raise BadOption("option txnVersion numbers batches of a transactionalId: give transactionalId too")
+        raise BadOption(
+            "option txnVersion numbers the batches of a transactionalId: give transactionalId too"
+        )
     version: int | None = options["txnVersion"]
     return version
 
 
 def text(given: str) -> str:
+    """A text that is not empty."""
     if not given.strip():
-        raise ValueError("is empty")
+        raise ValueError("must not be empty")
     return given.strip()
 
 
 def words(given: str) -> tuple[str, ...]:
-    """A list with commas between."""
+    """A list separated by commas."""
     found = tuple(word.strip() for word in given.split(",") if word.strip())
     if not found:
-        raise ValueError("wants a list with commas between, and is empty")
+        raise ValueError("must be a list separated by commas, with at least one entry")
     return found
 
 
 def servers(given: str) -> tuple[str, ...]:
-    """Addresses of name servers, with `;` or `,` between."""
+    """Addresses of name servers, separated by `;` or `,`."""
     try:
         found = addresses(given)
     except InvalidArgument as error:
         raise ValueError(str(error)) from None
     if not found:
-        raise ValueError("must be host:port, several with ; between, and is empty")
+        raise ValueError("must be host:port, or several separated by ;")
     return found
 
 
+def pattern(given: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(given)
+    except re.error as error:
+        raise ValueError(f"must be a regular expression ({error})") from None
+    return given
+
+
 def flag(given: str) -> bool:
+    """`true` or `false`."""
     if given.strip().lower() not in ("true", "false"):
-        raise ValueError("wants true or false")
+        raise ValueError("must be true or false")
     return given.strip().lower() == "true"
 
 
-def count(least: int = 1) -> Callable[[str], int]:
+def count(minimum: int = 1) -> Callable[[str], int]:
+    """A whole number of at least `minimum`."""
+
     def read(given: str) -> int:
         try:
             value = int(given)
         except ValueError:
-            raise ValueError("wants a whole number") from None
-        if value < least:
-            raise ValueError(f"wants {least} or more")
+            raise ValueError("must be a whole number") from None
+        if value < minimum:
+            raise ValueError(f"must be {minimum} or more")
         return value
 
     return read
@@ -166,27 +195,27 @@ def time_ms(given: str) -> int:
 
 
 def choice(*among: str) -> Callable[[str], str]:
+    """One of several words."""
+
     def read(given: str) -> str:
         if given.strip().lower() not in among:
-            raise ValueError(f"wants one of {', '.join(among)}")
+            raise ValueError(f"must be one of {', '.join(among)}")
         return given.strip().lower()
 
     return read
 
 
 def document(given: str) -> Any:
+    """A JSON document."""
     try:
         return json.loads(given)
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"must be JSON ({error})") from None
 
 
 def _unknown(word: str, known: Mapping[str, FormatOption], format: str) -> str:
-    near = get_close_matches(word.lower(), known, 1, 0.5)
-    names = sorted({option.name for option in known.values()})
-    hint = f"did you mean {_spelled(near[0], known[near[0]])}?" if near else f"there are {', '.join(names)}"
+    options = known.values()
+    spelled = {one.lower(): one for option in options for one in (option.name, *option.aliases)}
+    names = sorted({option.name for option in options})
+    hint = nearest(word.lower(), spelled, f"there are {', '.join(names)}", DISTANT)
     return f"format {format} has no option {word!r}: {hint}"
-
-
-def _spelled(near: str, option: FormatOption) -> str:
-    return next(word for word in (option.name, *option.aliases) if word.lower() == near)

@@ -6,10 +6,11 @@ Spark compares the first batch's schema with the declared one to the letter, so 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
 import pyarrow as pa
+
+from turbopump.pipelines.refusals import nearest
 
 TIME = pa.timestamp("us", tz="UTC")
 PAIRS = pa.map_(pa.string(), pa.string())
@@ -98,11 +99,7 @@ def schema_of(wanted: Sequence[str] = (), *, has_properties: bool = False, is_ka
 def _find(name: str, table: Iterable[Column]) -> Column:
     known = {column.name.lower(): column for column in table}
     if name.lower() not in known:
-        near = get_close_matches(name.lower(), known, 1)
-        hint = (
-            f"did you mean {known[near[0]].name}?"
-            if near
-            else f"there are {', '.join(c.name for c in table)}"
-        )
+        names = {lower: column.name for lower, column in known.items()}
+        hint = nearest(name.lower(), names, f"there are {', '.join(names.values())}")
         raise BadColumn(f"there is no column {name!r}: {hint}")
     return known[name.lower()]

@@ -47,29 +47,34 @@ def for_reader(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
     """Options of a query's reader: its own, and those of its table if it does not give the `needed` one."""
-    own = own_options(given)
-    if _gives(own, needed, table):
+    own, carrier = own_options(given), _carrier(schema)
+    if _gives(own, needed, table) or carrier is None:
         return own
-    stored = [field.metadata[STORED] for field in schema.fields if STORED in field.metadata]
-    return {**known(json.loads(stored[0]), table), **own} if stored else own
+    return _joined(carrier, own, table)
 
 
 def for_writer(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
     """Options of INSERT INTO: its own, and those of its table if it does not give the `needed` one."""
-    own = own_options(given)
-    if _gives(own, needed, table):
+    own, carrier = own_options(given), _carrier(schema)
+    if _gives(own, needed, table) or carrier is None:
         return own
-    carriers = [field for field in schema.fields if STORED in field.metadata]
-    if not carriers:
-        return own
-    if carriers[0].dataType.typeName() != "string" or VARCHAR_MARK in carriers[0].metadata:
+    if carrier.dataType.typeName() != "string" or VARCHAR_MARK in carrier.metadata:
         raise BadOption(
             f"Spark does not say into which table these rows go: give its options to the statement, "
             f"INSERT INTO t WITH (`{needed}` = '...') SELECT ..."
         )
-    return {**known(json.loads(carriers[0].metadata[STORED]), table), **own}
+    return _joined(carrier, own, table)
+
+
+def _carrier(schema: Any) -> Any:
+    """Returns the column that carries the options of a table, if there is one."""
+    return next((field for field in schema.fields if STORED in field.metadata), None)
+
+
+def _joined(carrier: Any, own: dict[str, str], table: tuple[FormatOption, ...]) -> dict[str, str]:
+    return {**known(json.loads(carrier.metadata[STORED]), table), **own}
 
 
 def hint(needed: str) -> str:

@@ -1,7 +1,7 @@
-"""A topic at its brokers as record batches, once through: for exports; Spark has a source of its own.
+"""Reads a topic from its brokers as record batches, once: for exports; Spark has a source of its own.
 
-In: a puller and what is wanted. Out: batches, queue by queue, up to where each queue ended when it was begun.
-No group's offsets are touched.
+In: a puller and a `TopicQuery`. Out: batches, queue by queue, each up to the end that its queue had when
+reading it began. No group's offsets are changed.
 """
 
 import logging
@@ -15,21 +15,21 @@ from turbopump.client.pull.puller import PulledBytes, Puller, PullStatus
 from turbopump.client.routes import RouteCache
 from turbopump.filter import text_of
 from turbopump.pipelines.decode import batches
-from turbopump.pipelines.inner_batches import has_inner_batches, unpack
 from turbopump.pipelines.log.store_reader import RecordsLost, has_tag, is_in_time
-from turbopump.pipelines.record_positions import locate, starts_in
+from turbopump.pipelines.pull_response import messages_in
 from turbopump.pipelines.schema import Schema
-from turbopump.protocol.errors import BrokenRecord
 
 log = logging.getLogger(__name__)
 
-PULL_COUNT = 4096
-PULL_BYTES = 4 * 1024 * 1024
-"""What is asked for at once; a broker gives less when its own limits are lower."""
+MAX_PULL_COUNT = 4096
+MAX_PULL_BYTES = 4 * 1024 * 1024
+"""Asked for with each pull; a broker gives less when its own limits are lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
+    """Which messages of a topic an export reads."""
+
     topic: str
     schema: Schema
     queues: frozenset[int] | None = None
@@ -37,11 +37,11 @@ class TopicQuery:
     until_ms: int | None = None
     tags: frozenset[str] = frozenset()
     is_strict: bool = True
-    """Whether messages that are deleted while they are read, or cannot be had, are an error."""
+    """Whether messages that are deleted while they are read, or cannot be pulled, are an error."""
 
 
 async def read_topic(puller: Puller, routes: RouteCache, wanted: TopicQuery) -> AsyncIterator[pa.RecordBatch]:
-    """Raises RecordsLost where fewer rows would come than there are, unless that is allowed."""
+    """Yields the rows of a topic. Raises RecordsLost where rows would be missing, unless that is allowed."""
     for queue in (await routes.refresh(wanted.topic)).subscribe:
         if wanted.queues is None or queue.id in wanted.queues:
             async for batch in _queue(puller, queue, wanted):
@@ -54,7 +54,7 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: TopicQuery) -> Asy
         offset = max(offset, await puller.offset_at(queue, wanted.since_ms))
     tags = text_of(sorted(wanted.tags))
     while offset < end:
-        answer = await puller.pull_bytes(queue, offset, tags, PULL_COUNT, max_bytes=PULL_BYTES)
+        answer = await puller.pull_bytes(queue, offset, tags, MAX_PULL_COUNT, max_bytes=MAX_PULL_BYTES)
         if answer.status is PullStatus.FOUND:
             for batch in rows_of(answer, offset, end, queue.broker, wanted):
                 yield batch
@@ -66,7 +66,9 @@ async def _queue(puller: Puller, queue: MessageQueue, wanted: TopicQuery) -> Asy
 
 
 def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: TopicQuery) -> None:
-    """Some messages between `offset` and `end` were deleted since the end of the queue was asked for."""
+    """Reports that messages between `offset` and `end` were deleted after the end of the queue was
+    asked for.
+    """
     until = resumed if resumed > offset else end
     place = f"queue {queue.id} of {queue.topic} on {queue.broker}"
     words = f"{place}: {until - offset} messages from offset {offset} on"
@@ -80,19 +82,12 @@ def _lost(queue: MessageQueue, offset: int, resumed: int, end: int, wanted: Topi
 def rows_of(
     answer: PulledBytes, begin: int, end: int, broker: str, wanted: TopicQuery
 ) -> list[pa.RecordBatch]:
-    """Of messages between these offsets. Records lie back to back, up to the last byte of the answer."""
-    data = answer.body
-    places = locate(data, starts_in(data))
-    reached = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
-    if reached != len(data) or not places.is_whole.all():
-        raise BrokenRecord(f"an answer of {len(data)} bytes, of which {reached} are records")
-    if has_inner_batches(places):
-        data, starts = unpack(data, places.starts)
-        places = locate(data, starts)
-    offsets = places.number("queue_offset") + answer.delta
-    places = places.only((offsets >= begin) & (offsets < end))
-    if (in_time := is_in_time(data, places, wanted.since_ms, wanted.until_ms)) is not None:
-        places = places.only(in_time)
+    """Decodes the messages of a pull response that lie between these offsets and match the query."""
+    messages = messages_in(answer.body, answer.delta)
+    data, offsets = messages.data, messages.offsets
+    positions = messages.positions.only((offsets >= begin) & (offsets < end))
+    if (in_time := is_in_time(data, positions, wanted.since_ms, wanted.until_ms)) is not None:
+        positions = positions.only(in_time)
     if wanted.tags:
-        places = places.only(has_tag(data, places, wanted.tags))
-    return list(batches(data, places, wanted.schema, broker, PULL_COUNT))
+        positions = positions.only(has_tag(data, positions, wanted.tags))
+    return list(batches(data, positions, wanted.schema, broker, MAX_PULL_COUNT))

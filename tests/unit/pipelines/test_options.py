@@ -59,16 +59,16 @@ def test_options_that_spark_adds_are_passed_over():
 
 
 def test_an_option_and_its_alias_together_are_refused():
-    with pytest.raises(BadOption, match="'subscribe' and 'topic' say the same"):
+    with pytest.raises(BadOption, match="'subscribe' and 'topic' are the same"):
         read(subscribe="a", topic="b")
 
 
 @pytest.mark.parametrize(
     ("word", "given", "wants"),
     [
-        ("nameServer", " ", "is empty"),
-        ("subscribe", ",", "is empty"),
-        ("assign", "{", "no JSON"),
+        ("nameServer", " ", "nameServer must not be empty"),
+        ("subscribe", ",", "must be a list separated by commas"),
+        ("assign", "{", "must be JSON"),
         ("maxOffsetsPerTrigger", "many", "whole number"),
         ("maxOffsetsPerTrigger", "0", "1 or more"),
         ("failOnDataLoss", "yes", "true or false"),

@@ -259,7 +259,7 @@ def test_tags_whose_hash_collides_are_sorted_out_and_leave_no_column():
 
 
 def test_an_answer_with_something_else_behind_its_records_is_refused():
-    with pytest.raises(BrokenRecord, match="something else than records at byte"):
+    with pytest.raises(BrokenRecord, match="must hold records alone, got others at byte"):
         rows(PulledRecords(0, 2, stored(0) + b"\0" * 50), schema_of(), SourceFilter())
 
 

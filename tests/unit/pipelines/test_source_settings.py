@@ -54,13 +54,13 @@ def test_assigned_queues():
             {"maxOffsetPerTrigger": "5"},
             "no option 'maxOffsetPerTrigger': did you mean maxOffsetsPerTrigger?",
         ),
-        ({"failondataloss": "maybe"}, "option failondataloss='maybe': wants true or false"),
+        ({"failondataloss": "maybe"}, "option failondataloss must be true or false, got 'maybe'"),
         (
             {"assign": '{"T":[0]}'},
             "give one of subscribe, subscribePattern, assign; subscribe and assign",
         ),
-        ({"startingOffsets": "first"}, "wants earliest, latest or JSON"),
-        ({"startingOffsets": '{"T":5}'}, '{"topic":{"broker":{"0":17}}} is wanted, not 5'),
+        ({"startingOffsets": "first"}, "must be earliest, latest or JSON"),
+        ({"startingOffsets": '{"T":5}'}, 'offsets must be {"topic":{"broker":{"0":17}}}, got 5'),
         (
             {"startingOffsets": "latest", "startingTimestamp": "1700000000000"},
             "startingOffsets and startingTimestamp",
@@ -75,12 +75,15 @@ def test_assigned_queues():
         ({"tags": "a", "sql": "b > 1"}, "options tags and sql are given"),
         ({"sql": "b >"}, "option sql: "),
         ({"columns": "topic,bodi"}, "there is no column 'bodi': did you mean body?"),
-        ({"maxTriggerDelay": "soon"}, "wants a time such as 500ms, 90s, 15m or 1h"),
+        (
+            {"maxTriggerDelay": "soon"},
+            "option maxTriggerDelay must be a time such as 500ms, 90s, 15m or 1h, got 'soon'",
+        ),
         (
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"},
             "must be at most maxOffsetsPerTrigger (5), got 9",
         ),
-        ({"subscribePattern": "("}, "is no regular expression"),
+        ({"subscribePattern": "("}, "option subscribePattern must be a regular expression"),
     ],
 )
 def test_what_is_wrong_is_told_with_the_fix(given, told):

@@ -8,17 +8,8 @@ from typing import Any
 from turbopump.pipelines.jobs import checks
 from turbopump.pipelines.jobs.counts import DROPS
 from turbopump.pipelines.jobs.endpoint import source, target
-from turbopump.pipelines.jobs.spec import Given, JobFlag, TypedTime
-from turbopump.runtime.clock import SystemClock
-from turbopump.runtime.times import parse_duration_s, parse_time
-
-
-def _typed_time(text: str) -> TypedTime:
-    return TypedTime(text, parse_time(text, SystemClock().now_ms(), local=True))
-
-
-def _filed_time(text: str) -> TypedTime:
-    return TypedTime(text, parse_time(text, SystemClock().now_ms()))
+from turbopump.pipelines.jobs.spec import Given, JobFlag
+from turbopump.runtime.times import parse_duration_s
 
 
 def _duration(text: str) -> str:
@@ -34,7 +25,7 @@ def _drop(text: str) -> str:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise ValueError("wants a number above 0")
+        raise ValueError("must be a number above 0")
     return int(text)
 
 
@@ -58,16 +49,14 @@ SINCE = JobFlag(
     "since",
     "begin with what was stored then or later: 2026-11-01T12:00 (local time; a file must give the zone), "
     "2026-11-01T12:00Z, milliseconds since 1970, or an age such as 10m",
-    _typed_time,
     metavar="TIME",
-    read_filed=_filed_time,
+    is_time=True,
 )
 UNTIL = JobFlag(
     "until",
     "end before what was stored then or later, written as for --since",
-    _typed_time,
     metavar="TIME",
-    read_filed=_filed_time,
+    is_time=True,
 )
 WHERE = JobFlag("where", "only rows of which this SQL condition is true", metavar="SQL")
 FOLLOW = JobFlag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)

@@ -41,7 +41,7 @@ def target(text: str) -> JobEndpoint:
 def _end(text: str, kinds: tuple[str, ...]) -> JobEndpoint:
     kind, colon, name = text.partition(":")
     if not colon or kind not in kinds or not name.strip():
-        raise ValueError(f"wants {', '.join(f'{kind}:NAME' for kind in kinds)}")
+        raise ValueError(f"must be {', '.join(f'{kind}:NAME' for kind in kinds[:-1])} or {kinds[-1]}:NAME")
     return JobEndpoint(kind, _place(name.strip()) if kind in FILES else name.strip())
 
 

@@ -13,10 +13,12 @@ Flags win over the file. A word that no job knows is an error that names the nea
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
-from turbopump.runtime.times import format_time
+from turbopump.pipelines.refusals import DISTANT, nearest, refusal
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.times import format_time, parse_time
 
 
 class BadSpec(ValueError):
@@ -49,7 +51,7 @@ class JobFlag:
     metavar: str | None = None
     is_pairs: bool = False  # KEY=VALUE, may be repeated; a table in the file
     is_list: bool = False  # with commas between
-    read_filed: Callable[[str], Any] | None = None  # where a file is read by another rule than a command line
+    is_time: bool = False  # read as a time: `read` is not used
 
     @property
     def key(self) -> str:
@@ -64,20 +66,27 @@ def read_file(text: str, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadSpec(f"{where} is no TOML: {error}") from None
+        raise BadSpec(f"{where} must be TOML: {error}") from None
 
 
-def given_by(flags: Iterable[JobFlag], file: Mapping[str, Any], line: Mapping[str, Any], job: str) -> Given:
-    """`line` has texts by key, and what was not given is None there."""
+def given_by(
+    flags: Iterable[JobFlag], file: Mapping[str, Any], line: Mapping[str, Any], job: str, clock: Clock
+) -> Given:
+    """Reads the values of all flags. Raises BadSpec.
+
+    `line` has texts by key, None for a flag that was not given. `clock` is for times such as `10m`, which is
+    ten minutes ago.
+    """
+    now_ms = clock.now_ms()
     known = {flag.key: flag for flag in flags}
     named = {word.replace("-", "_"): value for word, value in file.items() if word != "job"}
     for word in named:
         if word not in known:
             raise BadSpec(_unknown(word, known, job))
-    return {key: _value(flag, line.get(key), named.get(key)) for key, flag in known.items()}
+    return {key: _value(flag, line.get(key), named.get(key), now_ms) for key, flag in known.items()}
 
 
-def _value(flag: JobFlag, typed: Any, filed: Any) -> Any:
+def _value(flag: JobFlag, typed: Any, filed: Any, now_ms: int) -> Any:
     if flag.is_pairs:
         return _pairs(flag, filed or {}, typed or ())
     found = filed if typed is None else typed
@@ -88,32 +97,37 @@ def _value(flag: JobFlag, typed: Any, filed: Any) -> Any:
     texts = found if isinstance(found, list) else [found]
     if flag.is_list and isinstance(found, str):
         texts = [part.strip() for part in found.split(",") if part.strip()]
-    read = flag.read_filed if typed is None and flag.read_filed is not None else flag.read
+    read = partial(_time, now_ms, is_typed=typed is not None) if flag.is_time else flag.read
     values = [_read(flag, read, text) for text in texts]
     return tuple(values) if flag.is_list else values[0]
+
+
+def _time(now_ms: int, text: str, *, is_typed: bool) -> TypedTime:
+    """Typed by a person, a time without a zone is local time; a file must give the zone."""
+    return TypedTime(text, parse_time(text, now_ms, local=is_typed))
 
 
 def _read(flag: JobFlag, read: Callable[[str], Any], found: Any) -> Any:
     try:
         return read(str(found))
     except ValueError as error:
-        raise BadSpec(f"{flag.name}={found}: {error}") from None
+        raise BadSpec(refusal(flag.name, str(found), error)) from None
 
 
 def _switch(flag: JobFlag, found: Any) -> bool:
     if not isinstance(found, bool):
-        raise BadSpec(f"{flag.name}={found}: wants true or false")
+        raise BadSpec(f"{flag.name} must be true or false, got {found!r}")
     return found
 
 
 def _pairs(flag: JobFlag, filed: Any, typed: Iterable[str]) -> dict[str, str]:
     if not isinstance(filed, dict):
-        raise BadSpec(f"{flag.name} is a table: write [{flag.name}] and a line for each")
+        raise BadSpec(f"{flag.name} must be a table, got {filed!r}: write [{flag.name}] and a line for each")
     found = {str(name): _plain(value) for name, value in filed.items()}
     for pair in typed:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadSpec(f"{flag.name} {pair}: wants NAME=VALUE")
+            raise BadSpec(f"{flag.name} must be NAME=VALUE, got {pair!r}")
         found[name] = value
     return found
 
@@ -123,10 +137,6 @@ def _plain(value: Any) -> str:
 
 
 def _unknown(word: str, known: Mapping[str, JobFlag], job: str) -> str:
-    near = get_close_matches(word, known, 1, 0.5)
-    hint = (
-        f"did you mean {known[near[0]].name}?"
-        if near
-        else f"there are {', '.join(f.name for f in known.values())}"
-    )
+    names = {key: flag.name for key, flag in known.items()}
+    hint = nearest(word, names, f"there are {', '.join(names.values())}", DISTANT)
     return f"job {job} has no {word!r}: {hint}"

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
+from turbopump.pipelines.schema import TIME
 from turbopump.pipelines.sink.rows import groups
 
 MAX_OPEN_FILES = 64  # files of one task; the oldest is closed for a new one
 COMPRESSION = "zstd"
 MAX_STATISTIC_LENGTH = 64  # characters
-TIME = pa.timestamp("us", tz="UTC")
 OFFSET, PLACE = "queueOffset", ("topic", "brokerName", "queueId")
 SAFE = "-_.~"
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -134,15 +134,18 @@ def statistics_of(metadata: Any, schema: Any) -> ColumnStatistics:
         if all(one is not None and one.has_null_count for one in found):
             nulls[name] = sum(one.null_count for one in found)
         ends = [(one.min, one.max) for one in found if one is not None and one.has_min_max]
-        if _has_order(schema.field(name).type) and ends and len(ends) == len(found):
+        if has_order(schema.field(name).type) and ends and len(ends) == len(found):
             least, most = _ending(min(low for low, _ in ends)), _ending(max(high for _, high in ends))
             if least is not None and most is not None:
                 lowest[name], highest[name] = least, most
     return ColumnStatistics(lowest, highest, nulls)
 
 
-def _has_order(kind: Any) -> bool:
-    """Not floats, which have NaN, nor decimals, which JSON would round."""
+def has_order(kind: Any) -> bool:
+    """Tells whether Spark, Arrow and statistics order the values of this type alike.
+
+    Not for floats, which have NaN, nor for decimals, which JSON would round.
+    """
     types = pa.types
     return bool(
         types.is_integer(kind) or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind)

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from turbopump.pipelines import tables
-from turbopump.pipelines.lake import files, table
+from turbopump.pipelines.lake import PARTITIONS, files, table
 from turbopump.pipelines.lake.table_reader import FilteringTableReader, TableReader, spark_schema
 from turbopump.pipelines.options import (
     NO_VERSION,
@@ -38,7 +38,6 @@ from turbopump.pipelines.options import (
 from turbopump.pipelines.worker_memory import freeze_after
 
 FORMAT = "rocketmq-delta"
-DEFAULT_PARTITIONS = ("topic", "date", "hour")
 QUERY_ID = "sql.streaming.queryId"
 
 LAKE = (
@@ -126,7 +125,7 @@ def lake_of(
         raise BadOption("option overwriteSchema is for mode('overwrite'); mergeSchema adds columns")
     path = path_of(options)
     known = {column.lower(): column for column in columns}
-    asked = options["partitionBy"] or [name for name in DEFAULT_PARTITIONS if name in known]
+    asked = options["partitionBy"] or [name for name in PARTITIONS if name in known]
     if missing := [name for name in asked if name.lower() not in known]:
         raise BadOption(f"partitionBy names {missing[0]}, and there are only columns {', '.join(columns)}")
     partition_by = tuple(known[name.lower()] for name in asked)

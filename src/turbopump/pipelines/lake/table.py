@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from turbopump.pipelines.lake.files import DataFile, Reached, WrittenFiles, merge, table_in_utc
+from turbopump.pipelines.options import SECOND_BATCH
 
 TRIES = 5
 OFFSETS = "rocketmq.offsets"
@@ -116,11 +117,7 @@ def app(id: str) -> str:
 
 
 def already_written(id: str, where: str) -> AlreadyWritten:
-    return AlreadyWritten(
-        f"transactionalId {id!r} has already written a batch to {where}. Give each batch its number with the "
-        "option txnVersion (in foreachBatch the batch id): numbers up to the last one are passed over, "
-        "others are written. Or give another transactionalId"
-    )
+    return AlreadyWritten(f"transactionalId {id!r} has already written a batch to {where}. {SECOND_BATCH}")
 
 
 def last_version(root: str, id: str) -> int:

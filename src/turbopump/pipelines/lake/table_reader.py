@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from turbopump.pipelines.lake.files import has_order
 from turbopump.pipelines.options import BadOption
 
 FILES_PER_TASK = 8  # of a task
@@ -89,7 +90,7 @@ class FilteringTableReader(TableReader):
 def condition(one: Filter, schema: pa.Schema) -> Any:
     """A condition as an Arrow expression; None: it says nothing about files that could be relied on."""
     column = one.attribute[0] if hasattr(one, "attribute") and len(one.attribute) == 1 else None
-    if column not in schema.names or not _is_ordered(schema.field(column).type):
+    if column not in schema.names or not has_order(schema.field(column).type):
         return None
     field, kind = pc.field(column), schema.field(column).type
     try:
@@ -113,14 +114,6 @@ def condition(one: Filter, schema: pa.Schema) -> Any:
     except (pa.ArrowException, TypeError):  # a value that the column cannot have: Spark answers by itself
         return None
     return None
-
-
-def _is_ordered(kind: pa.DataType) -> bool:
-    """Types whose order is the same for Spark, Arrow and statistics; floats have NaN."""
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_string(kind) or types.is_date32(kind) or types.is_timestamp(kind)
-    )
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:

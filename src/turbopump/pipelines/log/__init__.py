@@ -24,23 +24,14 @@ from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.options import positions_of
 from turbopump.pipelines.log.partitions import partitions_of
-from turbopump.pipelines.log.plan import (
-    EARLIEST,
-    LATEST,
-    NoSuchTopic,
-    OffsetsGone,
-    QueuePositions,
-    StoreQuery,
-)
-from turbopump.pipelines.log.store_reader import RecordsLost, RowFormat, StoreReader
+from turbopump.pipelines.log.plan import NoSuchTopic, OffsetsGone, QueuePositions, StoreQuery
+from turbopump.pipelines.log.store_reader import BATCH_ROWS, RecordsLost, RowFormat, StoreReader
+from turbopump.pipelines.options import EARLIEST, LATEST
 from turbopump.pipelines.schema import BadColumn, schema_of
 from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.times import epoch_ms
 
 __all__ = ["BadColumn", "NoStore", "NoSuchTopic", "OffsetsGone", "RecordsLost", "read_log"]
-
-BATCH_ROWS = 16_384
-"""Outside Spark larger batches are a little quicker."""
 
 Offsets = Mapping[str, Mapping[int | str, int]]
 Moment = datetime | int

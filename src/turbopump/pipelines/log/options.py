@@ -1,14 +1,15 @@
 """Options of the format `rocketmq-log`, and the query that they say."""
 
 import logging
-import re
 from typing import Any
 
 from turbopump.filter import wanted_tags
 from turbopump.pipelines.log.files import QueueName
-from turbopump.pipelines.log.plan import EARLIEST, LATEST, ROWS_PER_PARTITION, QueuePositions, StoreQuery
+from turbopump.pipelines.log.plan import ROWS_PER_PARTITION, QueuePositions, StoreQuery
 from turbopump.pipelines.log.store_reader import BATCH_ROWS, RowFormat
 from turbopump.pipelines.options import (
+    EARLIEST,
+    LATEST,
     BadOption,
     FormatOption,
     FormatOptions,
@@ -16,6 +17,7 @@ from turbopump.pipelines.options import (
     count,
     document,
     flag,
+    pattern,
     text,
     time_ms,
     words,
@@ -30,10 +32,10 @@ FORMAT = "rocketmq-log"
 def tag_list(given: str) -> frozenset[str]:
     """`a || b`, as consumers subscribe; `*` is any."""
     if not given.strip():
-        raise ValueError("wants tags such as a || b")
+        raise ValueError("must be tags such as a || b")
     found = wanted_tags(given)
     if any("," in tag for tag in found):
-        log.warning("Option tags=%s: || separates tags, a comma is part of a tag", given)
+        log.warning("Option tags=%s: tags are separated by ||, the comma is taken as part of a tag", given)
     return frozenset(found)
 
 
@@ -41,15 +43,7 @@ def numbers(given: str) -> frozenset[int]:
     try:
         return frozenset(int(word) for word in words(given))
     except ValueError:
-        raise ValueError("wants numbers of queues with commas between") from None
-
-
-def pattern(given: str) -> str:
-    try:
-        re.compile(given)
-    except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from None
-    return given
+        raise ValueError("must be queue ids separated by commas") from None
 
 
 def positions(given: str) -> QueuePositions:
@@ -68,7 +62,7 @@ def positions_of(tree: Any) -> QueuePositions:
                 for queue_id, offset in at.items() if isinstance(at, dict) else [(word, at)]:
                     found[QueueName(topic, int(queue_id))] = int(offset)
     except (AttributeError, TypeError, ValueError):
-        raise ValueError('wants earliest, latest or {"topic":{"queue":offset}}') from None
+        raise ValueError('must be earliest, latest or {"topic":{"queue":offset}}') from None
     return QueuePositions(EARLIEST, found)
 
 

@@ -9,8 +9,6 @@ from turbopump.pipelines.log.batch_queue import Queue, queue_of
 from turbopump.pipelines.log.files import NoStore, StoreFiles
 from turbopump.pipelines.log.index import looked_up
 from turbopump.pipelines.log.plan import (
-    EARLIEST,
-    LATEST,
     LogRecords,
     Partition,
     QueueEnds,
@@ -22,7 +20,7 @@ from turbopump.pipelines.log.plan import (
     shared_out,
     wished_cuts,
 )
-from turbopump.pipelines.options import BadOption
+from turbopump.pipelines.options import EARLIEST, LATEST, BadOption
 from turbopump.store.walk import LogPart
 
 MIN_MESSAGE_BYTES = 20  # of a message in the log, also of one in a batch: damage may claim any number of them

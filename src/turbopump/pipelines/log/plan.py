@@ -8,14 +8,14 @@ long reading takes.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import pairwise
 
 from turbopump.pipelines.log.files import QueueName
+from turbopump.pipelines.options import EARLIEST, LATEST
+from turbopump.pipelines.refusals import nearest
 from turbopump.protocol.names import is_retry_or_dlq, is_system_topic
 from turbopump.store.walk import LogPart
 
-EARLIEST, LATEST = -2, -1
 LAST_OFFSET = 2**63 - 1
 FEW_ROWS = 10_000
 """Queues with fewer rows share a partition: thousands of tasks of a few rows cost more than reading them."""
@@ -120,8 +120,7 @@ class QueueEnds:
 def check_topics(query: StoreQuery, known: Sequence[str]) -> None:
     for name in query.topics:
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known) or 'none'}"
+            hint = nearest(name, dict(zip(known, known, strict=True)), f"it has {', '.join(known) or 'none'}")
             raise NoSuchTopic(f"the store has no topic {name!r}: {hint}")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from turbopump.pipelines.decode import BATCH_ROWS as BATCH_ROWS
 from turbopump.pipelines.decode import batches
 from turbopump.pipelines.inner_batches import has_inner_batches, turns, unpack
 from turbopump.pipelines.log.batch_queue import BatchQueueFiles, ends_of, queue_of
@@ -33,7 +34,6 @@ from turbopump.store.walk import LogPart
 
 BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
 LIGHT_PREFIX = "%LMQ%"  # queues of other topics' messages
-BATCH_ROWS = 16_384  # each batch costs Spark and its worker the same, whatever it holds
 
 
 class RecordsLost(Exception):

@@ -7,10 +7,8 @@ there twice. Works with every broker, Apache's too. Rows with a sharding key kee
 
 import asyncio
 from collections.abc import Iterable
-from concurrent.futures import Future
 from typing import Any
 
-from turbopump.client import background
 from turbopump.client.admin.admin import Admin
 from turbopump.client.errors import ClientError
 from turbopump.client.message import Message, MessageQueue, SendStatus
@@ -19,10 +17,10 @@ from turbopump.client.produce.prepared_send import PreparedSend
 from turbopump.client.produce.sender import Pick, Sender
 from turbopump.pipelines.sink.connections import ConnectionCache, patiently
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
-from turbopump.pipelines.sink.rows import MessageRows, pieces, rows_of
+from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
+from turbopump.pipelines.sink.rows import MessageRows
 from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol import properties
-from turbopump.protocol.ids import UniqueIds
 
 GROUP = "spark-rocketmq-sink"
 MAX_CONCURRENT_LANES = 4
@@ -44,15 +42,11 @@ class RowSender:
         await self._sender.close()
         await self._admin.close()
 
-    def front(self) -> str:
-        """Of unique keys that nobody else makes."""
-        clock, chance = self._admin.clock, self._admin.chance
-        return UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32)).next()[
-            :-4
-        ]
+    def key_prefix(self) -> str:
+        return new_key_prefix(self._admin.clock, self._admin.chance)
 
-    async def send(self, rows: MessageRows) -> None:
-        """Returns when brokers have stored all of them."""
+    async def send(self, rows: MessageRows, before: int) -> None:
+        """Sends rows, and returns when brokers have stored all of them."""
         queues = {topic: await self._queue_count(topic) for topic in rows.topics}
         free = asyncio.Semaphore(MAX_CONCURRENT_LANES)
 
@@ -103,23 +97,10 @@ _senders: ConnectionCache[RowSender] = ConnectionCache()
 
 
 def write(sink: SinkOptions, batches: Iterable[Any]) -> int:
-    """All rows of a task. While a batch is under way, the next one is packed."""
-    sending = _senders.get(sink, lambda: RowSender(sink))
-    count = 0
-    under_way: Future[None] | None = None
+    """Sends all rows of a task, and returns how many there were."""
+    sender = _senders.get(sink, lambda: RowSender(sink))
     try:
-        for batch in batches:
-            for piece in pieces(batch):
-                rows = rows_of(piece, sink.topic, sending.front(), count)
-                if under_way is not None:
-                    under_way.result()
-                under_way = background.submit(sending.send(rows))
-                count += len(rows)
-        if under_way is not None:
-            under_way.result()
+        return send_all(batches, sink.topic, sender.key_prefix, sender.send)
     except BaseException:
-        if under_way is not None:
-            under_way.cancel()
         _senders.drop(sink)
         raise
-    return count

@@ -6,8 +6,8 @@ with something missing.
 """
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
+from turbopump.pipelines.refusals import nearest
 from turbopump.pipelines.schema import BadColumn
 
 INTEGERS = ("int", "bigint", "smallint", "tinyint")
@@ -49,8 +49,7 @@ def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool) -> Non
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name.lower(), LOWER, 1)
-    hint = f"did you mean {LOWER[near[0]]}?" if near else "select what is to be sent"
+    hint = nearest(name.lower(), LOWER, "select only what is to be sent.")
     return f"a message has no column {name!r}: {hint} There are {', '.join(TYPES)}"
 
 

@@ -10,7 +10,6 @@ import logging
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,19 +25,15 @@ from turbopump.client.produce.ledger import (
     Writer,
     Written,
 )
+from turbopump.pipelines.options import SECOND_BATCH
 from turbopump.pipelines.sink.connections import MAX_CACHED, TOPIC_PATIENCE_S, ConnectionCache, patiently
 from turbopump.pipelines.sink.frames import Place, half_frames
-from turbopump.pipelines.sink.rows import MessageRows, pieces, refused_row, rows_of
+from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
+from turbopump.pipelines.sink.rows import MessageRows, refused_row
 from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol.errors import FlowControl, MessageIllegal, Refused, TopicNotFound
-from turbopump.protocol.ids import UniqueIds
 
 NOTHING = Written("", 0, ())
-SECOND_BATCH = (
-    "transactionalId {!r} has already written a batch. Give each batch its number with the option txnVersion "
-    "(in foreachBatch the batch id): numbers up to the last one are passed over, others are written. Or give "
-    "another transactionalId"
-)
 REPEATED = "Batch %d of %s is not written again: the brokers have decided batches up to %d of this id"
 
 log = logging.getLogger(__name__)
@@ -126,18 +121,8 @@ def not_here(error: LedgerNotSupported) -> CannotBeExact:
 
 def _written(sink: SinkOptions, ledger: Ledger, batch: int, batches: Iterable[Any]) -> Written:
     writer = ledger.writer(batch)
-    sending = _HalfSender(ledger, writer)
-    count = 0
-    under_way: Future[None] | None = None
-    for arrow in batches:
-        for piece in pieces(arrow):
-            rows = rows_of(piece, sink.topic, sending.front(), count)
-            if under_way is not None:
-                under_way.result()
-            under_way = background.submit(sending.send(rows, count))
-            count += len(rows)
-    if under_way is not None:
-        under_way.result()
+    sender = _HalfSender(ledger, writer)
+    count = send_all(batches, sink.topic, sender.key_prefix, sender.send)
     assert writer.written.count == count
     return writer.written
 
@@ -149,12 +134,8 @@ class _HalfSender:
         self._places: dict[str, Sequence[Place]] = {}
         self._turn = ledger.admin.chance.getrandbits(16)
 
-    def front(self) -> str:
-        """Of unique keys that nobody else makes."""
-        clock, chance = self._ledger.admin.clock, self._ledger.admin.chance
-        return UniqueIds("127.0.0.1", chance.getrandbits(16), clock.now_ms, chance.getrandbits(32)).next()[
-            :-4
-        ]
+    def key_prefix(self) -> str:
+        return new_key_prefix(self._ledger.admin.clock, self._ledger.admin.chance)
 
     async def send(self, rows: MessageRows, before: int) -> None:
         places = [await self._queues(topic) for topic in rows.topics]
@@ -224,7 +205,9 @@ def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
         last, batch = background.run(ledger.highest()), sink.version or 0
         if last >= batch:
             if sink.version is None:
-                raise CannotBeExact(SECOND_BATCH.format(ledger.id))
+                raise CannotBeExact(
+                    f"transactionalId {ledger.id!r} has already written a batch. {SECOND_BATCH}"
+                )
             log.warning(REPEATED, batch, ledger.id, last)
         return where(ledger), batch
 

@@ -12,11 +12,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from turbopump.client.message import MessageQueue
+from turbopump.pipelines.options import EARLIEST, LATEST
 
 T = TypeVar("T")
 
-EARLIEST, LATEST = -2, -1
-"""In the JSON of starting and ending offsets, as with Spark's Kafka connector."""
 SHAPE = '{"topic":{"broker":{"0":17}}}'
 MAX_QUEUES_NAMED = 5  # queues that a message names
 PROOF = "@"
@@ -81,7 +80,7 @@ def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue,
         for broker, queues in _table(brokers).items():
             for number, given in _table(queues).items():
                 if not number.isdecimal():
-                    raise BadOffsets(f"queue {number!r} of {topic} is no number: {SHAPE} is wanted")
+                    raise BadOffsets(f"a queue of {topic} must be a number as in {SHAPE}, got {number!r}")
                 found[MessageQueue(topic, broker, int(number))] = read(topic, given)
     return found
 
@@ -102,20 +101,20 @@ def queues_of(document: Any) -> tuple[dict[str, set[int]], set[MessageQueue]]:
 
 def _table(given: Any, shape: str = SHAPE) -> Mapping[str, Any]:
     if not isinstance(given, dict) or not given:
-        raise BadOffsets(f"{shape} is wanted, not {given!r}")
+        raise BadOffsets(f"{'offsets' if shape == SHAPE else 'queues'} must be {shape}, got {given!r}")
     return given
 
 
 def _numbers(given: Any, shape: str) -> set[int]:
     if not isinstance(given, list) or not all(type(one) is int and one >= 0 for one in given) or not given:
-        raise BadOffsets(f"{shape} is wanted, not {given!r}")
+        raise BadOffsets(f"queues must be {shape}, got {given!r}")
     return set(given)
 
 
 def _offset(topic: str, given: Any, minimum: int) -> int:
     if type(given) is not int or given < minimum:
         allowed = "0 or more" if minimum == 0 else "0 or more, -1 for the latest, -2 for the earliest"
-        raise BadOffsets(f"an offset of {topic} is {allowed}, not {given!r}")
+        raise BadOffsets(f"an offset of {topic} must be {allowed}, got {given!r}")
     return given
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from turbopump.client.message import MessageQueue
+from turbopump.pipelines.options import LATEST
 from turbopump.pipelines.source import proofs
 from turbopump.pipelines.source.offsets import (
-    LATEST,
     BadOffsets,
     Ends,
     Positions,

@@ -21,6 +21,7 @@ from turbopump.pipelines.source.offsets import Range, lost, named
 from turbopump.pipelines.source.settings import SourceFilter
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.errors import Refused
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -111,15 +112,17 @@ class RangePull:
             async for one in self._in_turn(self.wanted.start, self.wanted.end):
                 yield one
             return
+        tasks = Tasks(log)
         under_way: deque[tuple[int, asyncio.Task[PulledRange]]] = deque()
         at, step, full = self.wanted.start, self.count, 0
         try:
             while at < self.wanted.end or under_way:
-                # The first answer says how many this broker gives at once.
-                room = 1 if at == self.wanted.start else MAX_PULLS_IN_FLIGHT
-                while at < self.wanted.end and len(under_way) < room:
+                # The first response shows how many messages this broker gives per pull.
+                limit = 1 if at == self.wanted.start else MAX_PULLS_IN_FLIGHT
+                while at < self.wanted.end and len(under_way) < limit:
                     end = min(at + step, self.wanted.end)
-                    under_way.append((end, asyncio.ensure_future(self._next(at, end))))
+                    # Awaited below, which raises a failure of the pull.
+                    under_way.append((end, tasks.start(self._next(at, end), log_failure=False)))
                     at = end
                 end, task = under_way.popleft()
                 start, after, answer = await task
@@ -136,8 +139,7 @@ class RangePull:
                 async for one in self._in_turn(after, end):
                     yield one
         finally:
-            for _, task in under_way:
-                task.cancel()
+            await tasks.close()
 
     async def _in_turn(self, at: int, end: int) -> AsyncGenerator[PulledRange, None]:
         while at < end:
@@ -236,7 +238,7 @@ def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
 @dataclass
 class _Prefetch:
     ready: "asyncio.Queue[PulledRecords | BaseException | None]"
-    task: "asyncio.Task[None] | None" = None
+    tasks: Tasks
 
     async def fill(self, reading: RangePull) -> None:
         try:
@@ -254,11 +256,10 @@ class _Prefetch:
         return one
 
     async def end(self) -> None:
-        if self.task is not None:
-            self.task.cancel()
+        await self.tasks.close()
 
 
 async def _begun(make: Callable[[], RangePull]) -> _Prefetch:
-    ahead = _Prefetch(asyncio.Queue(MAX_PARTS_AHEAD))
-    ahead.task = asyncio.get_running_loop().create_task(ahead.fill(make()))
+    ahead = _Prefetch(asyncio.Queue(MAX_PARTS_AHEAD), Tasks(log))
+    ahead.tasks.start(ahead.fill(make()), name="prefetch pulled records")
     return ahead

@@ -1,8 +1,8 @@
-"""Parts of a queue into rows: whole batches at a time, no message is touched.
+"""Decodes pulled records of a queue into rows: whole batches at a time, no loop per message.
 
-In: records back to back, and which offsets they should have. Out: Arrow batches of the query's columns. What
-the broker could only guess (tags by their hash, a filter that looked beyond the range) is put right here, and
-a message that is missing in the middle is noticed.
+In: records back to back, and the offsets they should have. Out: Arrow batches of the query's columns. What
+the broker could only approximate (tags by their hash, a filter that looked beyond the range) is made exact
+here, and a message that is missing in the middle is detected.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,54 +11,54 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from turbopump.pipelines.decode import batches
-from turbopump.pipelines.inner_batches import has_inner_batches, unpack
-from turbopump.pipelines.record_positions import Mask, Numbers, RecordPositions, locate, starts_in
+from turbopump.pipelines.decode import BATCH_ROWS, batches
+from turbopump.pipelines.pull_response import messages_in
+from turbopump.pipelines.record_positions import Mask, Numbers
 from turbopump.pipelines.schema import COLUMNS, Schema
 from turbopump.pipelines.source.offsets import Range
 from turbopump.pipelines.source.range_pull import PulledRecords
 from turbopump.pipelines.source.settings import SourceFilter
-from turbopump.protocol.errors import BrokenRecord
 
-ROWS = 16_384  # in one batch
 TAGS = next(column for column in COLUMNS if column.name == "tags")
 OFFSETS = ("queueOffset", "offset")
 
 Lose = Callable[[int, int], None]
-"""Told of offsets [start, end) that should be there; raises, or lets it pass."""
+"""Called with offsets [start, end) that should be there and are not; raises, or returns to go on without
+them.
+"""
 
 
 def rows_of(
     part: PulledRecords, wanted: Range, schema: Schema, filter: SourceFilter, lose: Lose
 ) -> Iterator[pa.RecordBatch]:
-    data = part.body
-    places = locate(data, starts_in(data))
-    _check_whole(data, places)
-    if has_inner_batches(places):
-        data, starts = unpack(data, places.starts)
-        places = locate(data, starts)
-    offsets = places.number("queue_offset") + part.delta
-    wanted_ones = (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
-    places, offsets = places.only(wanted_ones), offsets[wanted_ones]
+    """Decodes the messages of `part` that belong to the range and pass the filter."""
+    messages = messages_in(part.body, part.delta)
+    offsets = messages.offsets
+    messages = messages.only(
+        (offsets >= part.start) & (offsets < min(part.end, wanted.end)) & _is_first(offsets)
+    )
     if filter.is_all:
-        for start, end in missing(offsets, part.start, part.end):
+        for start, end in missing(messages.offsets, part.start, part.end):
             lose(start, end)
     decoded = with_tags(schema) if filter.tags else schema
-    for batch in batches(data, places, decoded, wanted.queue.broker, ROWS):
+    for batch in batches(messages.data, messages.positions, decoded, wanted.queue.broker, BATCH_ROWS):
         chosen = _chosen(batch, schema, filter.tags) if filter.tags else batch
         if chosen.num_rows:
             yield _shifted(chosen, part.delta) if part.delta else chosen
 
 
 def _is_first(offsets: Numbers) -> Mask:
-    """Where messages are missing, a pull goes on beyond where the next one begins: what comes twice, comes
-    again behind what is higher."""
+    """Marks offsets higher than all before them, which drops repeated messages.
+
+    Where messages are missing, a pull continues beyond the position where the next one begins: what comes
+    twice comes the second time behind higher offsets.
+    """
     before = np.maximum.accumulate(offsets)
     return np.concatenate((np.ones(min(len(offsets), 1), bool), offsets[1:] > before[:-1]))
 
 
 def missing(offsets: Numbers, start: int, end: int) -> list[tuple[int, int]]:
-    """The gaps between `start` and `end` in offsets that rise."""
+    """Returns the gaps between `start` and `end` in rising offsets."""
     if len(offsets) == end - start and len(offsets) and offsets[0] == start and offsets[-1] == end - 1:
         return []
     edges = np.concatenate(([start - 1], offsets, [end]))
@@ -67,15 +67,8 @@ def missing(offsets: Numbers, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def with_tags(schema: Schema) -> Schema:
+    """Returns the schema with the column `tags`, which the filter needs."""
     return schema if "tags" in schema.names else Schema((*schema.columns, TAGS))
-
-
-def _check_whole(data: bytes, places: RecordPositions) -> None:
-    after = int(places.starts[-1] + places.sizes[-1]) if len(places) else 0
-    if not places.is_whole.all():
-        after = int(places.starts[~places.is_whole][0])
-    if after != len(data):
-        raise BrokenRecord(f"a broker's answer has something else than records at byte {after}")
 
 
 def _chosen(batch: pa.RecordBatch, schema: Schema, tags: tuple[str, ...]) -> pa.RecordBatch:
@@ -84,7 +77,9 @@ def _chosen(batch: pa.RecordBatch, schema: Schema, tags: tuple[str, ...]) -> pa.
 
 
 def _shifted(batch: pa.RecordBatch, delta: int) -> pa.RecordBatch:
-    """Queues of static topics: the broker counts from another number than the topic."""
+    """Adds `delta` to the offset columns: in static topics a broker counts from another number than the
+    topic.
+    """
     for number, name in enumerate(batch.schema.names):
         if name in OFFSETS:
             moved = pc.add(batch.column(number), delta)

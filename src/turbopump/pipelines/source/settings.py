@@ -14,9 +14,9 @@ from turbopump.client.group.subscription import ALL, choice
 from turbopump.client.message import MessageQueue
 from turbopump.filter import tags_of, text_of
 from turbopump.pipelines import options as kinds
-from turbopump.pipelines.options import BadOption, FormatOption, FormatOptions
+from turbopump.pipelines.options import EARLIEST, BadOption, FormatOption, FormatOptions
 from turbopump.pipelines.schema import BadColumn, Schema, schema_of
-from turbopump.pipelines.source.offsets import EARLIEST, positions_of, queues_of
+from turbopump.pipelines.source.offsets import positions_of, queues_of
 from turbopump.pipelines.tables import hint
 from turbopump.protocol.names import TAG
 
@@ -30,16 +30,12 @@ def duration(given: str) -> float:
     """Seconds, of `90s`, `15m`, `1h` or milliseconds without a unit."""
     found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", given.strip())
     if found is None:
-        raise ValueError("wants a time such as 500ms, 90s, 15m or 1h")
+        raise ValueError("must be a time such as 500ms, 90s, 15m or 1h")
     return int(found[1]) * UNITS_S[found[2] or "ms"]
 
 
 def pattern(given: str) -> str:
-    try:
-        re.compile(given)
-    except re.error as error:
-        raise ValueError(f"is no regular expression: {error}") from None
-    return kinds.text(given)
+    return kinds.text(kinds.pattern(given))
 
 
 def offsets(given: str) -> str | dict[MessageQueue, int]:
@@ -48,7 +44,7 @@ def offsets(given: str) -> str | dict[MessageQueue, int]:
     if word in ("earliest", "latest"):
         return word
     if not word.startswith("{"):
-        raise ValueError('wants earliest, latest or JSON such as {"topic":{"broker":{"0":17,"1":-2}}}')
+        raise ValueError('must be earliest, latest or JSON such as {"topic":{"broker":{"0":17,"1":-2}}}')
     return positions_of(kinds.document(given), EARLIEST)
 
 

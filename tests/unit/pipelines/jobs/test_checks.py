@@ -7,12 +7,12 @@ from turbopump.pipelines.jobs.catalog import JOBS
 from turbopump.pipelines.jobs.checks import check, texts_of
 from turbopump.pipelines.jobs.session import INITIAL, PARTITIONS, _set_partitions, java_version
 from turbopump.pipelines.jobs.spec import BadSpec, given_by
+from turbopump.runtime.clock import SystemClock
 
 
 def checked(job, file=None, **line):
-    given = given_by(
-        JOBS[job].flags, file or {}, {name.rstrip("_"): value for name, value in line.items()}, job
-    )
+    typed = {name.rstrip("_"): value for name, value in line.items()}
+    given = given_by(JOBS[job].flags, file or {}, typed, job, SystemClock())
     check(job, given, JOBS[job].check)
     return given
 

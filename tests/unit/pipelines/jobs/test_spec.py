@@ -5,7 +5,8 @@ import pytest
 
 from turbopump.pipelines.jobs.catalog import JOBS
 from turbopump.pipelines.jobs.endpoint import JobEndpoint, source, target
-from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, given_by, read_file
+from turbopump.pipelines.jobs.spec import BadSpec, JobFlag, TypedTime, given_by, read_file
+from turbopump.runtime.clock import SystemClock
 
 FLAGS = (
     JobFlag("from", "", source),
@@ -16,8 +17,13 @@ FLAGS = (
 )
 
 
+class StoppedClock(SystemClock):
+    def now_ms(self):
+        return 1_700_000_000_000
+
+
 def given(file=None, **line):
-    return given_by(FLAGS, file or {}, line, "test")
+    return given_by(FLAGS, file or {}, line, "test", StoppedClock())
 
 
 def test_a_file_and_a_line_say_the_same():
@@ -47,11 +53,11 @@ def test_the_line_wins_and_what_nobody_said_has_its_default():
     [
         ({"rat": 5}, {}, "no 'rat': did you mean rate"),
         ({"zzz": 5}, {}, "there are from, rate"),
-        ({"rate": "fast"}, {}, "rate=fast"),
-        ({"follow": "yes"}, {}, "wants true or false"),
-        ({"options": "a"}, {}, "is a table"),
-        ({}, {"options": ["a"]}, "wants NAME=VALUE"),
-        ({}, {"from": "orders"}, "wants topic:NAME, log:NAME"),
+        ({"rate": "fast"}, {}, "rate='fast'"),
+        ({"follow": "yes"}, {}, "follow must be true or false, got 'yes'"),
+        ({"options": "a"}, {}, "must be a table, got 'a'"),
+        ({}, {"options": ["a"]}, "must be NAME=VALUE, got 'a'"),
+        ({}, {"from": "orders"}, "from must be topic:NAME, log:NAME.*got 'orders'"),
     ],
 )
 def test_what_cannot_be_understood_is_told_with_what_is_wanted(file, line, words):
@@ -59,8 +65,15 @@ def test_what_cannot_be_understood_is_told_with_what_is_wanted(file, line, words
         given(file, **line)
 
 
+def test_an_age_is_counted_back_from_the_time_of_the_given_clock():
+    flags = (JobFlag("since", "", is_time=True),)
+    for file, line in (({}, {"since": "10m"}), ({"since": "10m"}, {})):
+        found = given_by(flags, file, line, "test", StoppedClock())["since"]
+        assert found == TypedTime("10m", 1_700_000_000_000 - 600_000)
+
+
 def test_what_is_no_toml_is_told_with_its_place():
-    with pytest.raises(BadSpec, match=r"job\.toml is no TOML: .*line 1"):
+    with pytest.raises(BadSpec, match=r"job\.toml must be TOML: .*line 1"):
         read_file("a = \n", "job.toml")
 
 
@@ -72,7 +85,7 @@ def test_files_are_named_from_the_root():
 def test_a_group_is_its_retry_topic_and_dead_letters_have_theirs():
     assert target("group:billing").topic == "%RETRY%billing"
     assert source("dlq:billing").topic == "%DLQ%billing"
-    with pytest.raises(ValueError, match="wants topic:NAME, group:NAME"):
+    with pytest.raises(ValueError, match="must be topic:NAME, group:NAME"):
         target("log:x")
 
 

@@ -27,7 +27,10 @@ def test_all_columns_are_taken_in_any_case_of_letters():
     [
         ([("tags", "string")], "there is no column body"),
         ([("body", "binary"), ("tag", "string")], r"no column 'tag': did you mean tags\?"),
-        ([("body", "binary"), ("brokerName", "string")], "no column 'brokerName': select what is to be sent"),
+        (
+            [("body", "binary"), ("brokerName", "string")],
+            "no column 'brokerName': select only what is to be sent",
+        ),
         ([("body", "binary"), ("Body", "binary")], "two columns body"),
         ([("body", "int")], r"column body is int, not binary or string: write CAST\(x AS BINARY\)"),
         ([("body", "binary"), ("keys", "bigint")], r"keys is bigint.*CAST\(x AS STRING\)"),

@@ -40,13 +40,13 @@ def test_topics_are_appended_to():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"nameServer": ""}, "is empty"),
+        ({"nameServer": ""}, "nameServer must be host:port"),
         ({"topic": "a b"}, "characters that are not allowed"),
         ({"topic": "SCHEDULE_TOPIC_XXXX"}, "belongs to the brokers"),
-        ({"delivery": "twice"}, "wants one of exactly-once, at-least-once"),
+        ({"delivery": "twice"}, "must be one of exactly-once, at-least-once"),
         ({"delivery": "at-least-once", "transactionalId": "x"}, "is for delivery=exactly-once"),
         ({"txnVersion": "1"}, "give transactionalId too"),
-        ({"transactionalId": "x", "txnVersion": "-1"}, "wants 0 or more"),
+        ({"transactionalId": "x", "txnVersion": "-1"}, "must be 0 or more"),
         ({"transactionalid": "x", "sendtimeout": "1"}, "did you mean sendTimeoutMs"),
     ],
 )
