@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from turbopump.broker import settings
 from turbopump.broker.readers import NotAccepted, ValueReader
-from turbopump.protocol.conf import ConfigError, Entry, parse_properties
+from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 from turbopump.store.config import StoreConfig
 
 __all__ = ["BrokerConfig", "ConfigError", "LoadedConfig", "load", "parse_properties", "printed", "show"]
@@ -305,7 +305,7 @@ def _from_file(file_text: bytes | str) -> Iterator[_Sourced]:
         yield _of_entry(entry)
 
 
-def _of_entry(entry: Entry) -> _Sourced:
+def _of_entry(entry: ConfEntry) -> _Sourced:
     return _Sourced(entry.key, entry.value.strip(), f"line {entry.line}: {entry.key}", entry.line)
 
 

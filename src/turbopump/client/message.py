@@ -27,9 +27,9 @@ from turbopump.client.namespace import unwrap
 from turbopump.client.shown import body_text
 from turbopump.protocol import bodies, names, properties
 from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.display import html_table
 from turbopump.protocol.ids import host_text, offset_id
 from turbopump.protocol.record import Record, body_of
-from turbopump.protocol.shown import html_table
 from turbopump.protocol.sysflag import COMPRESSED
 
 T = TypeVar("T")

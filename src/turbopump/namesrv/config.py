@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from turbopump.protocol.conf import ConfigError, Entry, parse_properties
+from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 
 PROTECTED = ("configBlackList", "configStorePath", "kvConfigPath")
 """Never changed by request 318."""
@@ -101,8 +101,8 @@ def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
     return [entry.key for entry in parse_properties(text) if entry.key in black_list]
 
 
-def _integer(low: int, high: int) -> Callable[[Entry], int]:
-    def read(entry: Entry) -> int:
+def _integer(low: int, high: int) -> Callable[[ConfEntry], int]:
+    def read(entry: ConfEntry) -> int:
         try:
             number = int(entry.value.strip())
         except ValueError:
@@ -116,14 +116,14 @@ def _integer(low: int, high: int) -> Callable[[Entry], int]:
     return read
 
 
-def _boolean(entry: Entry) -> bool:
+def _boolean(entry: ConfEntry) -> bool:
     value = entry.value.strip().lower()
     if value not in ("true", "false"):
         raise ConfigError(f"{entry.value!r}: true or false belongs here", entry.key, entry.line)
     return value == "true"
 
 
-def _plain(entry: Entry) -> str:
+def _plain(entry: ConfEntry) -> str:
     return entry.value.strip()
 
 
@@ -134,7 +134,7 @@ def _text(value: object) -> str:
 _PORT = _integer(0, 65_535)
 _MAX_INT = 2**31 - 1
 
-SETTINGS: dict[str, tuple[str, Callable[[Entry], int | bool | str]]] = {
+SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
     "listenPort": ("listen_port", _PORT),
     "bindAddress": ("bind_address", _plain),
     "kvConfigPath": ("kv_config_path", _plain),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from turbopump.protocol.record import BLANK, HEAD_V4_SIZE, MAGIC_V1, MAGIC_V2, SMALLEST
+from turbopump.protocol.record import BLANK, HEAD_V4_SIZE, MAGIC_V1, MAGIC_V2, MIN_RECORD_SIZE
 from turbopump.protocol.sysflag import BORN_V6, HOSTS_MASK, STORE_V6
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def starts_in(data: Data, begin: int = 0, end: int | None = None) -> Numbers:
     tries_at, patience = RUN, RUN
     while at <= last:
         size, magic = unpack(data, at)
-        if size < SMALLEST or at + size > limit or (magic != MAGIC_V1 and magic != MAGIC_V2):
+        if size < MIN_RECORD_SIZE or at + size > limit or (magic != MAGIC_V1 and magic != MAGIC_V2):
             if magic != BLANK or size < _SIZE_AND_MAGIC.size:
                 break
         elif len(found) < tries_at:
@@ -156,8 +156,8 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
     records claim.
     """
     limit = len(data)
-    is_whole: Mask = (starts >= 0) & (starts <= limit - SMALLEST)
-    if limit < SMALLEST or not len(starts):
+    is_whole: Mask = (starts >= 0) & (starts <= limit - MIN_RECORD_SIZE)
+    if limit < MIN_RECORD_SIZE or not len(starts):
         none, heads = np.zeros(len(starts), np.int64), np.zeros(len(starts), HEAD)
         return RecordPositions(
             starts, heads, none, none, none, none, none, none, none, none, is_whole & False
@@ -166,7 +166,7 @@ def locate(data: Data, starts: Numbers) -> RecordPositions:
     heads = heads_at(data, begins)
     sizes, magics, sys_flags = (heads[name].astype(np.int64) for name in ("size", "magic", "sys_flag"))
     is_v2 = magics == MAGIC_V2
-    is_whole &= (is_v2 | (magics == MAGIC_V1)) & (sizes >= SMALLEST) & (starts + sizes <= limit)
+    is_whole &= (is_v2 | (magics == MAGIC_V1)) & (sizes >= MIN_RECORD_SIZE) & (starts + sizes <= limit)
     bodies = begins + HEAD_V4_SIZE
     if (sys_flags & HOSTS_MASK).any():
         bodies = bodies + longer_by(sys_flags)

@@ -1,6 +1,5 @@
-"""Bytes to values and back: frames, commands, headers, bodies and records of Apache RocketMQ's remoting
-protocol.
+"""Apache RocketMQ's wire protocol: converts between bytes and frames, commands, headers, bodies and records.
 
-Comes in: bytes of a peer or of a store file. Goes out: msgspec structs, or one of the exceptions in `errors`.
-Never here: await, a clock, files, sockets, or anything that knows a role (name server, broker, client).
+In: bytes of a peer or of a store file. Out: msgspec structs, or an exception of `errors`. Never here: await,
+a clock, files, sockets, or anything specific to a role (name server, broker, client).
 """

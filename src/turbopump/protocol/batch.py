@@ -2,8 +2,8 @@
 
     i32 size (itself included), i32 0, i32 0, i32 flag, i32 length + body, i16 length + properties
 
-No topic and no times: those are the request's. Comes in: a body. Goes out: (flag, body, properties) of each
-message, or `BrokenBody`.
+Topic and times are in the request. In: a body. Out: (flag, body, properties) of each message, or
+`BrokenBody`.
 """
 
 import struct
@@ -14,14 +14,14 @@ from turbopump.protocol.properties import MAX_BYTES
 
 _HEAD = struct.Struct(">iiiii")
 _I16 = struct.Struct(">h")
-_SMALLEST = _HEAD.size + _I16.size
+_MIN_SIZE = _HEAD.size + _I16.size
 
 
 def split(body: bytes) -> list[tuple[int, bytes, bytes]]:
     messages = []
     at = 0
     while at < len(body):
-        if at + _SMALLEST > len(body):
+        if at + _MIN_SIZE > len(body):
             raise BrokenBody(f"{len(body) - at} bytes after the last message of a batch")
         size, _, _, flag, body_length = _HEAD.unpack_from(body, at)
         body_at = at + _HEAD.size
@@ -41,7 +41,7 @@ def join(messages: Iterable[tuple[int, bytes, bytes]]) -> bytes:
     parts: list[bytes] = []
     for flag, body, properties in messages:
         if len(properties) > MAX_BYTES:
-            raise BrokenBody(f"properties of {len(properties)} bytes")
-        size = _SMALLEST + len(body) + len(properties)
+            raise BrokenBody(f"properties of {len(properties)} bytes are too long")
+        size = _MIN_SIZE + len(body) + len(properties)
         parts += (_HEAD.pack(size, 0, 0, flag, len(body)), body, _I16.pack(len(properties)), properties)
     return b"".join(parts)

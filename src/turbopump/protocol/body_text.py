@@ -1,7 +1,7 @@
-"""Bodies and other foreign text for terminals and JSON: nothing that a terminal would obey, no byte lost.
+"""Bodies and other foreign text for terminals and JSON: terminal controls are escaped, no byte is lost.
 
-In: bytes or text that anyone may have sent. Out: text that is safe to print. Every command that prints
-bodies uses these functions.
+In: bytes or text from any sender. Out: text that is safe to print. Every command that prints bodies uses
+these functions.
 """
 
 import base64
@@ -13,7 +13,7 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Escapes every character that a terminal would obey, and the line ends, but for those in `keep`.
+    r"""Escapes control characters of terminals and line ends, except those in `keep`.
 
     >>> print(printable("red: \x1b[31m, two\nlines, 中文"))
     red: \x1b[31m, two\nlines, 中文
@@ -24,7 +24,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def body_text(body: bytes, charset: str = "utf-8") -> str:
-    r"""One line of text for a body; bytes that are no text are shown as `\xff`.
+    r"""Returns a body as one line of text; bytes that are not text are shown as `\xff`.
 
     >>> print(body_text(b"caf\xc3\xa9 \xff\x07"))
     café \xff\x07
@@ -33,7 +33,7 @@ def body_text(body: bytes, charset: str = "utf-8") -> str:
 
 
 def body_fields(body: bytes) -> dict[str, str]:
-    """The JSON field for a body: `body` when it is UTF-8 text, else `bodyBase64`.
+    """Returns the JSON field for a body: `body` when it is UTF-8 text, else `bodyBase64`.
 
     >>> body_fields(b"paid"), body_fields(b"\\xff")
     ({'body': 'paid'}, {'bodyBase64': '/w=='})
@@ -45,7 +45,7 @@ def body_fields(body: bytes) -> dict[str, str]:
 
 
 def printable_json(document: str) -> str:
-    r"""Escapes what JSON leaves as it is although a terminal would obey it: DEL, C1, directions of text.
+    r"""Escapes terminal controls that JSON does not escape: DEL, C1, directions of text.
 
     >>> printable_json('{"body":"\x9b31m"}')
     '{"body":"\\u009b31m"}'
@@ -54,7 +54,7 @@ def printable_json(document: str) -> str:
 
 
 def _is_plain(char: str) -> bool:
-    """Unlike `str.isprintable`, also the spaces of other scripts (U+3000) and the joiners of emoji."""
+    """Tells whether a character is printed unchanged: also U+3000 and emoji joiners (see `isprintable`)."""
     if char.isprintable() or char in _JOINERS:
         return True
     return char.isspace() and char > "\x9f" and char not in _LINE_ENDS

@@ -1,4 +1,4 @@
-"""CRC-32, the checksum of every body: zlib-ng's when installed (0.1 us for 1 KiB), else zlib's (0.7 us)."""
+"""CRC-32 of message bodies: zlib-ng's when installed (0.1 us for 1 KiB), else zlib's (0.7 us)."""
 
 try:
     from zlib_ng.zlib_ng import crc32

@@ -1,12 +1,12 @@
 """Request and response codes with Apache's names, and the version ordinals peers announce.
 
-Only numbers and names live here; which code a server answers is decided by the server's own table.
+Only numbers and names; the table of each server decides which codes it answers.
 """
 
 from enum import IntEnum
 
 VERSION = 513
-"""We present ourselves as V5_5_0: clients choose features by it (a 0 would switch SQL filters off)."""
+"""The version we announce, V5_5_0: clients choose features by it (0 would switch SQL filters off)."""
 
 V3_0_11 = 37
 V3_1_8_SNAPSHOT = 62
@@ -19,7 +19,7 @@ HIGHEST_VERSION = 612
 
 
 def version_name(ordinal: int) -> str:
-    """Apache's constant name of a version ordinal: 407 is V4_9_7, 512 is V5_5_0_SNAPSHOT."""
+    """Returns Apache's name of a version ordinal: 407 is V4_9_7, 512 is V5_5_0_SNAPSHOT."""
     return _VERSION_NAMES[max(0, min(ordinal, HIGHEST_VERSION))]
 
 
@@ -192,7 +192,7 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
-    # Ours alone: the ledger of decisions. Apache's brokers do not support them, and say so.
+    # Turbopump's own: the ledger of decisions. Apache's brokers answer that they do not support them.
     LEDGER_OPEN = 9701
     LEDGER_SEND = 9702
     LEDGER_READ = 9703
@@ -285,7 +285,7 @@ class ResponseCode(IntEnum):
     LITE_SUBSCRIPTION_QUOTA_EXCEEDED = 2018
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
-    LEDGER_FENCED = 9701  # ours alone
+    LEDGER_FENCED = 9701  # Turbopump's own
     RPC_UNKNOWN = -1000
     RPC_ADDR_IS_NULL = -1002
     RPC_SEND_TO_CHANNEL_FAILED = -1004

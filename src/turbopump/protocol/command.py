@@ -6,10 +6,10 @@ JSON: one object with the keys below, alphabetical as Java writes them, ext fiel
     i32 length + remark            0 = none
     i32 length + entries           0 = none; entry: i16 length + name, i32 length + value
 
-Comes in: a `Frame`. Goes out: a `Command`, or `BrokenFrame`. What the ext fields mean is for `headers` to
-say. As Java does, a JSON header may quote its numbers, name the language by number and hold numbers,
-booleans and nulls as ext values, and unknown keys are ignored. Not accepted, since no known client sends
-them: single quotes, unquoted keys, trailing commas, raw control characters.
+In: a `Frame`. Out: a `Command`, or `BrokenFrame`. `headers` decodes the ext fields. As in Java, a JSON header
+may quote its numbers, give the language as a number and hold numbers, booleans and nulls as ext values, and
+unknown keys are ignored. Not accepted, since no known client sends them: single quotes, unquoted keys,
+trailing commas, raw control characters.
 """
 
 import struct
@@ -28,19 +28,19 @@ RESPONSE = 1
 ONEWAY = 2
 
 NOT_SET = "not set any response code"
-"""What Apache's servers remark on some answers that are a success all the same."""
+"""Remark of Apache's servers on some answers that are a success."""
 
 LANGUAGES = (
     *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER"),
     *("HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS"),
 )
-"""Names by their number in binary headers. A name that is not here is kept in JSON and is OTHER in binary."""
+"""Names by their number in binary headers. Other names stay as they are in JSON and are OTHER in binary."""
 
 I32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 
 
 class Command(msgspec.Struct):
-    """A request or a response. `ext` is None when the header had none, which Java tells from an empty one."""
+    """A request or a response. `ext` is None when the header had none; Java distinguishes that from empty."""
 
     code: int
     opaque: int = 0
@@ -62,7 +62,7 @@ class Command(msgspec.Struct):
 
 
 def request(code: int, header: Header | None = None, body: bytes = b"") -> Command:
-    """A request of ours; the connection that sends it sets `opaque`."""
+    """Returns a new request; the connection that sends it sets `opaque`."""
     return Command(int(code), ext=None if header is None else header.to_ext(), body=body)
 
 
@@ -73,14 +73,14 @@ def reply(
     ext: dict[str, str] | None = None,
     body: bytes = b"",
 ) -> Command:
-    """The response to a request, in the encoding the request came in."""
+    """Returns the response to a request, in the encoding of the request."""
     return Command(
         int(code), request.opaque, RESPONSE, remark=remark, ext=ext, body=body, encoding=request.encoding
     )
 
 
 def decode(frame: Frame) -> Command:
-    """1.4 µs for the JSON header of a pull, 0.5 µs for that of a small reply."""
+    """Decodes a frame: 1.4 µs for the JSON header of a pull, 0.5 µs for that of a small reply."""
     encoding, header, body = frame
     if encoding != JSON:
         return _decode_binary(header, body)
@@ -96,12 +96,12 @@ def decode(frame: Frame) -> Command:
 
 
 def encode(command: Command) -> bytes:
-    """The whole frame."""
+    """Encodes the whole frame."""
     return pack(command.encoding, _encode_header(command), command.body)
 
 
 def encode_within(command: Command, limit: int) -> bytes | None:
-    """The whole frame; None when it would be longer than `limit`, its length field included."""
+    """Encodes the whole frame; None when it would exceed `limit`, its length field included."""
     header = _encode_header(command)
     if HEAD.size + len(header) + len(command.body) > limit:
         return None
@@ -109,7 +109,7 @@ def encode_within(command: Command, limit: int) -> bytes | None:
 
 
 def encode_with(command: Command, chunks: Sequence[bytes | bytearray | memoryview]) -> bytes:
-    """The whole frame with a body that lies in pieces (records of a pull answer), copied once."""
+    """Encodes the whole frame with a body in pieces (records of a pull answer), copied once."""
     header = _encode_header(command)
     return b"".join((prefix(command.encoding, header, sum(map(len, chunks))), header, *chunks))
 
@@ -134,7 +134,7 @@ def _encode_header(command: Command) -> bytes:
 
 
 class _Head(msgspec.Struct, gc=False):
-    """Keys in Java's order; what is UNSET is left out. Positional, for speed: a small reply takes 0.7 µs."""
+    """JSON header to write: keys in Java's order, UNSET is left out. Positional for speed: 0.7 µs a reply."""
 
     code: int
     extFields: dict[str, str] | UnsetType  # noqa: N815
@@ -147,7 +147,7 @@ class _Head(msgspec.Struct, gc=False):
 
 
 class _ReceivedHead(msgspec.Struct, kw_only=True, gc=False):
-    """The same with Java's defaults for what a peer leaves out."""
+    """JSON header of a peer, with Java's defaults for missing fields."""
 
     code: I32 = 0
     extFields: dict[str, str] | None = None  # noqa: N815
@@ -163,13 +163,13 @@ _JSON_ENCODER = msgspec.json.Encoder()
 
 
 def _read_tolerantly(header: bytes) -> _ReceivedHead:
-    """The slow way, taken when a value has not the type we write ourselves."""
+    """Decodes a JSON header that has values of other types than we write; slow."""
     try:
         loose = msgspec.json.decode(header)
     except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"unreadable JSON header: {error}") from None
     if not isinstance(loose, dict):
-        raise BrokenFrame("the JSON header is no object")
+        raise BrokenFrame("a JSON header must be an object")
     remark = loose.get("remark")
     return _ReceivedHead(
         code=_number(loose, "code"),
@@ -202,7 +202,7 @@ def _ext(value: Any) -> dict[str, str] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
-        raise BrokenFrame("extFields is no object")
+        raise BrokenFrame("extFields must be an object")
     return {name: _plain_text(item) for name, item in value.items() if item is not None}
 
 
@@ -224,9 +224,7 @@ _LANGUAGE_NUMBERS = {name: number for number, name in enumerate(LANGUAGES)}
 _OTHER = _LANGUAGE_NUMBERS["OTHER"]
 
 TRUNCATED_CODES = {code & 0xFFFF: code for code in (*range(200050, 200057), *range(200070, 200080), 200151)}
-"""Pop requests do not fit the 16 bits a binary header has for the code; what is left of them means nothing
-else.
-"""
+"""Codes of pop requests, by the low 16 bits that a binary header can hold; no other code has these bits."""
 
 
 def _decode_binary(header: bytes, body: bytes) -> Command:
@@ -247,7 +245,7 @@ def _decode_binary(header: bytes, body: bytes) -> Command:
 
 
 def _read_entries(header: bytes, at: int) -> dict[str, str]:
-    """Of two entries with one name the last counts: signing clients write some fields twice."""
+    """Reads entries; of two with the same name the last counts: signing clients write some twice."""
     ext: dict[str, str] = {}
     end = len(header)
     while at < end:

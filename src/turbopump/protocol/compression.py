@@ -1,7 +1,7 @@
-"""Message bodies compressed and expanded, by the kind the sys flag names.
+"""Compresses and expands message bodies, by the kind in the sys flag.
 
-zlib is always there; LZ4 and zstd come with the extra `fast` and are imported when first met. What comes in
-may be hostile, so nothing is expanded beyond a bound: a body that would grow past it raises `BrokenBody`.
+zlib is always available; LZ4 and zstd come with the extra `fast` and are imported at first use. Input may be
+hostile, so no body is expanded beyond a limit: one that would exceed it raises `BrokenBody`.
 """
 
 import zlib
@@ -17,21 +17,21 @@ ZLIB_LEVEL = 5
 _STEP = 64 * 1024
 
 _ZSTD_STEP = 512
-"""Bytes read at a time, at least: they become 16 MiB at most, so that is how far a limit is overstepped."""
+"""Least number of bytes read at a time. They expand to at most 16 MiB: a limit is exceeded by no more."""
 _ZSTD_GROWTH = 128 * 1024 // 4
-"""What a byte becomes at most: four of them may stand for a block of 128 KiB."""
+"""Greatest expansion of one byte: four bytes can encode a block of 128 KiB."""
 _ZSTD_FRAMES = 64
 
 
 class CodecMissing(BrokenBody):
-    """The body may be fine, but the library that reads it is not installed."""
+    """The library for this compression is not installed; the body may be valid."""
 
     def __init__(self, library: str) -> None:
         super().__init__(f"{library} is not installed; install turbopump[fast] to read and write such bodies")
 
 
 def compress(data: bytes, kind: int = ZLIB, level: int = ZLIB_LEVEL) -> bytes:
-    """`kind` is LZ4, ZSTD or ZLIB of `sysflag`."""
+    """Compresses a body; `kind` is LZ4, ZSTD or ZLIB of `sysflag`."""
     if kind == ZLIB:
         return zlib.compress(data, level)
     if kind == LZ4:
@@ -42,7 +42,7 @@ def compress(data: bytes, kind: int = ZLIB, level: int = ZLIB_LEVEL) -> bytes:
 
 
 def decompress(data: bytes, sys_flag: int, limit: int = MAX_EXPANDED) -> bytes:
-    """The body behind a sys flag with the compressed bit; at most `limit` bytes of it."""
+    """Expands a body whose sys flag has the compressed bit. Raises BrokenBody beyond `limit` bytes."""
     kind = compression_kind(sys_flag)
     if kind == ZLIB:
         return expand_zlib(data, limit)
@@ -54,7 +54,7 @@ def decompress(data: bytes, sys_flag: int, limit: int = MAX_EXPANDED) -> bytes:
 
 
 def expand_zlib(data: bytes, limit: int = MAX_EXPANDED) -> bytes:
-    """One whole zlib stream; what follows it is ignored, as Java's inflater does."""
+    """Expands one whole zlib stream; ignores what follows it, as Java's inflater does."""
     stream = zlib.decompressobj()
     try:
         expanded = stream.decompress(data, limit + 1)
@@ -74,30 +74,30 @@ def _expand_lz4(data: bytes, limit: int) -> bytes:
 
 
 def _expand_zstd(data: bytes, limit: int) -> bytes:
-    """One frame, or a few of which the first does not say its size; what else follows is broken.
+    """Expands one frame, or a few if the first does not announce its size; anything else is broken.
 
-    Read in steps: a frame that announces its size would otherwise be allocated at once. They are as large
-    as what is left to the limit allows."""
+    Reads in steps, as large as the rest of the limit allows: a frame that announces its size would otherwise
+    be allocated at once."""
     library = _zstandard()
     parts: list[bytes] = []
     total = at = 0
     frames = 1
     try:
-        # the window is bounded too: a frame may ask for a history buffer of gigabytes
+        # The window is limited too: a frame may ask for a history buffer of gigabytes.
         decompressor = library.ZstdDecompressor(max_window_size=1 << 27)
         frame = decompressor.decompressobj(write_size=_STEP)
         while at < len(data) and total <= limit:
             if frame.eof:
                 frames += 1
                 if frames > _ZSTD_FRAMES:
-                    raise BrokenBody(f"a zstd body of more than {_ZSTD_FRAMES} frames")
+                    raise BrokenBody(f"a zstd body must have at most {_ZSTD_FRAMES} frames")
                 frame = decompressor.decompressobj(write_size=_STEP)
             step = data[at : at + _ZSTD_STEP + (limit - total) // _ZSTD_GROWTH]
             part = frame.decompress(step)
             parts.append(part)
             total += len(part)
             at += len(step) - len(frame.unused_data)
-        # a stream writer's frame has no size to compare with: whether it has ended is all there is to know
+        # The frame of a stream writer has no size to compare with; only its end can be checked.
         whole = frame.eof and library.frame_content_size(data) in (-1, total)
     except (library.ZstdError, ValueError, MemoryError) as error:
         raise BrokenBody(f"unreadable zstd body: {error}") from None
@@ -106,7 +106,7 @@ def _expand_zstd(data: bytes, limit: int) -> bytes:
 
 def _checked(expanded: bytes, whole: bool, limit: int) -> bytes:
     if len(expanded) > limit:
-        raise BrokenBody(f"a compressed body grows beyond {limit} bytes")
+        raise BrokenBody(f"a compressed body must expand to at most {limit} bytes")
     if not whole:
         raise BrokenBody("a compressed body ends too early")
     return expanded

@@ -1,7 +1,7 @@
 """Java `.properties` text: configuration files, and the bodies of the requests that read or change one.
 
-Bytes come in; entries with their line numbers go out, so that whoever knows the keys can name the line of a
-bad one. What the keys mean is never known here.
+In: bytes. Out: entries with their line numbers, so that the caller, which knows the keys, can name the line
+of a bad one. The meaning of keys never belongs here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ _PACK_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\
 
 
 class ConfigError(Exception):
-    """Configuration that cannot be used, with the place and what would be accepted."""
+    """Configuration that cannot be used: the place, and what would be accepted."""
 
     def __init__(self, message: str, key: str = "", line: int = 0) -> None:
         self.message = message
@@ -26,19 +26,21 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ConfEntry:
+    """One key with its value and line number."""
+
     key: str
     value: str
     line: int
 
 
-def parse_properties(text: bytes | str) -> list[Entry]:
-    """All entries in their order, a key set twice twice. Raises nothing but ConfigError.
+def parse_properties(text: bytes | str) -> list[ConfEntry]:
+    """Parses all entries in their order; a key that is set twice occurs twice. Raises only ConfigError.
 
-    Text is UTF-8; bytes that are not are taken as Latin-1, which is what Java would read.
+    Text is UTF-8; bytes that are not UTF-8 are read as Latin-1, as Java reads them.
     """
     if len(text) > MAX_CONF_BYTES:
-        raise ConfigError(f"more than {MAX_CONF_BYTES} bytes of configuration")
+        raise ConfigError(f"configuration must have at most {MAX_CONF_BYTES} bytes, got {len(text)}")
     if isinstance(text, bytes):
         text = _decode(text)
     return [_entry(logical, number) for number, logical in _logical_lines(text)]
@@ -79,13 +81,13 @@ def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _entry(logical: str, line: int) -> Entry:
+def _entry(logical: str, line: int) -> ConfEntry:
     end = _key_end(logical)
     rest = logical[end:].lstrip(_BLANKS)
     if rest and rest[0] in "=:":
         rest = rest[1:].lstrip(_BLANKS)
     key = _unescape(logical[:end], line)
-    return Entry(key, _unescape(rest, line), line)
+    return ConfEntry(key, _unescape(rest, line), line)
 
 
 def _key_end(logical: str) -> int:
@@ -123,14 +125,12 @@ def _unescape(text: str, line: int) -> str:
 
 def _code_unit(digits: str, line: int) -> str:
     if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
-        raise ConfigError(
-            f"\\u{digits} is not a character: four hexadecimal digits belong after \\u", line=line
-        )
+        raise ConfigError(f"\\u must be followed by four hexadecimal digits, got {digits!r}", line=line)
     return chr(int(digits, 16))
 
 
 def _join_surrogates(text: str) -> str:
-    """Two escapes may name one character, as in Java; half of one is no character and becomes U+FFFD."""
+    """Joins two escapes that encode one character, as in Java; a lone surrogate becomes U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,12 +1,11 @@
-"""fastjson's JSON: standard, but integer keys of a map are not quoted, and an object as key is written as
-it is.
+"""fastjson's dialect of JSON: integer keys of a map are not quoted, and a key may be an object.
 
     {0:"10.0.0.1:10911"}      {{"brokerName":"b","queueId":0,"topic":"T"}:5}
 
-Comes in: bytes of a Java peer or of a config file, or values to write. `standard` turns the dialect into
-JSON any parser reads: an integer key gets quotes, an object key becomes a string that holds the object's
-compact JSON (Java reads that back as well). Garbage raises `BrokenBody`. Not accepted, since nobody writes
-them: single quotes, trailing commas, comments, arrays as keys, object keys inside object keys.
+In: bytes of a Java peer or of a configuration file, or values to write. `standard` turns the dialect into
+JSON that any parser reads: an integer key gets quotes, an object key becomes a string that holds the object's
+compact JSON (Java reads that back as well). Unreadable text raises `BrokenBody`. Not accepted, since no known
+peer writes them: single quotes, trailing commas, comments, arrays as keys, object keys inside object keys.
 """
 
 import re
@@ -18,13 +17,13 @@ import msgspec
 from turbopump.protocol.errors import BrokenBody
 
 MAX_TEXT = 64 * 1024 * 1024
-"""Bound for text in the dialect; standard JSON goes straight to the parser."""
+"""Greatest length of text in the dialect, in bytes; standard JSON goes straight to the parser."""
 
 IntKeys: TypeAlias = dict[int, Any]
 """A map whose keys are written unquoted."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|".*', re.DOTALL)  # the second: a string without an end
-_MARK = b"\x01"  # stands for a string while the rest is looked at
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|".*', re.DOTALL)  # or a string that does not end
+_MARK = b"\x01"  # stands for a string while the rest of the text is changed
 _WORD_START = re.compile(rb"(?<![-+.$\w])(?=[-+.$\w]+\s*:)")
 _WORD_END = re.compile(rb"(?<=[-+.$\w])(?=\s*:)")
 _OBJECT_KEY = re.compile(rb"(\{[^{}]*\})(?=\s*:)")
@@ -32,7 +31,7 @@ _to_json = msgspec.json.Encoder().encode
 
 
 class AsObject:
-    """A value that is no struct but is written as an object, and may be a key."""
+    """Base of values that are not structs but are written as JSON objects, also as keys."""
 
     __slots__ = ()
 
@@ -41,7 +40,7 @@ class AsObject:
 
 
 def loads(data: bytes, limit: int = MAX_TEXT) -> Any:
-    """The value, with every key a str."""
+    """Reads JSON, standard or in the dialect; all keys of the value are str. Raises BrokenBody."""
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):
@@ -53,16 +52,17 @@ def loads(data: bytes, limit: int = MAX_TEXT) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact. What is None is left out, int keys are unquoted, a struct as key is written as an object."""
+    """Writes compact JSON: None is left out, int keys are unquoted, a struct as key is an object."""
     out: list[str] = []
     _write(value, out)
     return "".join(out).encode()
 
 
 def dumps_pretty(value: Any) -> bytes:
-    """As Apache 5.5 writes its config files: TAB indentation, nothing after the colon, no newline at the end.
+    """Writes JSON as in the configuration files of Apache 5.5: TAB indentation, no blank after the colon.
 
-    A tuple stays on its line, as a Java array does; a list has a line for each item.
+    There is no newline at the end. A tuple stays on its line, as a Java array does; a list has a line for
+    each item.
     """
     out: list[str] = []
     _write_pretty(value, out, "\n")
@@ -70,15 +70,14 @@ def dumps_pretty(value: Any) -> bytes:
 
 
 def standard(data: bytes, limit: int = MAX_TEXT) -> bytes:
-    """The same document as standard JSON. Whether it is one at all, and how deep, is for the JSON parser to
-    say.
+    """Translates the dialect into standard JSON, without checking that the text is valid or how deep it is.
 
     Strings are set aside first; then a bare word before a colon is a key, and so is an object before a
-    colon. All of it are passes of the regular-expression engine: 5 MB/s for a table of offsets, 2 MB/s for
+    colon. Each step is a pass of the regular-expression engine: 5 MB/s for a table of offsets, 2 MB/s for
     the worst text.
     """
     if len(data) > limit:
-        raise BrokenBody(f"{len(data)} bytes of non-standard JSON, more than {limit}")
+        raise BrokenBody(f"non-standard JSON must have at most {limit} bytes, got {len(data)}")
     strings = _STRING.findall(data)
     plain = _STRING.sub(_MARK, data)
     plain = _WORD_END.sub(b'"', _WORD_START.sub(b'"', plain))
@@ -91,7 +90,7 @@ def standard(data: bytes, limit: int = MAX_TEXT) -> bytes:
 
 
 def _fill(plain: bytes, strings: list[bytes]) -> bytes:
-    """The text with its strings back in their places."""
+    """Puts the strings back in the places of the marks."""
     out = [b""] * (2 * len(strings) + 1)
     out[0::2] = plain.split(_MARK)
     out[1::2] = strings
@@ -99,7 +98,7 @@ def _fill(plain: bytes, strings: list[bytes]) -> bytes:
 
 
 def _with_object_keys_as_strings(pieces: list[bytes], strings: list[bytes]) -> tuple[bytes, list[bytes]]:
-    """`pieces`: text and object keys in turn, text first and last."""
+    """Turns object keys into strings. `pieces`: text and object keys in turn, text first and last."""
     kept: list[bytes] = []
     at = 0
     for text, key in zip(pieces[0::2], pieces[1::2], strict=False):
@@ -140,7 +139,7 @@ def _write(value: Any, out: list[str]) -> None:
 
 
 def _write_pretty(value: Any, out: list[str], line: str) -> None:
-    """`line` is the newline and the indentation of the line the value stands in."""
+    """Writes a value; `line` is the newline and the indentation of the line in which it stands."""
     pairs = _pairs(value)
     inner = line + "\t"
     if pairs is not None:
@@ -162,7 +161,7 @@ def _write_pretty(value: Any, out: list[str], line: str) -> None:
 
 
 def _pairs(value: Any) -> Iterable[tuple[str, Any]] | None:
-    """(key with its colon, item) of what is written as an object; None for everything else."""
+    """Returns (key with its colon, item) of a value written as an object; None for other values."""
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return [

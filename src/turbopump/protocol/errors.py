@@ -1,8 +1,8 @@
-"""The two kinds of failure a peer can cause: a request that is refused, and bytes that mean nothing.
+"""The two kinds of failure a peer can cause: a request that is refused, and bytes that cannot be decoded.
 
 `Refused` carries the wire code and remark of the answer: raised where the reason is known, turned into a
-response at one border, rebuilt as the same class in a client by `refusal`. The three `Broken` classes are
-what decoders raise; nothing else may escape them.
+response by the router, rebuilt as the same class in a client by `refusal`. Decoders raise the three `Broken`
+classes and no other exception.
 """
 
 from typing import ClassVar
@@ -11,9 +11,7 @@ from turbopump.protocol.codes import ResponseCode
 
 
 class BrokenFrame(Exception):
-    """The byte stream cannot be cut into frames, or a frame's header cannot be read: the connection is
-    lost.
-    """
+    """The byte stream cannot be cut into frames, or a frame's header cannot be read. Ends the connection."""
 
 
 class BrokenRecord(Exception):
@@ -37,7 +35,7 @@ class Refused(Exception):
 
 
 class KnownRefusal(Refused):
-    """Base of the classes that stand for one code each; raised with the remark alone."""
+    """Base of the classes that have one code each; constructed from the remark alone."""
 
     CODE: ClassVar[ResponseCode]
 
@@ -172,17 +170,17 @@ class PolicyNotFound(KnownRefusal):
 
 
 class Fenced(KnownRefusal):
-    """A newer run has taken over: this one must end, and nothing of it counts any more."""
+    """A newer run of the same transactional id has taken over; this run must end and is ignored."""
 
     CODE = ResponseCode.LEDGER_FENCED
 
 
 REFUSALS: dict[int, type[Refused]] = {int(kind.CODE): kind for kind in KnownRefusal.__subclasses__()}
-"""Code to class. A code without a row of its own is a plain `Refused`."""
+"""Code to class. Other codes are a plain `Refused`."""
 
 
 def refusal(code: int, remark: str | None) -> Refused:
-    """The exception a peer's answer stands for."""
+    """Returns the exception for the code and remark of an answer."""
     kind = REFUSALS.get(code)
     if kind is not None and issubclass(kind, KnownRefusal):
         return kind(remark or "")

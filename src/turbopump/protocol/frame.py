@@ -1,13 +1,13 @@
-"""A byte stream cut into frames, and frames packed into bytes.
+"""Cuts a byte stream into frames, and packs frames into bytes.
 
     i32 length        = 4 + header + body, does not count itself
     u8  encoding      0 JSON, 1 ROCKETMQ binary
     u24 header length
     header, body
 
-Comes in: what a read event brought. Goes out: `(encoding, header, body)` tuples, which `command` reads.
-Nothing here looks into a header. A frame that can never become valid raises `BrokenFrame` as soon as its
-first bytes show it, so a hostile length never makes the caller wait or allocate.
+In: the bytes of a read event. Out: `(encoding, header, body)` tuples, which `command` decodes. Headers are
+not decoded here. A frame that can never become valid raises `BrokenFrame` as soon as its first bytes show it,
+so a hostile length never makes the caller wait or allocate.
 """
 
 import struct
@@ -29,7 +29,7 @@ _HEADER_LENGTH = 0xFFFFFF
 
 
 def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME, at: int = 0) -> int:
-    """Append all whole frames of `data` from `at` on to `frames`; return where the last of them ends.
+    """Appends all whole frames of `data` from `at` on to `frames`; returns where the last of them ends.
 
     Called for every read event: 0.5 µs a frame, most of it the two slices and the tuple.
     """
@@ -39,7 +39,7 @@ def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME, at: int = 0) -
     while end - at >= 8:
         length, mark = unpack(data, at)
         encoding = JSON
-        header_length = mark  # the top byte of a JSON frame's mark is 0
+        header_length = mark  # the top byte of the mark is 0 in a JSON frame
         if mark > _HEADER_LENGTH:
             encoding, header_length = mark >> 24, mark & _HEADER_LENGTH
         if not 0 < header_length <= length - 4 or length > largest or encoding > ROCKETMQ:
@@ -58,12 +58,12 @@ def cut(data: bytes, frames: list[Frame], limit: int = MAX_FRAME, at: int = 0) -
 
 
 def pack(encoding: int, header: bytes, body: bytes = b"") -> bytes:
-    """One frame. The caller keeps to the limit; a header of 16 MiB cannot be expressed at all."""
+    """Packs one frame. The caller checks the limit; a header of 16 MiB or more cannot be encoded."""
     return prefix(encoding, header, len(body)) + header + body
 
 
 def prefix(encoding: int, header: bytes, body_length: int) -> bytes:
-    """What stands before the header."""
+    """Returns the length and the mark before the header."""
     header_length = len(header)
     assert header_length <= _HEADER_LENGTH, "a header longer than its length field"
     return HEAD.pack(4 + header_length + body_length, encoding << 24 | header_length)

@@ -1,4 +1,4 @@
-"""The handle by which a producer recalls a message that waits for its time: base64 of five words.
+"""Recall handles, by which a producer cancels a timed message: base64 of five words.
 
 v1 TOPIC BROKER TIME-OF-DELIVERY-IN-MS UNIQUE-KEY
 """
@@ -11,11 +11,13 @@ WORDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Handle:
+class RecallHandle:
+    """Names one timed message: topic, broker, time of delivery and unique key."""
+
     topic: str
     broker: str
     due_ms: str
-    """As it was written: brokers tell apart a time that is none."""
+    """As text: brokers answer differently when it is not a time."""
     unique_key: str
 
     def pack(self) -> str:
@@ -23,12 +25,12 @@ class Handle:
         return urlsafe_b64encode(" ".join(words).encode()).decode()
 
 
-def read_handle(text: str) -> Handle | None:
-    """None: it is no such handle."""
+def read_handle(text: str) -> RecallHandle | None:
+    """Reads a handle; returns None for text that is not one."""
     try:
         words = urlsafe_b64decode(text.encode()).decode().split(" ")
     except ValueError:
         return None
     if len(words) < WORDS or words[0] != VERSION:
         return None
-    return Handle(*words[1:WORDS])
+    return RecallHandle(*words[1:WORDS])

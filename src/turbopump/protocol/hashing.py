@@ -1,4 +1,4 @@
-"""Java's string hash, by which RocketMQ names tags in consume queues and keys in index files.
+"""Java's string hash, which RocketMQ uses for tags in consume queues and keys in index files.
 
 h = 31*h + code unit over UTF-16 code units, in 32 bits. It is computed for every message (key of the index,
 tag), so the loop runs inside `int()`: a code unit c is 31*q + r, both q and r are digits of base 31, hence
@@ -16,7 +16,7 @@ _POWERS = tuple(pow(31, n, 1 << 32) for n in range(_CHUNK + 1))
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode(): signed, 32 bits."""
+    """Returns Java's String.hashCode(): signed, 32 bits."""
     if text.isascii() and 0 < len(text) <= _CHUNK:
         units = text.encode()
         h = int(units.translate(_LOW), 31) + 31 * int(units.translate(_HIGH), 31)
@@ -25,7 +25,7 @@ def java_hash(text: str) -> int:
 
 
 def extend_hash(prefix_hash: int, text: str) -> int:
-    """The hash of prefix + text, from the hash of the prefix."""
+    """Returns the hash of prefix + text, from the hash of the prefix."""
     if text.isascii() and 0 < len(text) <= _CHUNK:
         units = text.encode()
         h = int(units.translate(_LOW), 31) + 31 * int(units.translate(_HIGH), 31)
@@ -34,13 +34,13 @@ def extend_hash(prefix_hash: int, text: str) -> int:
 
 
 def index_hash(text: str) -> int:
-    """The absolute value, as index files keep it; 0 for the one value that has none."""
+    """Returns the absolute value, as index files hold it; 0 for the one value that has none."""
     h = java_hash(text)
     return 0 if h == -_SIGN else abs(h)
 
 
 def _extend_wide(prefix_hash: int, text: str) -> int:
-    """Any text: the high and the low bytes of its code units are hashed apart and joined, in pieces."""
+    """Hashes any text in pieces: the high and the low bytes of its code units apart, then joined."""
     units = text.encode("utf-16-be", "surrogatepass")
     high, low = units[0::2], units[1::2]
     h = prefix_hash

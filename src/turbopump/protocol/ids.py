@@ -1,10 +1,10 @@
-"""Hosts as records keep them, and the two kinds of message id made of them.
+"""Hosts in records, and the two kinds of message id that contain them.
 
     host              4 or 16 bytes of address, i32 port
     offset message id hex of host + i64 commit-log offset: 32 characters (IPv4) or 56 (IPv6)
     unique key        hex of address, i16 pid, i32 salt, i32 ms since the start of the month, i16 counter
 
-The clock is given by the caller.
+The caller passes the clock.
 """
 
 import ipaddress
@@ -21,29 +21,29 @@ _HEX = tuple(f"{byte:02X}" for byte in range(256))
 
 
 def pack_host(ip: str, port: int) -> bytes:
-    """8 bytes for IPv4 (also when mapped into IPv6), 20 for IPv6. ValueError for what is no address."""
+    """Packs 8 bytes for IPv4 (also when mapped into IPv6), 20 for IPv6. Raises ValueError for other text."""
     return _packed_address(ip) + _PORT.pack(port)
 
 
 def unpack_host(host: bytes) -> tuple[str, int]:
     if len(host) not in (8, 20):
-        raise BrokenRecord(f"a host of {len(host)} bytes")
+        raise BrokenRecord(f"a host must have 8 or 20 bytes, got {len(host)}")
     return str(ipaddress.ip_address(host[:-4])), _PORT.unpack_from(host, len(host) - 4)[0]
 
 
 def host_text(host: bytes) -> str:
-    """`ip:port`, as Apache writes it, without brackets. Raises BrokenRecord."""
+    """Returns `ip:port` as Apache writes it, without brackets. Raises BrokenRecord."""
     ip, port = unpack_host(host)
     return f"{ip}:{port}"
 
 
 def offset_id(host: bytes, offset: int) -> str:
-    """The id under which a stored message can be asked for at the broker that has it."""
+    """Returns the id by which the broker finds a stored message."""
     return (host + _OFFSET.pack(offset)).hex().upper()
 
 
 def parse_offset_id(text: str) -> tuple[str, int, int]:
-    """(ip, port, commit-log offset)"""
+    """Returns (ip, port, commit-log offset). Raises SystemFailure."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -55,9 +55,9 @@ def parse_offset_id(text: str) -> tuple[str, int, int]:
 
 
 class UniqueIds:
-    """Makes unique keys as Apache's clients do, so that their tools can read the birth time out of them.
+    """Makes unique keys as Apache's clients do, so that their tools can read the born time in them.
 
-    `salt` tells apart processes that share address and pid (containers do): give 32 random bits.
+    `salt` distinguishes processes that share address and pid (as in containers): pass 32 random bits.
     """
 
     def __init__(self, ip: str, pid: int, clock_ms: Callable[[], int], salt: int = 0) -> None:
@@ -70,7 +70,7 @@ class UniqueIds:
         self._begin(now)
 
     def next(self) -> str:
-        """0.5 µs: what stands before the counter changes once in a millisecond."""
+        """Returns the next key: 0.5 µs. The part before the counter changes once per millisecond."""
         now = self._clock_ms()
         if now != self._moment:
             self._begin(now)
@@ -80,7 +80,7 @@ class UniqueIds:
     def _begin(self, now: int) -> None:
         if now >= self._month_end:
             self._month_start, self._month_end = _month_around(now)
-        # the clock may have been set back over the start of the month
+        # The clock may have been set back over the start of the month.
         age_ms = max(0, now - self._month_start)
         self._front = f"{self._prefix}{age_ms & 0xFFFFFFFF:08X}"
         self._moment = now
@@ -94,7 +94,7 @@ def _packed_address(ip: str) -> bytes:
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:
-    """Start and end of the month in local time, as Apache's tools assume when they read an id."""
+    """Returns start and end of the month in local time, as Apache's tools assume when they read an id."""
     now = time.localtime(now_ms / 1000)
     start = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     end = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))

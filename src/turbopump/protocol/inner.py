@@ -1,8 +1,8 @@
-"""Inner batches: the messages of one batch send, kept and handed out as one record.
+"""Inner batches: the messages of one batch send, stored and delivered as one record.
 
-Topics with the attribute queue.type=BatchCQ keep them so. The record's body is that of the send (`batch.py`),
-two bits of its flag say so, and properties tell how many messages there are and the offset of the first; the
-others have the next ones. Whoever reads the record takes it apart.
+Topics with the attribute queue.type=BatchCQ store batches in this form. The record's body is that of the send
+(`batch.py`), two bits of its flag mark it, and properties hold the number of messages and the offset of the
+first; the others have the following offsets. The reader splits the record.
 
     INNER_NUM   3
     INNER_BASE  17
@@ -29,12 +29,12 @@ Message = tuple[int, bytes, bytes]
 
 
 def is_wrapped(sys_flag: int) -> bool:
-    """Whether the body is a batch that a reader takes apart."""
+    """Tells whether the body is a batch that a reader has to split."""
     return sys_flag & FLAGS == FLAGS
 
 
 def count(properties: bytes) -> int:
-    """How many messages a stored record has by its properties; 1 when they do not say."""
+    """Returns the number of messages in a stored record by its properties; 1 without the property."""
     if MARK not in properties:
         return 1
     number = props.number(props.find(properties, props.INNER_NUM) or "")
@@ -42,7 +42,7 @@ def count(properties: bytes) -> int:
 
 
 def unwrapped(body: bytes, properties: bytes, queue_offset: int) -> Iterator[tuple[int, Message]]:
-    """The messages with their offsets. Raises BrokenBody."""
+    """Returns the messages with their offsets. Raises BrokenBody."""
     base = props.find(properties, props.INNER_BASE) or ""
     first = int(base) if base.isascii() and base.isdigit() else queue_offset
     for number, message in enumerate(batch.split(body)):
@@ -50,8 +50,9 @@ def unwrapped(body: bytes, properties: bytes, queue_offset: int) -> Iterator[tup
 
 
 def messages_of(record: Record) -> list[Record]:
-    """Each message of an inner batch as a record of its own; another record is its only message. So is one
-    whose body is no batch: the reader gets what there is.
+    """Splits an inner batch into one record per message; any other record is returned alone.
+
+    A record whose body is not a valid batch is returned alone too, so that a reader gets what is stored.
     """
     if not is_wrapped(record.sys_flag):
         return [record]
@@ -67,9 +68,9 @@ def messages_of(record: Record) -> list[Record]:
 
 
 def checked(body: bytes, properties: dict[str, str]) -> list[Message]:
-    """The messages of what a sender calls an inner batch. Raises BrokenBody."""
+    """Returns the messages of a body sent as an inner batch. Raises BrokenBody."""
     messages = batch.split(body)
     said = props.number(properties.get(props.INNER_NUM, ""))
     if said != len(messages) or not 0 < len(messages) <= MAX_MESSAGES:
-        raise BrokenBody(f"{len(messages)} messages where INNER_NUM says {said}")
+        raise BrokenBody(f"INNER_NUM must be the number of messages, {len(messages)}, got {said}")
     return messages

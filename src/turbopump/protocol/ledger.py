@@ -1,7 +1,7 @@
-"""What the ledger of decisions holds, as brokers and clients tell each other: JSON in, values out.
+"""Bodies of the ledger of decisions, exchanged by brokers and clients: JSON in, values out.
 
-A transaction of many messages has an id that outlives its writers, such as a streaming query, and goes in
-batches. Each attempt at writing a part of a batch has a token of its own. Which tokens win a batch is decided
+A transaction of many messages has an id that outlives its writers, such as a streaming query, and is written
+in batches. Each attempt to write a part of a batch has its own token. Which tokens win a batch is decided
 once, in one place: the book of the id, kept by the broker that is its home.
 """
 
@@ -17,31 +17,33 @@ T = TypeVar("T")
 NONE_YET = -1
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """How a batch was decided: the attempts that won, and the brokers that have messages of them."""
+class LedgerEntry(msgspec.Struct, frozen=True):
+    """The decision of one batch: the attempts that won, and the brokers that have messages of them."""
 
     tokens: tuple[str, ...]
     brokers: tuple[str, ...] = ()
 
 
 class Book(msgspec.Struct):
-    """What is known of one id. `home` is elsewhere: then the rest is not known here."""
+    """The state of one transactional id. A broker other than `home` knows nothing but the home."""
 
     home: str
-    run: str = ""  # the current one
-    past: list[str] = []  # runs that are fenced off, oldest first
-    highest: int = NONE_YET  # batch that is decided
-    settled: int = NONE_YET  # up to this batch nothing is open at any broker
-    decided: dict[int, Entry] = {}  # by batch; settled ones are forgotten in time
-    used_ms: int = 0  # when it was last opened or decided in
-    expired_ms: int = 0  # since then nothing but `highest` is kept; 0: it has not expired
+    run: str = ""  # current run
+    past: list[str] = []  # fenced runs, oldest first
+    highest: int = NONE_YET  # greatest batch that is decided
+    settled: int = NONE_YET  # up to this batch no broker has open messages
+    decided: dict[int, LedgerEntry] = {}  # by batch; settled ones are removed after a while
+    used_ms: int = 0  # last time a run was opened or a batch decided
+    expired_ms: int = 0  # since then only `highest` is kept; 0: not expired
     owed: list[str] = []
-    """In answers: brokers that may have messages of decided batches which are not settled."""
+    """In answers: brokers that may still have messages of decided batches that are not settled."""
 
 
 class BookSummary(msgspec.Struct, frozen=True):
-    """A line of the list of books of one broker. `state`: open, unsettled (brokers have half messages to
-    end), expired, or elsewhere (another broker is its home).
+    """One book in the list of a broker.
+
+    `state`: open, unsettled (brokers have half messages to end), expired, or elsewhere (another broker is
+    its home).
     """
 
     id: str
@@ -50,14 +52,14 @@ class BookSummary(msgspec.Struct, frozen=True):
     run: str
     highest: int
     used_ms: int
-    open_messages: int = 0  # half messages of it at the broker that answers
+    open_messages: int = 0  # half messages at the broker that answers
 
 
-def encode(value: Entry | Book | Sequence[int] | Sequence[BookSummary]) -> bytes:
+def encode(value: LedgerEntry | Book | Sequence[int] | Sequence[BookSummary]) -> bytes:
     return msgspec.json.encode(value)
 
 
-def read_entry(body: bytes) -> Entry:
+def read_entry(body: bytes) -> LedgerEntry:
     return _read(body, _ENTRY)
 
 
@@ -70,11 +72,11 @@ def read_summaries(body: bytes) -> list[BookSummary]:
 
 
 def read_batches(body: bytes) -> list[int]:
-    """Of an empty body: none."""
+    """Reads a list of batches; an empty body is an empty list."""
     return _read(body, _BATCHES) if body else []
 
 
-_ENTRY = msgspec.json.Decoder(Entry)
+_ENTRY = msgspec.json.Decoder(LedgerEntry)
 _BOOK = msgspec.json.Decoder(Book)
 _SUMMARIES = msgspec.json.Decoder(list[BookSummary])
 _BATCHES = msgspec.json.Decoder(list[int])
@@ -84,4 +86,4 @@ def _read(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BrokenBody(f"the ledger's body cannot be read: {error}") from None
+        raise BrokenBody(f"unreadable ledger body: {error}") from None

@@ -1,8 +1,8 @@
-"""Light queues: one record that is read from many queues, each named by the record itself.
+"""Light queues (LMQ): one record that is read from many queues, which are named in the record.
 
-A sender names them in a property, separated by commas; the broker adds the offset that the message has in
-each. They are consume queues like all others (queue 0 of a "topic" that begins with %LMQ%), but no record
-has such a topic: everything about them is derived from these two properties.
+A sender names them in a property, separated by commas; the broker adds the offset of the message in each.
+They are consume queues like all others (queue 0 of a "topic" that begins with %LMQ%), but no record has such
+a topic: everything about them is derived from these two properties.
 
     INNER_MULTI_DISPATCH      %LMQ%a,%LMQ%b
     INNER_MULTI_QUEUE_OFFSET  17,4
@@ -22,38 +22,38 @@ from turbopump.protocol.names import (
 
 SEPARATOR = ","
 QUEUE_ID = 0
-MAX_NAME = 255  # bytes: it becomes a directory's
+MAX_NAME = 255  # bytes: it is the name of a directory
 MAX_DIGITS = 18  # of an offset
 NAMES_MARK = props.INNER_MULTI_DISPATCH.encode() + b"\x01"
 OFFSETS_MARK = props.INNER_MULTI_QUEUE_OFFSET.encode() + b"\x01"
-NEVER = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC))
-NEVER_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX, SYSTEM_PREFIX, LIGHT_PREFIX)
+EXCLUDED_TOPICS = frozenset((SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC))
+EXCLUDED_PREFIXES = (RETRY_PREFIX, DLQ_PREFIX, SYSTEM_PREFIX, LIGHT_PREFIX)
 
 
 def takes_part(topic: str) -> bool:
-    """Whether messages of this topic can be in light queues: not those that wait, or are tried again."""
-    return topic not in NEVER and not topic.startswith(NEVER_PREFIXES)
+    """Tells whether messages of this topic can be in light queues; delayed, half and retried ones cannot."""
+    return topic not in EXCLUDED_TOPICS and not topic.startswith(EXCLUDED_PREFIXES)
 
 
 def named(text: str) -> list[str]:
-    """The names in a property, each once."""
+    """Returns the names in a property, each once."""
     return [name for name in dict.fromkeys(text.split(SEPARATOR)) if name]
 
 
 def is_good(name: str) -> bool:
-    """Whether a name can be that of a light queue."""
+    """Tells whether a light queue can have this name."""
     if not name.startswith(LIGHT_PREFIX) or "/" in name or "\0" in name:
         return False
     return len(LIGHT_PREFIX) < len(name.encode("utf-8", "replace")) <= MAX_NAME
 
 
-def room(names: list[str]) -> int:
-    """So many bytes of properties the offsets in these queues may take."""
+def offsets_size(names: list[str]) -> int:
+    """Returns the greatest number of bytes of the property with the offsets in these queues."""
     return len(OFFSETS_MARK) + (MAX_DIGITS + 1) * len(names)
 
 
 def places(properties: bytes) -> list[tuple[str, int]]:
-    """Name and offset of each light queue that a stored message is in; empty when that makes no sense."""
+    """Returns name and offset of each light queue of a stored message; empty when their numbers differ."""
     names = (props.find(properties, props.INNER_MULTI_DISPATCH) or "").split(SEPARATOR)
     offsets = (props.find(properties, props.INNER_MULTI_QUEUE_OFFSET) or "").split(SEPARATOR)
     while names and not names[-1]:  # as Java splits
@@ -69,7 +69,7 @@ def places(properties: bytes) -> list[tuple[str, int]]:
 
 
 def with_places(properties: bytes, found: list[tuple[str, int]]) -> bytes:
-    """The property string of a message that is in these light queues, and in no others."""
+    """Returns the property string of a message that is in exactly these light queues."""
     for mark in (OFFSETS_MARK, NAMES_MARK):
         properties = props.without(properties, mark)
     text = properties.decode("utf-8", "replace")

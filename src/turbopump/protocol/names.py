@@ -1,4 +1,4 @@
-"""Which names topics, groups and filter modules may have, and which of them belong to the system.
+"""Rules for the names of topics, groups and filter modules, and the names reserved by the system.
 
 The checks raise `InvalidParameter` with the remark of Apache 5.5 (4.9 answers the same cases with code 1).
 """
@@ -11,7 +11,7 @@ from turbopump.protocol.errors import InvalidParameter
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 WASM: Final = "WASM"
-"""The kinds of expressions by which consumers choose: tags, properties, or the name of a module of ours."""
+"""Kinds of filter expressions: tags, a condition on properties, or the name of a WASM module (Turbopump)."""
 
 MODULE_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -38,10 +38,10 @@ REVIVE_PREFIX: Final = "rmq_sys_REVIVE_LOG_"
 SYNC_MEMBER_PREFIX: Final = "rmq_sys_SYNC_BROKER_MEMBER_"
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 KNOWN_BROKERS_NAMESPACE: Final = "TURBOPUMP_KNOWN_BROKERS"
-"""Of our name server: each broker that ever registered, with its cluster. Deleting a key forgets it."""
+"""Turbopump's name server: each broker that ever registered, with its cluster. Delete a key to forget it."""
 ABSENT_BROKERS_NAMESPACE: Final = "TURBOPUMP_ABSENT_BROKERS"
-"""Of our name server, read only: topic -> `broker;broker`, those known brokers that are not registered now
-and have the topic, or may have it. The key `*` stands for any topic."""
+"""Turbopump's name server, read only: topic -> `broker;broker`, the known brokers that are not registered now
+and have the topic, or may have it. The key `*` means any topic."""
 ANY_TOPIC: Final = "*"
 
 MAX_TOPIC_LENGTH: Final = 127
@@ -70,7 +70,7 @@ NOT_FOR_SENDERS: Final = frozenset(
         *(OFFSET_MOVED_TOPIC, LEDGER_TOPIC),
     }
 )
-"""Topics no client may send to."""
+"""Topics to which clients must not send."""
 
 SYSTEM_GROUPS: Final = frozenset(
     {
@@ -99,7 +99,7 @@ def check_group(name: str) -> None:
 
 
 def is_system_topic(name: str) -> bool:
-    """The names the protocol knows; a broker adds its own name and its cluster's."""
+    """Tells whether the protocol reserves the name; a broker adds its own name and that of its cluster."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 

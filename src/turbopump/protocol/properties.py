@@ -1,8 +1,8 @@
 """The property string of a message: name \\x01 value \\x02, repeated.
 
-The last \\x02 is missing from releases 4.9.1 to 5.1.4. As Apache's reader does, a pair with an empty name
-or an empty value is dropped, a value may hold \\x01, and of two pairs with one name the last counts.
-Reading never fails: what is no pair is skipped, bytes that are no UTF-8 become U+FFFD.
+Releases 4.9.1 to 5.1.4 leave the last \\x02 out. As Apache's reader does, a pair with an empty name or an
+empty value is dropped, a value may hold \\x01, and of two pairs with the same name the last counts.
+Reading never fails: what is not a pair is skipped, bytes that are not UTF-8 become U+FFFD.
 """
 
 import re
@@ -15,10 +15,10 @@ NAME_END: Final = "\x01"
 PAIR_END: Final = "\x02"
 SEPARATORS: Final = NAME_END + PAIR_END
 MAX_BYTES: Final = 32767
-"""Longest packed property string, in bytes: its length is a signed 16-bit field of the record."""
+"""Greatest size of a packed property string: its length is a signed 16-bit field of the record."""
 
 SECTOR: Final = 512
-"""Bytes: the smallest part that a medium writes whole."""
+"""Bytes that a disk writes as a whole or not at all."""
 
 _NULS = bytes(SECTOR)
 
@@ -86,7 +86,7 @@ TRANSIENT_PREFIX: Final = "__RMQ.TRANSIENT."
 
 
 def parse(text: str | bytes) -> dict[str, str]:
-    """All pairs. About 0.25 µs a pair: on hot paths use `find`."""
+    """Parses all pairs. About 0.25 µs a pair: on hot paths use `find`."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     pairs: dict[str, str] = {}
@@ -98,36 +98,36 @@ def parse(text: str | bytes) -> dict[str, str]:
 
 
 def pack(pairs: Mapping[str, str]) -> str:
-    """The string of these pairs, ending in \\x02. Pairs every reader would drop are left out.
+    """Packs pairs into a string that ends in \\x02. Leaves out pairs that every reader would drop.
 
-    A separator inside a name or value would be read as other pairs, so it raises ValueError.
+    Raises ValueError for a separator inside a name or value, which would be read as other pairs.
     """
     for name, value in pairs.items():
         if NAME_END in name or PAIR_END in name or PAIR_END in value:
-            raise ValueError(f"property {name!r} holds a separator character")
+            raise ValueError(f"property {name!r} must not contain \\x01 or \\x02")
     return "".join([f"{name}{NAME_END}{value}{PAIR_END}" for name, value in pairs.items() if name and value])
 
 
 def find(text: str | bytes, name: str) -> str | None:
-    """The value of one property without parsing the others: 0.4 µs in a string of 100 characters."""
+    """Returns the value of one property without parsing the others: 0.4 µs in 100 characters."""
     if isinstance(text, bytes):
         return _find_in_bytes(text, name)
     _, found_name, tail = f"\x02{text}".rpartition(f"\x02{name}\x01")
     if not found_name:
         return None
-    # an empty pair hides no earlier one: rare, so only then all pairs are looked at
+    # An empty pair does not hide an earlier one. This is rare, so only then all pairs are parsed.
     return tail.partition("\x02")[0] or parse(text).get(name)
 
 
 def append(text: str, name: str, value: str) -> str:
-    """One more pair at the end; the last pair of a 4.9 string first gets the \\x02 it lacks."""
+    """Appends a pair; the last pair of a 4.9 string first gets its missing \\x02."""
     if text and not text.endswith(PAIR_END):
         text += PAIR_END
     return f"{text}{name}{NAME_END}{value}{PAIR_END}"
 
 
 def without(packed: bytes, mark: bytes) -> bytes:
-    """A stored string without the property whose name and separator are `mark`; all else as it was."""
+    """Removes the property whose name and separator are `mark` from a stored string."""
     at = packed.find(mark)
     if at < 0:
         return packed
@@ -138,14 +138,15 @@ def without(packed: bytes, mark: bytes) -> bytes:
 
 
 def looks_lost(packed: bytes) -> bool:
-    """Whether a part of a stored string reads like a sector that never reached the medium: nothing but zeros,
-    and no checksum covers it. Zeros between other bytes do not.
+    """Tells whether a stored string contains a sector of zeros, which was probably never written to disk.
+
+    No checksum covers properties. Zeros between other bytes do not count.
     """
     return _NULS in packed or packed.endswith(b"\0")
 
 
 def number(text: str) -> int | None:
-    """A whole number of 32 bits as Java reads it; None when it is none."""
+    """Reads an integer of 32 bits as Java does; returns None for other text."""
     if not _INTEGER.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         return None
     return int(text)

@@ -1,4 +1,4 @@
-"""A message as the commit log keeps it and as a pull answer carries it: the same bytes.
+"""The record of a message: the bytes in the commit log, and the same bytes in a pull answer.
 
     i32 size, i32 magic, i32 body crc, i32 queue id, i32 flag
     i64 queue offset, i64 physical offset, i32 sys flag
@@ -8,8 +8,7 @@
     i8 (magic 1) or i16 (magic 2) length + topic
     i16 length + properties
 
-Comes in: a buffer and a position. Goes out: a `Record`, its size, or `BrokenRecord`. Nothing here knows
-files.
+In: a buffer and a position. Out: a `Record`, its size, or `BrokenRecord`. No file is opened here.
 """
 
 import struct
@@ -36,7 +35,7 @@ BLANK = -875286124
 
 BLANK_HEAD = struct.Struct(">ii")
 HEAD_V4 = struct.Struct(">iiiiiqqiq8sq8siqi")
-"""Everything before the body when both hosts are IPv4: 88 bytes."""
+"""The fields before the body when both hosts are IPv4: 88 bytes."""
 HEADS = {
     0: HEAD_V4,
     BORN_V6: struct.Struct(">iiiiiqqiq20sq8siqi"),
@@ -49,7 +48,7 @@ HEAD_V4_SIZE = HEAD_V4.size
 SYS_FLAG_AT = 36
 PHYSICAL_OFFSET_AT = 28
 QUEUE_OFFSET_AT = 20
-SMALLEST = HEAD_V4.size + 3
+MIN_RECORD_SIZE = HEAD_V4.size + 3
 MAX_TOPIC_V1 = 127
 MAX_TOPIC_V2 = 32767
 I8 = struct.Struct(">b")
@@ -79,9 +78,7 @@ class Record(msgspec.Struct, gc=False):
     magic: int = MAGIC_V1
 
     def property_map(self) -> dict[str, str]:
-        """Parsed at each call: it costs more than the rest of the record, so only who needs all of them
-        pays.
-        """
+        """Parses all properties, at each call: this costs more than the rest of the record."""
         return props.parse(self.properties)
 
     @property
@@ -103,9 +100,9 @@ def crc31(data: Buffer) -> int:
 
 
 def decode(buffer: Buffer, position: int = 0) -> Record:
-    """The record at this position: 1.7 µs. The body is not checked against its crc; `measure` does that.
+    """Decodes the record at `position`: 1.7 µs. Does not check the crc of the body; `measure` does that.
 
-    A topic that is no UTF-8 is read with U+FFFD, as Java does: what `measure` accepts can always be read.
+    A topic that is not UTF-8 is read with U+FFFD, as Java does: what `measure` accepts can always be read.
     """
     head = HEAD_V4
     try:
@@ -158,14 +155,12 @@ def decode(buffer: Buffer, position: int = 0) -> Record:
 
 
 def decode_all(buffer: Buffer) -> Iterator[Record]:
-    """The records of a pull answer, which lie back to back: 1.1 µs each. What is broken or rare is left to
-    `decode`.
-    """
+    """Decodes the adjacent records of a pull answer: 1.1 µs each. Leaves rare and broken ones to `decode`."""
     at, end = 0, len(buffer)
     unpack = HEAD_V4.unpack_from
     topic_bytes, topic = b"", ""
     while at < end:
-        if end - at < SMALLEST:
+        if end - at < MIN_RECORD_SIZE:
             raise BrokenRecord(f"no whole record at {at}")
         (
             size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp,
@@ -188,7 +183,7 @@ def decode_all(buffer: Buffer) -> Iterator[Record]:
             at += record.size
             continue
         name = bytes(buffer[topic_at : properties_at - 2])
-        if name != topic_bytes:  # mostly it is that of the record before
+        if name != topic_bytes:  # mostly the topic of the record before
             topic_bytes, topic = name, str(name, "utf-8", "replace")
         yield Record(
             topic,
@@ -213,13 +208,11 @@ def decode_all(buffer: Buffer) -> Iterator[Record]:
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record; size, magic, crc and the IPv6 bits are worked out here, not taken from the
-    record.
-    """
+    """Encodes a record; size, magic, crc and the IPv6 bits are computed, not taken from the record."""
     topic = record.topic.encode()
     body, properties = record.body, record.properties
     if len(topic) > MAX_TOPIC_V2 or len(properties) > props.MAX_BYTES:
-        raise BrokenRecord(f"topic of {len(topic)} bytes, properties of {len(properties)}")
+        raise BrokenRecord(f"topic of {len(topic)} or properties of {len(properties)} bytes are too long")
     hosts = (BORN_V6 if len(record.born_host) == 20 else 0) | (
         STORE_V6 if len(record.store_host) == 20 else 0
     )
@@ -242,16 +235,17 @@ def encode(record: Record) -> bytes:
 
 
 def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
-    """Size of the valid record at `position`, 0 for a blank, -1 for neither. Reads nothing beyond `limit`.
+    """Returns the size of the valid record at `position`, 0 for a blank, -1 for neither.
 
-    Recovery runs this over gigabytes: 0.6 µs a record, 1.1 µs with the crc of 1 KiB, and nothing is copied.
+    Reads nothing beyond `limit` and copies nothing. Recovery runs this over gigabytes: 0.6 µs a record,
+    1.1 µs with the crc of 1 KiB.
     """
-    if position + SMALLEST > limit:
+    if position + MIN_RECORD_SIZE > limit:
         return _blank_or_nothing(buffer, position, limit)
     size, magic, crc, sys_flag, body_length = _MEASURED.unpack_from(buffer, position)
     end = position + size
     body_at = position + HEAD_V4.size
-    if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < SMALLEST or end > limit:
+    if (magic != MAGIC_V1 and magic != MAGIC_V2) or size < MIN_RECORD_SIZE or end > limit:
         return _blank_or_nothing(buffer, position, limit)
     if sys_flag & HOSTS_MASK:
         body_at = position + HEADS[sys_flag & HOSTS_MASK].size
@@ -279,7 +273,7 @@ def measure(buffer: Buffer, position: int, limit: int, check_crc: bool) -> int:
 
 
 def properties_of(buffer: Buffer, position: int) -> bytes:
-    """The property string alone, of a record that is taken to be whole: 0.6 µs. Empty when it is not."""
+    """Returns only the property string of a record: 0.6 µs. Empty when the record is not whole."""
     try:
         size, magic, _, sys_flag, body_length = _MEASURED.unpack_from(buffer, position)
         topic_at = position + HEAD_V4_SIZE + body_length
@@ -304,7 +298,7 @@ def _blank_or_nothing(buffer: Buffer, position: int, limit: int) -> int:
 
 
 def body_of(record: Record) -> bytes:
-    """The body as its sender had it."""
+    """Returns the body as it was sent, decompressed."""
     if not record.sys_flag & COMPRESSED:
         return record.body
     from turbopump.protocol.compression import decompress

@@ -1,6 +1,4 @@
-"""Bits of the `sysFlag` fields: the one of a message (stored in its record), the one of a pull request and
-the one of a topic.
-"""
+"""Bits of the `sysFlag` fields of messages (stored in their records), of pull requests and of topics."""
 
 COMPRESSED = 0x1
 MULTI_TAGS = 0x2
@@ -22,7 +20,7 @@ COMPRESSION_MASK = 0x700
 LZ4 = 0x100
 ZSTD = 0x200
 ZLIB = 0x300
-"""What newer clients set; older ones leave 0, which means zlib too."""
+"""Set by newer clients; older ones leave 0, which means zlib too."""
 
 UNIT = 0x1
 UNIT_SUBSCRIBED = 0x2
@@ -35,7 +33,7 @@ PULL_LITE = 0x10
 
 
 def transaction_type(sys_flag: int) -> int:
-    """NOT_TRANSACTIONAL, PREPARED, COMMIT or ROLLBACK."""
+    """Returns NOT_TRANSACTIONAL, PREPARED, COMMIT or ROLLBACK."""
     return sys_flag & TRANSACTION_MASK
 
 
@@ -44,5 +42,5 @@ def with_transaction_type(sys_flag: int, kind: int) -> int:
 
 
 def compression_kind(sys_flag: int) -> int:
-    """LZ4, ZSTD or ZLIB (also for 0); an unknown value is returned as it is."""
+    """Returns LZ4, ZSTD or ZLIB (also for 0); an unknown value is returned unchanged."""
     return sys_flag & COMPRESSION_MASK or ZLIB

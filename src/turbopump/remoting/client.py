@@ -13,9 +13,9 @@ from typing import Any
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import RESPONSE, Command, decode
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import HEAD, JSON
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.router import Router
@@ -64,7 +64,7 @@ class Client:
         self._all_closed = asyncio.Event()
 
     async def call(
-        self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
+        self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> Command:
         """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError.
         A server that sends us away is asked once more, on another connection.
@@ -78,7 +78,7 @@ class Client:
         return (await self._call(address, request, max(0.0, left_s)))[1]
 
     async def _call(
-        self, address: str, request: Command | Draft, timeout_s: float
+        self, address: str, request: Command | PackedSend, timeout_s: float
     ) -> tuple[Connection, Command]:
         answer = self.ask(address, request, timeout_s)
         if answer is not None:
@@ -88,7 +88,9 @@ class Client:
         left_s = timeout_s - (self._clock.monotonic() - started)
         return connection, await connection.ask(request, max(0.0, left_s))
 
-    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> asyncio.Future[Command] | None:
+    def ask(
+        self, address: str, request: Command | PackedSend, timeout_s: float
+    ) -> asyncio.Future[Command] | None:
         """The same where there is nothing to wait for but the answer; None: use `call`. Raises OSError."""
         if self.extra:
             self._mark(request)
@@ -98,7 +100,7 @@ class Client:
         return connection.ask(request, timeout_s)
 
     async def send_oneway(
-        self, address: str, request: Command | Draft, timeout_s: float = CALL_TIMEOUT_S
+        self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> None:
         """Returns when it is on its way, which takes a while when the peer is slow. Raises OSError."""
         connection = self._connections.get(address)
@@ -108,7 +110,7 @@ class Client:
             self._mark(request)
         connection.send_oneway(request)
 
-    def _mark(self, request: Command | Draft) -> None:
+    def _mark(self, request: Command | PackedSend) -> None:
         """A draft has them already: who makes one asks for `extra`."""
         if isinstance(request, Command):
             request.ext = {**(request.ext or {}), **self.extra}

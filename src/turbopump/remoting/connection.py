@@ -19,10 +19,10 @@ from typing import cast
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import ONEWAY, Command, encode, encode_within
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import MAX_FRAME, Frame, cut
 from turbopump.protocol.ids import pack_host
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.calls import Calls
 from turbopump.remoting.limits import Limits, Unfinished
 from turbopump.remoting.patience import NEVER, Patience
@@ -176,20 +176,20 @@ class Connection(asyncio.Protocol):
             data = encode(response)
         self.write(data)
 
-    def send_oneway(self, request: Command | Draft) -> None:
+    def send_oneway(self, request: Command | PackedSend) -> None:
         opaque = self._calls.next_opaque()
-        if isinstance(request, Draft):
+        if isinstance(request, PackedSend):
             self._post(request.frame(opaque, ONEWAY))
             return
         request.opaque = opaque
         request.flag |= ONEWAY
         self._post(encode(request))
 
-    async def call(self, request: Command | Draft, timeout_s: float) -> Command:
+    async def call(self, request: Command | PackedSend, timeout_s: float) -> Command:
         """The answer to a request, whatever its code. Raises ConnectionClosed or TimeoutError."""
         return await self.ask(request, timeout_s)
 
-    def ask(self, request: Command | Draft, timeout_s: float) -> "asyncio.Future[Command]":
+    def ask(self, request: Command | PackedSend, timeout_s: float) -> "asyncio.Future[Command]":
         """Writes a request; its answer comes as the result. Raises ConnectionClosed, and TimeoutError in the
         future. A future that is cancelled is forgotten when its answer or its end comes.
         """
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         if len(calls) >= self._limits.calls_in_flight:
             raise TooManyCalls(f"{self} has {len(calls)} requests unanswered")
         opaque = calls.next_opaque()
-        if isinstance(request, Draft):
+        if isinstance(request, PackedSend):
             data = request.frame(opaque)
         else:
             request.opaque = opaque

@@ -20,8 +20,8 @@ from turbopump.protocol.record import (
     I16,
     MAGIC_V1,
     MAX_TOPIC_V1,
+    MIN_RECORD_SIZE,
     PHYSICAL_OFFSET_AT,
-    SMALLEST,
     Buffer,
     Record,
     decode,
@@ -47,7 +47,7 @@ def scan(
     there: BLANK or NO_RECORD. `start`: log offset of the buffer's first byte.
     """
     unpack_head, unpack_short = HEAD_V4.unpack_from, I16.unpack_from
-    while position + SMALLEST <= limit:
+    while position + MIN_RECORD_SIZE <= limit:
         (
             size, magic, crc, queue_id, _, queue_offset, physical, sys_flag,
             _, _, store_timestamp, _, _, _, body_size,
@@ -122,11 +122,11 @@ def _each(log: CommitLog, at: int, count: int, look: Callable[[Buffer, int, int,
         base = at - position
         buffer = log.files.mapped(base).buffer
         limit = min(log.file_size, log.committed - base)
-        while count > 0 and position + SMALLEST <= limit:
+        while count > 0 and position + MIN_RECORD_SIZE <= limit:
             size, magic, physical, sys_flag = _WALKED.unpack_from(buffer, position)
             if magic == BLANK_MAGIC:
                 break
-            if physical != base + position or not SMALLEST <= size <= limit - position:
+            if physical != base + position or not MIN_RECORD_SIZE <= size <= limit - position:
                 position = _next_begin(buffer, base, position, limit)
                 continue
             look(buffer, position, size, sys_flag)

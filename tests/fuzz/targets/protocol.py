@@ -252,7 +252,7 @@ def _batches() -> Iterator[bytes]:
 
 
 def _ledger_bodies() -> Iterator[bytes]:
-    entry = ledger.Entry(("a", "b"), ("broker-a",))
+    entry = ledger.LedgerEntry(("a", "b"), ("broker-a",))
     book = ledger.Book("broker-a", "r2", ["r1"], 7, 6, {7: entry}, ["broker-a"])
     changes = [BookOpened("id", "r", "broker-a"), BookDecided("id", 7, entry, 6)]
     rows = [(0, entry), (1, book), (2, [1, 2]), *((3, change) for change in changes)]

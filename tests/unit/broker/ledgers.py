@@ -18,7 +18,7 @@ from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.compiled import Twins
 from turbopump.protocol.errors import BrokenBody, Refused
 from turbopump.protocol.headers.ledger import LedgerSendRequest
-from turbopump.protocol.ledger import Book, Entry
+from turbopump.protocol.ledger import Book, LedgerEntry
 from turbopump.store.config import StoreConfig
 
 ID, RUN, HOME = "query", "run", "broker-a"
@@ -69,7 +69,7 @@ class LedgerBench:
             self.answers.append(("broken", str(broken)))
 
     def decide(self, number: int, *tokens: str) -> None:
-        self.ledger.apply(BookDecided(ID, number, Entry(tokens, (HOME,)), -1))
+        self.ledger.apply(BookDecided(ID, number, LedgerEntry(tokens, (HOME,)), -1))
 
     def settle(self) -> None:
         counts = driven(self.settling.settle(ID))

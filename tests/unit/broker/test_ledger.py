@@ -25,7 +25,7 @@ from turbopump.protocol.errors import (
     QueryNotFound,
     SystemBusy,
 )
-from turbopump.protocol.ledger import Entry
+from turbopump.protocol.ledger import LedgerEntry
 
 HOME = "broker-a"
 
@@ -45,8 +45,8 @@ def open_(ledger: LedgerBooks, run: str) -> None:
 
 def decide(
     ledger: LedgerBooks, batch: int, *tokens: str, run: str = "r1", brokers: tuple[str, ...] = ()
-) -> Entry:
-    change = ledger.decide("id", batch, run, Entry(tokens, brokers))
+) -> LedgerEntry:
+    change = ledger.decide("id", batch, run, LedgerEntry(tokens, brokers))
     if change is not None:
         ledger.apply(change)
     entry = entry_of(ledger.books["id"], batch)
@@ -122,7 +122,7 @@ def test_a_broker_that_is_not_home_notes_where_home_is() -> None:
     assert ledger.open("id", "r2", HOME) is None
     assert ledger.books["id"].home == HOME
     with pytest.raises(IllegalOperation, match="the home of id is broker broker-a"):
-        ledger.decide("id", 0, "r1", Entry(("a",)))
+        ledger.decide("id", 0, "r1", LedgerEntry(("a",)))
     with pytest.raises(IllegalOperation, match="the home of id is broker broker-a"):
         ledger.open("id", "r2", "broker-b")
 
@@ -158,7 +158,7 @@ def test_what_is_remembered_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(ledger.books["id"].past) == PAST_RUNS
     last = ledger.books["id"].run
     with pytest.raises(InvalidParameter):
-        ledger.decide("id", 0, last, Entry(tuple(f"{n:0255}" for n in range(LARGEST_ENTRY // 255 + 1))))
+        ledger.decide("id", 0, last, LedgerEntry(tuple(f"{n:0255}" for n in range(LARGEST_ENTRY // 255 + 1))))
     monkeypatch.setattr(books, "MOST_BOOKS", 1)
     with pytest.raises(SystemBusy):
         ledger.open("another", "r", HOME)
@@ -230,7 +230,7 @@ def test_what_a_ledger_decides_about_never_expires_and_nobody_is_asked() -> None
 def used(at_ms: int) -> LedgerBooks:
     ledger = LedgerBooks(HOME)
     ledger.apply(books.BookOpened("id", "r1", HOME), at_ms)
-    ledger.apply(books.BookDecided("id", 4, Entry(("a",)), 4), at_ms)
+    ledger.apply(books.BookDecided("id", 4, LedgerEntry(("a",)), 4), at_ms)
     return ledger
 
 
@@ -250,7 +250,7 @@ def test_an_expired_book_keeps_its_last_batch_and_goes_on_with_a_new_run() -> No
     assert ledger.idle(9000) == []
     assert judged(ledger, 5, "x") is HalfDecision.ROLLBACK
     with pytest.raises(Fenced, match="expired: open a new run"):
-        ledger.decide("id", 5, "r1", Entry(()))
+        ledger.decide("id", 5, "r1", LedgerEntry(()))
     again = LedgerBooks(HOME)
     for change in ledger.snapshot("id"):  # written once more, since its file goes
         again.apply(read_change(msgspec.json.encode(change)), 7000)

@@ -13,7 +13,7 @@ from turbopump.protocol import batch
 from turbopump.protocol.bodies import KVTable, TimerMetrics
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.handles import Handle, read_handle
+from turbopump.protocol.handles import RecallHandle, read_handle
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.runtime.chance import Chance
 from turbopump.store import timer_check, timer_wheel
@@ -233,7 +233,7 @@ def test_recalled_it_never_comes() -> None:
         due_ms = now_ms(desk) + 5_000
         handle = await sent(desk, b"no", TIMER_DELIVER_MS=str(due_ms))
         await sent(desk, b"yes", TIMER_DELIVER_MS=str(due_ms))
-        assert read_handle(handle) == Handle("T", "broker-a", str(due_ms), "KEY" + "no".rjust(29, "0"))
+        assert read_handle(handle) == RecallHandle("T", "broker-a", str(due_ms), "KEY" + "no".rjust(29, "0"))
         answer = await recall(desk, handle)
         assert (answer.code, answer.remark) == (ResponseCode.SUCCESS, "not set any response code")
         assert (answer.ext or {})["msgId"] == "KEY" + "no".rjust(29, "0")
@@ -264,7 +264,7 @@ def test_it_can_be_recalled_up_to_the_last_millisecond(before_ms: int) -> None:
 def test_a_recall_that_cannot_be_is_answered_as_by_apache() -> None:
     async def scenario(desk: Desk) -> None:
         await desk.send("T")
-        good = Handle("T", "broker-a", str(now_ms(desk) + 60_000), "K")
+        good = RecallHandle("T", "broker-a", str(now_ms(desk) + 60_000), "K")
         illegal, missing = ResponseCode.ILLEGAL_OPERATION, ResponseCode.TOPIC_NOT_EXIST
         for handle, topic, code, remark in (
             ("zzz", "T", illegal, "recall handle is invalid"),

@@ -9,7 +9,7 @@ from tests.unit.broker.producers import all_of
 from turbopump.protocol import batch, ledger, properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.ledger import Book, Entry
+from turbopump.protocol.ledger import Book, LedgerEntry
 from turbopump.protocol.record import Record
 
 ID, HOME = "query", "broker-a"
@@ -40,7 +40,7 @@ def frame(bodies: Iterable[bytes], **changes: str) -> bytes:
 
 
 async def decide(desk: Desk, number: int, *tokens: str, run: str = "r1", brokers: Any = (HOME,)) -> Command:
-    body = ledger.encode(Entry(tokens, tuple(brokers)))
+    body = ledger.encode(LedgerEntry(tokens, tuple(brokers)))
     return await desk.ask(RequestCode.LEDGER_DECIDE, {"id": ID, "batch": number, "run": run}, body)
 
 

@@ -6,9 +6,9 @@ from turbopump.client.message import MessageQueue
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, decode, reply
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.frame import Frame, cut
 from turbopump.protocol.headers.pull import PullMessageRequest, PullMessageResponse
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.protocol.record import MAGIC_V1, Record, crc31, encode
 
 NAMESRV = "127.0.0.1:9876"
@@ -29,7 +29,7 @@ class Cluster:
     def on(self, address: str, code: int, answer: Answer) -> None:
         self.answers[address, int(code)] = answer
 
-    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command:
+    async def call(self, address: str, request: Command | PackedSend, timeout_s: float) -> Command:
         request = as_command(request)
         self.asked.append((address, request))
         answer = self.answers.get((address, request.code))
@@ -37,17 +37,17 @@ class Cluster:
             raise ConnectionRefusedError(f"nobody at {address}")
         return answer(request)
 
-    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> None:
+    def ask(self, address: str, request: Command | PackedSend, timeout_s: float) -> None:
         """There is never a connection: use `call`."""
 
-    async def send_oneway(self, address: str, request: Command | Draft, timeout_s: float) -> None:
+    async def send_oneway(self, address: str, request: Command | PackedSend, timeout_s: float) -> None:
         await self.call(address, request, timeout_s)
 
     def times_asked(self, code: int) -> int:
         return sum(1 for _, request in self.asked if request.code == code)
 
 
-def as_command(request: Command | Draft) -> Command:
+def as_command(request: Command | PackedSend) -> Command:
     """What a server reads."""
     if isinstance(request, Command):
         return request

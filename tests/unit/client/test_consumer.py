@@ -12,10 +12,10 @@ from turbopump.client.settings import ConsumeFromWhere
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, decode, request
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.frame import cut as cut_frames
 from turbopump.protocol.headers.client import GetConsumerListByGroupRequest
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.runtime.chance import Chance
 
 
@@ -457,7 +457,7 @@ def accept(consumer: Consumer, code: int) -> list[Command]:
     return asked
 
 
-def readable(question: Command | Draft) -> Command:
+def readable(question: Command | PackedSend) -> Command:
     """A send is written for the wire before its connection sees it."""
     if isinstance(question, Command):
         return question

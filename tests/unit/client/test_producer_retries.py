@@ -20,10 +20,10 @@ from turbopump.client.settings import ProducerSettings
 from turbopump.client.world import World
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command, reply
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import MessageIllegal, NoPermission, Refused, SystemBusy
 from turbopump.protocol.headers.topics import CreateTopicRequest
 from turbopump.protocol.ids import UniqueIds
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.router import Answer, Request
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import VirtualClock, run_virtual
@@ -40,7 +40,7 @@ class SlowCluster(Cluster):
         super().__init__()
         self.slowness: dict[str, float] = {}
 
-    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command:
+    async def call(self, address: str, request: Command | PackedSend, timeout_s: float) -> Command:
         request = as_command(request)
         slow_s = self.slowness.get(address, 0.0)
         await asyncio.sleep(min(slow_s, timeout_s))

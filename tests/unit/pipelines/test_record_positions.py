@@ -6,13 +6,13 @@ from itertools import accumulate
 import pytest
 
 from turbopump.pipelines.record_positions import MAX_RUN, RUN, starts_in
-from turbopump.protocol.record import BLANK, MAGIC_V1, SMALLEST
+from turbopump.protocol.record import BLANK, MAGIC_V1, MIN_RECORD_SIZE
 
 SIZES = {
-    "of one size, more than one look takes": [SMALLEST] * (2 * MAX_RUN + 3),
+    "of one size, more than one look takes": [MIN_RECORD_SIZE] * (2 * MAX_RUN + 3),
     "of one size, then another": [100] * 500 + [120] * 500,
     "one of another size among many": [100] * 300 + [101] + [100] * 300,
-    "of many sizes": [random.Random(1).randrange(SMALLEST, 200) for _ in range(3000)],
+    "of many sizes": [random.Random(1).randrange(MIN_RECORD_SIZE, 200) for _ in range(3000)],
     "of two sizes in turn": [100, 110] * 1500,
     "fewer than a look is worth": [100] * (RUN - 1),
     "as many as a look is worth": [100] * (RUN + 1),

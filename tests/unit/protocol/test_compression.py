@@ -41,7 +41,7 @@ def test_no_kind_means_zlib() -> None:
 def test_a_body_grows_to_its_limit_and_not_beyond(kind: int) -> None:
     data = compress(bytes(100_000), kind)
     assert decompress(data, kind, limit=100_000) == bytes(100_000)
-    with pytest.raises(BrokenBody, match="grows beyond 99999"):
+    with pytest.raises(BrokenBody, match="at most 99999 bytes"):
         decompress(data, kind, limit=99_999)
 
 
@@ -96,7 +96,7 @@ def test_zstd_frames_behind_one_that_does_not_say_its_size_are_read_too() -> Non
 @pytest.mark.parametrize("write", [streamed_zstd, lambda data: compress(data, ZSTD)])
 def test_a_zstd_body_of_very_many_frames_is_broken(write: Callable[[bytes], bytes]) -> None:
     """Each costs far more time than the few bytes that it may have."""
-    with pytest.raises(BrokenBody, match="more than 64 frames"):
+    with pytest.raises(BrokenBody, match="at most 64 frames"):
         decompress(write(b"") * 65, ZSTD)
     assert decompress(streamed_zstd(b"x") * 64, ZSTD) == b"x" * 128
 
@@ -106,7 +106,7 @@ def test_a_small_zstd_frame_that_would_fill_the_memory_stops_soon_after_its_limi
     repeated = (131_072 << 3 | 1 << 1).to_bytes(3, "little") + b"x"  # a block: one byte, 128 KiB of times
     data = b"\x28\xb5\x2f\xfd\x00\x58" + repeated * blocks
     tracemalloc.start()
-    with pytest.raises(BrokenBody, match="grows beyond"):
+    with pytest.raises(BrokenBody, match="must expand to at most"):
         decompress(data, ZSTD, limit=1 << 20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -14,7 +14,7 @@ from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
 from turbopump.protocol.errors import Refused
-from turbopump.protocol.handles import Handle, read_handle
+from turbopump.protocol.handles import RecallHandle, read_handle
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.headers.send import RecallMessageRequest
 from turbopump.protocol.names import TIMER_TOPIC
@@ -73,7 +73,7 @@ class TimerIntake:
             return None
         unique_key = pairs.get(properties.UNIQUE_KEY, "")
         exact = timer_records.postpone(pairs, due_ms, topic, queue_id, self._precision_ms)
-        handle = Handle(topic, self._broker, str(due_ms), unique_key)
+        handle = RecallHandle(topic, self._broker, str(due_ms), unique_key)
         return TimerPlacement(self._store.queues.queue(TIMER_TOPIC, 0), exact, handle.pack())
 
 
@@ -120,7 +120,7 @@ class RecallHandler:
         ext = {"msgId": handle.unique_key, **region}
         return reply(request.command, ResponseCode.SUCCESS, NOTHING_SAID, ext)
 
-    def _checked(self, header: RecallMessageRequest) -> Handle:
+    def _checked(self, header: RecallMessageRequest) -> RecallHandle:
         """By Apache's checks in their order."""
         if not self._rules().recall:
             raise Refused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
@@ -144,7 +144,7 @@ class RecallHandler:
     def _latest_ms(self, now_ms: int) -> int:
         return now_ms + 1000 * self._rules().max_delay_s
 
-    def _store_recall(self, handle: Handle, request: Request[RecallMessageRequest]) -> Appended:
+    def _store_recall(self, handle: RecallHandle, request: Request[RecallMessageRequest]) -> Appended:
         pairs: dict[str, str] = {}
         now_ms, group = self._clock.now_ms(), request.header.producerGroup or ""
         due_ms = int(handle.due_ms)

@@ -493,7 +493,9 @@ class SendHandler:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
         if not lights.room_for(names):
             raise Refused(ResponseCode.SYSTEM_ERROR, TOO_MANY_LIGHTS)
-        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.room(names):
+        if len(properties.pack(pairs).encode()) + len(self.added) > properties.MAX_BYTES - light.offsets_size(
+            names
+        ):
             remark = f"no room for the offsets in {len(names)} light queues among the properties"
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, remark)
 

@@ -6,7 +6,7 @@ from turbopump.client.admin.calls import AdminCalls, NotFound
 from turbopump.protocol import bodies
 from turbopump.protocol.addresses import MASTER_ID
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.shown import InTables
+from turbopump.protocol.display import NotebookTable
 
 
 class ClusterNotFound(NotFound):
@@ -18,7 +18,7 @@ class BrokerNotFound(NotFound):
 
 
 @dataclass(frozen=True, slots=True, order=True, repr=False)
-class BrokerAt(InTables):
+class BrokerAt(NotebookTable):
     """One broker process: a member of the group `name`, with id 0 when it is the master."""
 
     cluster: str
@@ -28,7 +28,7 @@ class BrokerAt(InTables):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Layout(InTables):
+class Layout(NotebookTable):
     """All brokers of all clusters, in the order of cluster, name and id."""
 
     brokers: tuple[BrokerAt, ...]

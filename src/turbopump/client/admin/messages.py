@@ -15,11 +15,11 @@ from turbopump.client.pull.puller import BATCH, Puller, PullResult
 from turbopump.protocol import bodies, record
 from turbopump.protocol.addresses import MAX_PORT, join_address
 from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.display import NotebookTable
 from turbopump.protocol.errors import BrokenRecord, QueryNotFound, Refused, SystemFailure
 from turbopump.protocol.headers.client import ConsumeMessageDirectlyRequest
 from turbopump.protocol.headers.query import QueryMessageRequest, ViewMessageRequest
 from turbopump.protocol.ids import parse_offset_id, unpack_host
-from turbopump.protocol.shown import InTables
 
 QUERY_TIMEOUT_S = 18.0
 CONSUME_TIMEOUT_S = 15.0
@@ -45,7 +45,7 @@ class TrackType(Enum):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Track(InTables):
+class Track(NotebookTable):
     group: str
     type: TrackType
     reason: str | None = None

@@ -15,6 +15,7 @@ from turbopump.client.times import Time, past_ms
 from turbopump.protocol import bodies
 from turbopump.protocol.codes import V5_2_0, RequestCode
 from turbopump.protocol.command import Command
+from turbopump.protocol.display import NotebookTable
 from turbopump.protocol.errors import ConsumerNotOnline, QueryNotFound
 from turbopump.protocol.headers.client import ResetOffsetRequest
 from turbopump.protocol.headers.offsets import (
@@ -24,7 +25,6 @@ from turbopump.protocol.headers.offsets import (
     SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
-from turbopump.protocol.shown import InTables
 from turbopump.runtime.clock import Clock, SystemClock
 
 END = -1
@@ -32,7 +32,7 @@ END = -1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Rollback(InTables):
+class Rollback(NotebookTable):
     """A queue of a stopped group: where it was and where it is now."""
 
     queue: MessageQueue

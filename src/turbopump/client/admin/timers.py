@@ -16,10 +16,10 @@ from turbopump.client.produce import recalls
 from turbopump.client.produce.sender import Sender
 from turbopump.client.routes import RouteCache
 from turbopump.protocol import properties
+from turbopump.protocol.display import NotebookTable
 from turbopump.protocol.errors import TopicNotFound
-from turbopump.protocol.handles import Handle, read_handle
+from turbopump.protocol.handles import RecallHandle, read_handle
 from turbopump.protocol.names import TIMER_TOPIC
-from turbopump.protocol.shown import InTables
 from turbopump.runtime.clock import Clock
 
 EXACT = "TURBOPUMP_DELIVER_AT"  # only our brokers write it
@@ -32,7 +32,7 @@ class NoTimers(NotFound):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Timer(InTables):
+class Timer(NotebookTable):
     """A message that waits."""
 
     topic: str
@@ -105,7 +105,7 @@ def _take(waiting: dict[tuple[str, str], Timer], message: MessageExt, broker: st
     if recalled is not None:
         waiting.pop((topic, recalled.removeprefix(f"{topic}+")), None)
     else:
-        handle = Handle(topic, broker, str(due_ms), key).pack()
+        handle = RecallHandle(topic, broker, str(due_ms), key).pack()
         waiting[topic, key] = Timer(topic, message, due_ms, handle)
 
 

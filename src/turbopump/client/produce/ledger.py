@@ -38,7 +38,7 @@ from turbopump.protocol.headers.ledger import (
     LedgerReadRequest,
     LedgerSendRequest,
 )
-from turbopump.protocol.ledger import Book, Entry
+from turbopump.protocol.ledger import Book, LedgerEntry
 
 __all__ = ["Ended", "Fenced", "Ledger", "LedgerNotSupported", "SpoiledWriter", "Writer", "Written"]
 
@@ -179,7 +179,7 @@ class Ledger:
         self._check_opened()
         chosen = [one for one in written if one.count]
         brokers = {broker for one in chosen for broker in one.brokers}
-        entry = Entry(tuple(one.token for one in chosen), tuple(sorted(brokers)))
+        entry = LedgerEntry(tuple(one.token for one in chosen), tuple(sorted(brokers)))
         header = LedgerDecideRequest(id=self.id, batch=batch, run=self.run)
         answer = await self._again(
             lambda: self._ask(self.home, RequestCode.LEDGER_DECIDE, header, wire.encode(entry))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from turbopump.client.message import Message, MessageQueue
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode
-from turbopump.protocol.draft import head_of
+from turbopump.protocol.packed_send import head_of
 
 
 class HeaderTemplate:

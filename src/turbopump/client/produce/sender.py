@@ -28,9 +28,9 @@ from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import compression, properties, sysflag
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
-from turbopump.protocol.draft import Draft
 from turbopump.protocol.errors import Refused, TopicNotFound, refusal
 from turbopump.protocol.names import RETRY_PREFIX
+from turbopump.protocol.packed_send import PackedSend
 from turbopump.remoting.connection import ConnectionClosed
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -59,19 +59,19 @@ class QueueSelector(Protocol):
         """Any of them, best of another broker than `avoid`."""
 
 
-class DraftCaller(Caller, Protocol):
+class SendCaller(Caller, Protocol):
     """What a sender needs of `remoting.Client`."""
 
     @property
     def extra(self) -> Mapping[str, str]:
         """Header fields that go with every request."""
 
-    async def call(self, address: str, request: Command | Draft, timeout_s: float) -> Command: ...
+    async def call(self, address: str, request: Command | PackedSend, timeout_s: float) -> Command: ...
 
-    def ask(self, address: str, request: Command | Draft, timeout_s: float) -> Awaitable[Command] | None:
+    def ask(self, address: str, request: Command | PackedSend, timeout_s: float) -> Awaitable[Command] | None:
         """The same when the connection is there; else None."""
 
-    async def send_oneway(self, address: str, request: Command | Draft, timeout_s: float) -> None: ...
+    async def send_oneway(self, address: str, request: Command | PackedSend, timeout_s: float) -> None: ...
 
 
 class IdSource(Protocol):
@@ -92,7 +92,7 @@ class Sender:
         result = await sender.send(Message("orders", b"...", tags="paid"))
     """
 
-    calls: DraftCaller
+    calls: SendCaller
     routes: RouteCache
     clock: Clock
     unique_ids: IdSource
@@ -417,10 +417,10 @@ class Sender:
             message_ids=letter.message_ids,
         )
 
-    def _request(self, letter: PreparedSend, queue: MessageQueue) -> Draft:
+    def _request(self, letter: PreparedSend, queue: MessageQueue) -> PackedSend:
         envelope = letter.envelope
         head = envelope.head(queue)
-        return Draft(envelope.code, head, self.clock.now_ms(), letter.properties, letter.body)
+        return PackedSend(envelope.code, head, self.clock.now_ms(), letter.properties, letter.body)
 
     # Where to
 

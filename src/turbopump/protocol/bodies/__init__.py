@@ -1,10 +1,10 @@
 """JSON bodies of requests and responses, as structs whose fields have their wire spelling.
 
-Comes in: the body bytes, in fastjson's dialect or in standard JSON; `X.decode(data)` gives the struct or
-raises `BrokenBody`. Goes out: `value.encode()`, the way Java writes it: keys in alphabetical order, what is
-None left out, everything else present, maps with integer or queue keys in the dialect. Reading is as
-lenient as Java's: unknown keys are ignored, a missing or null field has Java's default, and a value may have
-another JSON type where Java's readers accept that (`lenient.py`).
+In: the body bytes, in fastjson's dialect or in standard JSON; `X.decode(data)` returns the struct or raises
+`BrokenBody`. Out: `value.encode()`, as Java writes it: keys in alphabetical order, None left out, everything
+else present, maps with integer or queue keys in the dialect. Reading is as lenient as Java's: unknown keys
+are ignored, a missing or null field has Java's default, and a value may have another JSON type where Java's
+readers accept that (`lenient.py`).
 """
 
 from turbopump.protocol.bodies.base import MAX_DIALECT_BYTES, Body, DialectBody, MessageQueue, decode

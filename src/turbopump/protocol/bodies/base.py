@@ -1,6 +1,4 @@
-"""How bodies are read and written: the structs they all are, queues as values and as keys, defaults that are
-written.
-"""
+"""Base of bodies: decoding and encoding, queues as values and as keys, defaults that are written."""
 
 from functools import total_ordering
 from typing import Any, Self, TypeVar
@@ -9,18 +7,18 @@ import msgspec
 
 from turbopump.protocol import dialect
 from turbopump.protocol.bodies.lenient import repaired
+from turbopump.protocol.display import html_of, short_repr
 from turbopump.protocol.errors import BrokenBody
 from turbopump.protocol.headers.base import I32
-from turbopump.protocol.shown import html_of, short_repr
 
 MAX_DIALECT_BYTES = 4 * 1024 * 1024
-"""Longest body in the dialect; standard JSON is bounded by the frame alone."""
+"""Greatest size of a body in the dialect; for standard JSON the frame is the only limit."""
 
 T = TypeVar("T")
 
 
 def decode(kind: type[T], data: bytes) -> T:
-    """The body as this struct."""
+    """Decodes a body as this struct. Raises BrokenBody."""
     decoder = _decoder(kind)
     try:
         return decoder.decode(data)  # type: ignore[no-any-return]
@@ -29,7 +27,7 @@ def decode(kind: type[T], data: bytes) -> T:
     try:
         return decoder.decode(data)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
-        pass  # maybe values of other JSON types, which Java's reader accepts
+        pass  # perhaps values of other JSON types, which Java's reader accepts
     try:
         return decoder.decode(to_json(repaired(kind, msgspec.json.decode(data))))  # type: ignore[no-any-return]
     except (ValueError, OverflowError, RecursionError) as error:
@@ -37,9 +35,7 @@ def decode(kind: type[T], data: bytes) -> T:
 
 
 class Body(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True):
-    """Written by msgspec. A default of None is left out; any other one comes from a factory, which msgspec
-    writes.
-    """
+    """Base of bodies in standard JSON. None is left out; defaults from a factory are written."""
 
     __repr__ = short_repr
     _repr_html_ = html_of
@@ -53,7 +49,7 @@ class Body(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True):
 
 
 class DialectBody(Body):
-    """Has a map with integer or queue keys somewhere inside."""
+    """Base of bodies that contain a map with integer or queue keys."""
 
     def encode(self) -> bytes:
         return dialect.dumps(self)
@@ -61,7 +57,7 @@ class DialectBody(Body):
 
 @total_ordering
 class MessageQueue(dialect.AsObject):
-    """One queue of a topic on a broker. Also the key of maps, where Java writes the object itself."""
+    """One queue of a topic on a broker. Also a key of maps, where Java writes the object itself."""
 
     __slots__ = ("brokerName", "queueId", "topic")
 
@@ -96,7 +92,7 @@ class _QueueFields(msgspec.Struct):
 
 
 def always(value: Any) -> Any:
-    """A default that is written all the same."""
+    """Declares a default that is written too."""
     return msgspec.field(default_factory=lambda: value)
 
 
@@ -122,7 +118,7 @@ def _write_custom(value: Any) -> Any:
 
 
 def _read_custom(kind: type[Any], value: Any) -> Any:
-    """A queue as an object, or as the text of one where it is a key. The text may itself be an older form."""
+    """Reads a queue from an object, or from its text where it is a key; the text may have an older form."""
     if kind is not MessageQueue:
         raise NotImplementedError(kind)
     if isinstance(value, str):

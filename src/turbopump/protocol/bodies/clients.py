@@ -1,4 +1,4 @@
-"""Clients, as they introduce themselves and as a broker tells of them."""
+"""Clients: their heartbeats, and the answers of brokers about them."""
 
 from typing import Annotated
 
@@ -101,7 +101,7 @@ class Connection(Body):
 
 
 class ConsumerConnection(Body):
-    """Tools use every field without asking whether it is there."""
+    """Answer to code 203. Apache's tools expect every field to be present."""
 
     connectionSet: list[Connection] = empty_list()
     consumeFromWhere: str = always("CONSUME_FROM_LAST_OFFSET")

@@ -1,12 +1,13 @@
-"""Values that Apache's JSON reader accepts for a field though their JSON type is another one.
+"""Converts values of another JSON type that Apache's JSON reader accepts for a field.
 
 In: a decoded JSON document and the type of the body. Out: the document with such values replaced by those
 that msgspec accepts for that type: an enum's ordinal by its name, `"5"` or `5.7` by 5, 7 by `"7"`, 1 by true,
-one object by a list of one. What Apache's reader refuses stays as it is, for msgspec to refuse with its path.
+one object by a list of one. What Apache's reader refuses stays unchanged, so that msgspec refuses it with its
+path.
 
-The rules are fastjson's (4.x) and fastjson2's (5.x), as their servers showed them; where the two differ, the
-value counts that either accepts. Only bodies that msgspec refuses at first come here, so nothing of this
-costs a usual client anything.
+The rules are fastjson's (4.x) and fastjson2's (5.x), as observed on their servers; where the two differ, a
+value that either accepts is accepted. Only bodies that msgspec refuses at first come here, so usual clients
+pay nothing for it.
 """
 
 import re
@@ -19,10 +20,10 @@ from msgspec import inspect
 
 NAMES = "names"
 MAX_DIGITS = 400
-"""Longest text that is read as a number."""
+"""Greatest length of text that is read as a number."""
 
 ABSENT: Any = object()
-"""Stands for a field that counts as not sent: it gets its default."""
+"""Marks a field that counts as not sent and gets its default."""
 
 _Repair: TypeAlias = Callable[[Any], Any]
 
@@ -41,7 +42,7 @@ _BOOLEANS = {
 
 
 def java_enum(*names: str) -> msgspec.Meta:
-    """Marks a text that is an enum in Java; `names` in the order of their ordinals.
+    """Marks text that is an enum in Java; `names` in the order of their ordinals.
 
     ConsumeType = Annotated[str, java_enum("CONSUME_ACTIVELY", "CONSUME_PASSIVELY")]
     """
@@ -49,7 +50,7 @@ def java_enum(*names: str) -> msgspec.Meta:
 
 
 def repaired(kind: Any, value: Any) -> Any:
-    """The document as msgspec reads it for this type."""
+    """Returns the document in a form that msgspec accepts for this type."""
     return _repair_of(kind)(value)
 
 
@@ -78,7 +79,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _optional(info: inspect.UnionType) -> _Repair:
-    """A field that may be null. One of several types (there is one in an answer) stays as it is."""
+    """Converts a field that may be null. A field of several types (one, in an answer) stays unchanged."""
     others = [one for one in info.types if not isinstance(one, inspect.NoneType)]
     if len(others) != 1:
         return _as_it_is
@@ -87,7 +88,7 @@ def _optional(info: inspect.UnionType) -> _Repair:
 
 
 def _struct(info: inspect.StructType) -> _Repair:
-    """Fields that the struct has not are left out, and so is a null for a field that cannot be null."""
+    """Converts a struct: drops unknown fields, and nulls of fields that cannot be null."""
     fields = {field.encode_name: _field(field.type) for field in info.fields}
 
     def repair(value: Any) -> Any:
@@ -114,7 +115,7 @@ def _field(info: inspect.Type) -> _Repair:
 
 
 def _list(info: inspect.ListType) -> _Repair:
-    """A lone value is a list of one. A null among scalars is left out; one among objects is refused."""
+    """Converts a list; a lone value becomes a list of one. Nulls are dropped among scalars only."""
     read = _compiled(info.item_type)
     holds_scalars = _is_scalar(info.item_type)
 
@@ -130,7 +131,7 @@ def _list(info: inspect.ListType) -> _Repair:
 
 
 def _map(info: inspect.DictType) -> _Repair:
-    """A key with a null has no value, unless objects are the values: such a null is refused."""
+    """Converts a map; drops keys whose value is null, unless values are objects: those nulls are refused."""
     read = _compiled(info.value_type)
     holds_scalars = _is_scalar(info.value_type)
 
@@ -148,7 +149,7 @@ def _is_scalar(info: inspect.Type) -> bool:
 
 
 def _enum(names: tuple[str, ...]) -> _Repair:
-    """A name in any case, with or without underscores, or the ordinal. A name that Java has not is null."""
+    """Converts an enum: a name in any case, with or without underscores, or the ordinal. Unknown: null."""
     folded = {name.replace("_", "").lower(): name for name in names}
 
     def repair(value: Any) -> Any:
@@ -189,7 +190,7 @@ def _float(value: Any) -> Any:
 
 
 def _boolean(value: Any) -> Any:
-    """Of numbers only 1 is true."""
+    """Converts a boolean; of numbers only 1 is true."""
     if isinstance(value, str):
         return ABSENT if value in _NOTHING else _BOOLEANS.get(value.lower(), value)
     if isinstance(value, int | float):
@@ -198,7 +199,7 @@ def _boolean(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """Any other value is the text of its JSON."""
+    """Converts any other value to the text of its JSON."""
     if isinstance(value, str):
         return value
     return ABSENT if value is None else msgspec.json.encode(value).decode()

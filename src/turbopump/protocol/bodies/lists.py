@@ -1,4 +1,4 @@
-"""Lists and tables that tools ask for."""
+"""Lists and tables requested by tools."""
 
 from turbopump.protocol.bodies.base import Body, always, empty_list, empty_map, new
 from turbopump.protocol.bodies.topics import DataVersion

@@ -7,7 +7,7 @@ from turbopump.protocol.headers.base import I32, I64
 
 
 class ConsumerOffsetSerializeWrapper(DialectBody):
-    """Keys of the tables are `topic@group`, then queue ids. 4.9 has the offset table alone."""
+    """Committed offsets: keys are `topic@group`, then queue ids. 4.9 has only the offset table."""
 
     dataVersion: DataVersion | None = None
     groupTopicMap: dict[str, list[str]] | None = None

@@ -1,4 +1,4 @@
-"""Queues: who has locked or is given which, and what was acknowledged of them."""
+"""Queues: locks, assignments and acknowledgements."""
 
 from typing import Annotated
 

@@ -1,7 +1,7 @@
-"""The registration of a broker, plain and in the compressed form of its own.
+"""The registration of a broker, plain and in its own compressed form.
 
-What is compressed may be hostile: a few KB on the wire can claim millions of topics. So counts and sizes are
-bounded here, before anything is parsed.
+Compressed input may be hostile: a few KB on the wire can claim millions of topics. So counts and sizes are
+limited here, before anything is parsed.
 """
 
 import struct
@@ -16,10 +16,10 @@ from turbopump.protocol.codes import V5_0_0, VERSION
 from turbopump.protocol.compression import expand_zlib
 from turbopump.protocol.errors import BrokenBody
 
-MAX_EXPANDED = 16 * 1024 * 1024  # as much as a frame that is not compressed
+MAX_EXPANDED = 16 * 1024 * 1024  # bytes: the size of the largest frame without compression
 MAX_TOPICS = 100_000  # about what fits into a frame of plain JSON; a quarter of a second to read
-MAX_MAPPINGS = 10_000  # of static topics, which are few
-MAX_MAPPING_BYTES = 2 * 1024 * 1024  # all of them together; their integer keys make them slow to read
+MAX_MAPPINGS = 10_000  # static topics are few
+MAX_MAPPING_BYTES = 2 * 1024 * 1024  # together; their integer keys make them slow to read
 MAX_JSON_BYTES = 64 * 1024  # data version, filter servers
 
 _I32 = struct.Struct(">i")
@@ -33,7 +33,7 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode_compressed(cls, data: bytes, version: int = VERSION) -> Self:
-        """The form of `compressed=true`: below. Brokers before 5.0 send no mappings at its end."""
+        """Decodes the form of `compressed=true`. Brokers before 5.0 send no mappings at its end."""
         reader = _Reader(expand_zlib(data, MAX_EXPANDED))
         wrapper = TopicConfigSerializeWrapper(dataVersion=DataVersion.decode(reader.block(MAX_JSON_BYTES)))
         for _ in range(reader.count(MAX_TOPICS)):
@@ -49,9 +49,7 @@ class RegisterBrokerBody(Body):
         return body
 
     def encode_compressed(self, version: int = VERSION) -> bytes:
-        """zlib of: DataVersion, count and topics as text, filter servers, and from 5.0 on count and
-        mappings.
-        """
+        """Encodes as zlib of: DataVersion, count and topics as text, filter servers, then (5.0) mappings."""
         wrapper = self.topicConfigSerializeWrapper
         topics = wrapper.topicConfigTable.values()
         out = [_block(wrapper.dataVersion.encode()), _I32.pack(len(topics))]
@@ -65,7 +63,7 @@ class RegisterBrokerBody(Body):
 
 
 class _Reader:
-    """Blocks with an i32 length before each."""
+    """Reads blocks with an i32 length before each."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -76,7 +74,7 @@ class _Reader:
         return len(self._data) - self._at
 
     def count(self, most: int) -> int:
-        """Of blocks: no more than `most`, or than could follow."""
+        """Reads a number of blocks: at most `most`, and at most as many as the rest can hold."""
         number = self._number()
         if not 0 <= number <= min(most, self.left // _I32.size):
             raise BrokenBody(f"a count of {number} in a compressed registration")
@@ -124,17 +122,17 @@ def _topic_of_text(text: bytes) -> TopicConfig:
             attributes=_attributes(words[5]) if len(words) > _WORDS and words[5] else None,
         )
     except ValueError as error:
-        raise BrokenBody(f"no topic in a compressed registration: {error}") from None
+        raise BrokenBody(f"unreadable topic in a compressed registration: {error}") from None
 
 
 def _number(word: bytes) -> int:
-    """Digits and nothing else: `int` alone takes blanks and underscores too."""
+    """Reads digits only: `int` alone would accept blanks and underscores too."""
     if not word.removeprefix(b"-").isdigit():
-        raise ValueError(f"{word[:40]!r} is no number")
+        raise ValueError(f"a number must be digits, got {word[:40]!r}")
     number = int(word)
     if not _LEAST_I32 <= number <= _MOST_I32:
         raise ValueError(f"{number} is too large")
     return number
 
 
-_attributes = msgspec.json.Decoder(dict[str, str]).decode  # not the dialect: text is quoted in it as well
+_attributes = msgspec.json.Decoder(dict[str, str]).decode  # standard JSON: text is quoted here as well

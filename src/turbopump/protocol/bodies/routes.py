@@ -1,4 +1,4 @@
-"""Routes: which brokers there are, and what queues a topic has on each."""
+"""Routes: the brokers of a topic and its queues on each."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class QueueData(Body):
     topicSysFlag: I32 = always(0)
     writeQueueNums: I32 = always(0)
     topicSynFlag: I32 | None = None
-    """What 4.8 and older call topicSysFlag; only read."""
+    """Name of topicSysFlag in 4.8 and older; only read."""
 
     def __post_init__(self) -> None:
         if self.topicSynFlag is not None:

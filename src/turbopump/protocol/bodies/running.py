@@ -1,4 +1,4 @@
-"""What a consumer tells about itself."""
+"""The state of a running consumer, as it reports it."""
 
 from turbopump.protocol.bodies.base import Body, DialectBody, MessageQueue, always, empty_list, empty_map
 from turbopump.protocol.bodies.clients import SubscriptionData
@@ -6,7 +6,7 @@ from turbopump.protocol.headers.base import I32, I64
 
 
 class ProcessQueueInfo(Body):
-    """Spelled `droped`, as Java does."""
+    """State of one queue of a consumer. `droped` is Java's spelling."""
 
     cachedMsgCount: I32 = always(0)
     cachedMsgMaxOffset: I64 = always(0)

@@ -1,4 +1,4 @@
-"""Topics as brokers keep and name servers hear of them."""
+"""Topics, as brokers store them and register them with name servers."""
 
 from typing import Annotated, Any
 
@@ -35,7 +35,7 @@ class TopicConfigSerializeWrapper(Body):
 
 
 class TopicConfigAndMappingSerializeWrapper(TopicConfigSerializeWrapper):
-    """What 5.x answers to code 21: the mappings of static topics are there even when empty."""
+    """Answer of 5.x to code 21: the mappings of static topics are present even when empty."""
 
     dataVersion: DataVersion = new(DataVersion)
     mappingDataVersion: DataVersion | None = new(DataVersion)

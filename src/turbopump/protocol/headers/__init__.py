@@ -1,4 +1,4 @@
-"""Typed request and response headers, one file per family; a field has its wire spelling."""
+"""Typed request and response headers, one module per family; fields have their wire spelling."""
 
 from turbopump.protocol.headers.base import Header
 

@@ -36,7 +36,7 @@ class SetCommitLogReadModeRequest(Header):
 
 
 class ExchangeHaInfo(Header):
-    """Code 906, request and response; all absent = a question."""
+    """Code 906, request and response; a request without fields is a query."""
 
     masterHaAddress: str | None = None
     masterFlushOffset: I64 | None = None

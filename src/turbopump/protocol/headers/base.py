@@ -1,9 +1,9 @@
-"""What all typed headers share: reading them from ext fields and writing them back.
+"""Base of typed headers: decodes them from ext fields and encodes them.
 
-Every field travels as text, whatever its type. Reading is as lenient as Java's: unknown fields are ignored,
-an optional field whose text makes no sense counts as absent, a flag is set by "true" in any case. (Java
-takes "1" for false, we for true: C++ clients mean it so.) A required field that is absent or unreadable
-raises `SystemFailure` naming the field; a Java server ends in code 1 too.
+Every field is text on the wire. Reading is as lenient as Java's: unknown fields are ignored, an optional
+field whose text cannot be read counts as absent, a flag is set by "true" in any case. (Java reads "1" as
+false, we as true: C++ clients mean that.) A required field that is absent or unreadable raises
+`SystemFailure` naming the field; a Java server answers with code 1 too.
 """
 
 from typing import Annotated, Any, Self
@@ -17,7 +17,7 @@ I64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Header(msgspec.Struct, gc=False):
-    """Fields have their wire spelling; those without a default are required and stand first."""
+    """Base of headers. Fields have their wire spelling; those without a default are required."""
 
     @classmethod
     def from_ext(cls, ext: dict[str, str] | None) -> Self:

@@ -1,4 +1,4 @@
-"""What clients tell a broker about themselves, and what a broker asks of them (40, 220, 221, 307, 309)."""
+"""Headers between clients and a broker: registration, and requests to clients (40, 220, 221, 307, 309)."""
 
 from turbopump.protocol.headers.base import I32, I64, Header
 

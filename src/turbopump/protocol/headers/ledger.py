@@ -1,11 +1,12 @@
-"""Requests to the ledger of decisions (9701 to 9707), ours alone; `protocol/ledger.py` says what it is."""
+"""Requests to the ledger of decisions (9701 to 9707), Turbopump's own; `protocol/ledger.py` explains it."""
 
 from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class LedgerOpenRequest(Header):
-    """A run begins: what earlier ones have not decided never will be. `home`: the broker that keeps the book;
-    another one notes where it is.
+    """Begins a run and fences earlier ones: what they have not decided never will be.
+
+    `home`: the broker that keeps the book; another broker only stores where it is.
     """
 
     id: str
@@ -14,9 +15,7 @@ class LedgerOpenRequest(Header):
 
 
 class LedgerSendRequest(Header):
-    """The body holds half messages in the format of a batch; REAL_TOPIC and REAL_QID of each say where it
-    belongs.
-    """
+    """Stores half messages: the body is a batch; REAL_TOPIC and REAL_QID of each name its destination."""
 
     id: str
     batch: I64
@@ -31,13 +30,13 @@ class LedgerSendResponse(Header):
 
 
 class LedgerReadRequest(Header):
-    """The body lists the batches whose entries are wanted. The answer's body is a `Book`."""
+    """Reads a `Book`; the body lists the batches whose entries are wanted."""
 
     id: str
 
 
 class LedgerDecideRequest(Header):
-    """The body is an `Entry`. The answer's body is the one that counts: this one, or one that was there."""
+    """Decides a batch: the body is a `LedgerEntry`. The answer holds the valid one: this or an earlier."""
 
     id: str
     batch: I64
@@ -45,8 +44,10 @@ class LedgerDecideRequest(Header):
 
 
 class LedgerEndRequest(Header):
-    """Settle now what is decided up to this batch. `settled`, to the home: all others have
-    done so, and when nothing is left here either, the winners may be forgotten.
+    """Settles what is decided up to this batch.
+
+    `settled`, sent to the home: all other brokers have done so; when nothing is left here either, the winners
+    may be forgotten.
     """
 
     id: str
@@ -55,22 +56,20 @@ class LedgerEndRequest(Header):
 
 
 class LedgerListRequest(Header):
-    """At most `count` books whose ids come after `after`, by name. The answer's body is a list of
-    `BookSummary`.
-    """
+    """Lists at most `count` books whose ids come after `after`, by name: a list of `BookSummary`."""
 
     after: str = ""
     count: I32 = 1000
 
 
 class LedgerForgetRequest(Header):
-    """All that this broker knows of an id goes, also which batches were decided."""
+    """Deletes everything this broker knows of an id, also which batches were decided."""
 
     id: str
 
 
 class LedgerEndResponse(Header):
-    """How many were committed and rolled back by this call, and how many up to the batch are still open."""
+    """Numbers of messages committed and rolled back by this call, and of those up to the batch still open."""
 
     committed: I64
     rolledBack: I64

@@ -4,7 +4,7 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class PutKVConfigRequest(Header):
-    """Code 100. Java takes a missing value."""
+    """Code 100. Java accepts a missing value."""
 
     namespace: str
     key: str
@@ -50,7 +50,7 @@ class RegisterBrokerRequest(Header):
 
 
 class RegisterBrokerResponse(Header):
-    """Set only for slaves."""
+    """Answer to code 103; the fields are set only for slaves."""
 
     haServerAddr: str | None = None
     masterAddr: str | None = None
@@ -66,7 +66,7 @@ class UnregisterBrokerRequest(Header):
 
 
 class GetRouteInfoRequest(Header):
-    """Code 105. A missing topic is one without a route (17)."""
+    """Code 105. A missing topic is answered as one without a route (17)."""
 
     topic: str | None = None
     acceptStandardJsonOnly: bool | None = None
@@ -141,7 +141,7 @@ class BrokerHeartbeatRequest(Header):
     epoch: I32 | None = None
     maxOffset: I64 | None = None
     confirmOffset: I64 | None = None
-    heartbeatTimeoutMills: I64 | None = None  # spelled so
+    heartbeatTimeoutMills: I64 | None = None  # Apache's spelling
     electionPriority: I32 | None = None
 
 

@@ -59,7 +59,7 @@ class GetEarliestMsgStoretimeRequest(Header):
 
 
 class OffsetResponse(Header):
-    """Of 14, 29, 30 and 31."""
+    """Answer to codes 14, 29, 30 and 31."""
 
     offset: I64
 

@@ -3,7 +3,7 @@
 from turbopump.protocol.headers.base import I32, I64, Header
 
 DEFAULT_MAX_BYTES = 262144
-"""What 5.x push consumers ask for; 4.x pulls do not say, and a server stops there by itself."""
+"""What 5.x push consumers ask for; 4.x pulls have no such field, and servers use this limit for them."""
 
 
 class PullMessageRequest(Header):
@@ -22,11 +22,11 @@ class PullMessageRequest(Header):
     expressionType: str | None = None
     maxMsgBytes: I32 = DEFAULT_MAX_BYTES
     requestSource: I32 | None = None
-    proxyFrowardClientId: str | None = None  # spelled so
+    proxyFrowardClientId: str | None = None  # Apache's spelling
     liteTopic: str | None = None
     bname: str | None = None
     bulkBytes: I32 | None = None
-    """Ours: how much one answer may hold to who reads in bulk. Apache's brokers do not look at it."""
+    """Turbopump's own: greatest size of an answer to a bulk reader. Apache's brokers ignore it."""
 
 
 class PullMessageResponse(Header):

@@ -6,9 +6,7 @@ from turbopump.protocol.headers.base import I32, I64, Header
 
 
 class QueryMessageRequest(Header):
-    """Code 12. `unique_key_query`, `_UNIQUE_KEY_QUERY` on the wire: the key is a unique key, not one of
-    KEYS.
-    """
+    """Code 12. `unique_key_query` (`_UNIQUE_KEY_QUERY` on the wire): the key is a unique key, not in KEYS."""
 
     topic: str
     key: str

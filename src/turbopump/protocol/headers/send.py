@@ -1,9 +1,8 @@
-"""Sends (10, 310, 320, 324, 325) and what is sent about a message afterwards: back, end of transaction,
-recall.
+"""Sends (10, 310, 320, 324, 325), and later requests about a message: send back, end transaction, recall.
 
-The letters of the V2 header have the long names of the first one here, so a handler reads both the same
-way. For the many-at-once path `SEND_V2_DECODER` and `SEND_DECODER` read the whole JSON header in one step;
-what they reject (`msgspec.MsgspecError`, `UnicodeDecodeError`) is for the general path to judge.
+The one-letter fields of the V2 header have the long names of the first version here, so a handler reads both
+in the same way. For plain sends `SEND_V2_DECODER` and `SEND_DECODER` decode the whole JSON header in one
+step; what they reject (`msgspec.MsgspecError`, `UnicodeDecodeError`) goes through the general path.
 """
 
 import msgspec
@@ -11,11 +10,11 @@ import msgspec
 from turbopump.protocol.headers.base import I32, I64, Header
 
 DEFAULT_QUEUES = 4
-"""Queues of a topic created on the way, when the sender does not say; what Java's producers say."""
+"""Queues of a topic that a send creates, unless the sender gives a number; Java's producers send this."""
 
 
 class SendMessageRequest(Header):
-    """Code 10 and 324. What Java does without is optional here."""
+    """Code 10 and 324. Fields that Java does not require are optional."""
 
     queueId: I32
     sysFlag: I32
@@ -52,7 +51,7 @@ class SendMessageV2Request(
         "bname": "n",
     },
 ):
-    """Code 310, 320 and 325: the same with a letter for each name."""
+    """Code 310, 320 and 325: `SendMessageRequest` with one-letter names on the wire."""
 
     queueId: I32
     sysFlag: I32
@@ -161,7 +160,7 @@ class ResumeCheckHalfMessageRequest(Header):
 
 
 class PlainSend(msgspec.Struct, gc=False, kw_only=True):
-    """What a plain send needs of its header; what is not read costs nothing."""
+    """The header fields that a plain send needs; fields that are not decoded cost nothing."""
 
     topic: str
     queueId: I32
@@ -199,7 +198,7 @@ class PlainSendV2(
 
 
 class SendFrame(msgspec.Struct, gc=False):
-    """The whole JSON header of a send with letters. The version is there to be refused where it is none."""
+    """The whole JSON header of a send with one-letter names. The version is decoded only to be checked."""
 
     extFields: PlainSendV2
     code: I32 = 0

@@ -1,4 +1,4 @@
-"""Code to header type, for whoever has to read any request: tools that print traffic, tests, fuzzing."""
+"""Code to header type, to decode any request: tools that print traffic, tests, fuzzing."""
 
 from turbopump.protocol.codes import RequestCode as Code
 from turbopump.protocol.headers import admin, client, ledger, namesrv, offsets, pull, query, send, topics
@@ -126,4 +126,4 @@ RESPONSES: dict[int, type[Header]] = {
     Code.GET_BROKER_CONFIG: admin.GetBrokerConfigResponse,
     Code.EXCHANGE_BROKER_HA_INFO: admin.ExchangeHaInfo,
 }
-"""By the code of the request that is answered."""
+"""Types of response headers, by the code of the request."""

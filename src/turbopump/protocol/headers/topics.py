@@ -1,10 +1,10 @@
-"""Topics and consumer groups of a broker: their configuration (17, 21, 200, 201 …) and who uses them."""
+"""Topics and consumer groups of a broker: their configuration (17, 21, 200, 201 …) and their clients."""
 
 from turbopump.protocol.headers.base import I32, Header
 
 
 class CreateTopicRequest(Header):
-    """Code 17. A missing topic is a blank one (29); missing numbers are code 1, as with Java."""
+    """Code 17. A missing topic is refused as blank (29); missing numbers with code 1, as by Java."""
 
     readQueueNums: I32
     writeQueueNums: I32
@@ -19,7 +19,7 @@ class CreateTopicRequest(Header):
 
 
 class GetAllTopicConfigRequest(Header):
-    """Code 21: pages, from 5.5 slaves and tools; older ones send no header and mean everything."""
+    """Code 21: pages, for 5.5 slaves and tools; older ones send no header and get everything."""
 
     topicSeq: I32 = 0
     dataVersion: str | None = None
@@ -38,13 +38,13 @@ class GetTopicConfigRequest(Header):
 
 
 class DeleteTopicRequest(Header):
-    """Code 215. A missing topic is a blank one."""
+    """Code 215. A missing topic is refused as blank."""
 
     topic: str = ""
 
 
 class GetAllSubscriptionGroupRequest(Header):
-    """Code 201: pages, as `GetAllTopicConfigRequest`."""
+    """Code 201: pages, like `GetAllTopicConfigRequest`."""
 
     groupSeq: I32 = 0
     dataVersion: str | None = None

@@ -29,7 +29,7 @@ from turbopump.protocol.errors import (
     QueryNotFound,
     SystemBusy,
 )
-from turbopump.protocol.ledger import Book, Entry
+from turbopump.protocol.ledger import Book, LedgerEntry
 
 KEPT_SETTLED: Final = 64  # entries of settled batches
 MOST_UNSETTLED: Final = 4096  # entries that are owed to brokers which do not answer
@@ -38,7 +38,7 @@ MOST_BOOKS: Final = 65_536  # that have not expired
 MOST_KNOWN: Final = 1_000_000  # ids in all, also expired ones and those whose home is elsewhere
 LONGEST_NAME: Final = 255  # of ids, runs, tokens and brokers
 LARGEST_ENTRY: Final = 1 << 20  # bytes
-NOBODY: Final = Entry(())
+NOBODY: Final = LedgerEntry(())
 
 
 class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
@@ -52,7 +52,7 @@ class BookOpened(msgspec.Struct, frozen=True, tag="opened"):
 class BookDecided(msgspec.Struct, frozen=True, tag="decided"):
     id: str
     batch: int
-    entry: Entry
+    entry: LedgerEntry
     settled: int
 
 
@@ -117,7 +117,7 @@ class LedgerBooks:
             raise Fenced(f"run {run} of {id} was ended by a newer one; the current run is {book.run}")
         return BookOpened(id, run, home)
 
-    def decide(self, id: str, batch: int, run: str, entry: Entry) -> BookDecided | None:
+    def decide(self, id: str, batch: int, run: str, entry: LedgerEntry) -> BookDecided | None:
         """None: it was decided before, see `entry`."""
         book = self.book(id)
         if batch in book.decided or batch <= book.highest:
@@ -132,7 +132,7 @@ class LedgerBooks:
         if sum(one > book.settled for one in book.decided) >= MOST_UNSETTLED:
             where = ", ".join(owed(book))
             raise IllegalOperation(f"{MOST_UNSETTLED} decided batches of {id} are not settled yet at {where}")
-        won = Entry(tuple(sorted(set(entry.tokens))), tuple(sorted(set(entry.brokers))))
+        won = LedgerEntry(tuple(sorted(set(entry.tokens))), tuple(sorted(set(entry.brokers))))
         return BookDecided(id, batch, won, book.settled)
 
     def _check_room(self) -> None:
@@ -255,7 +255,7 @@ def _expired(book: Book, change: BookExpired) -> Book:
     )
 
 
-def entry_of(book: Book, batch: int) -> Entry | None:
+def entry_of(book: Book, batch: int) -> LedgerEntry | None:
     """How a batch was decided; None: it is not. One whose winners are forgotten has nobody."""
     return book.decided.get(batch, NOBODY if batch <= book.highest else None)
 

@@ -1,6 +1,6 @@
-"""Values as a person reads them in a shell and in a notebook: short, as tables, with everything escaped.
+"""Shows values in a shell and in a notebook: short, as tables, with everything escaped.
 
-In: structs, dataclasses, mappings, sequences. Out: text. What is long is cut, with how many there are.
+In: structs, dataclasses, mappings, sequences. Out: text. Long values are cut, with the number of items.
 """
 
 import dataclasses
@@ -11,14 +11,14 @@ from itertools import islice
 import msgspec
 
 MAX_ITEMS = 20
-"""Of a list or a mapping. More are counted."""
+"""Items shown of a list or a mapping; the rest is counted."""
 MAX_DEPTH = 3
-"""Tables within tables. What is deeper is shown as text."""
+"""Levels of tables within tables; deeper values are shown as text."""
 LEFT = "style='text-align:left'"
 
 
 def short_repr(value: object) -> str:
-    """A struct or dataclass with what differs from its defaults; long lists and mappings are cut.
+    """Returns a repr with the fields that differ from their defaults; long lists and mappings are cut.
 
     >>> short_repr(list(range(100)))[-30:]
     '17, 18, 19, … 80 more of 100]'
@@ -37,12 +37,12 @@ def short_repr(value: object) -> str:
 
 
 def html_of(value: object) -> str:
-    """A struct, dataclass, mapping or sequence as a table."""
+    """Returns a struct, dataclass, mapping or sequence as an HTML table."""
     return _html(value, MAX_DEPTH)
 
 
 def html_table(title: str, rows: Iterable[tuple[str, object]]) -> str:
-    """A small table for notebooks; everything is escaped."""
+    """Returns a small HTML table for notebooks; everything is escaped."""
     return _table(title, ((name, escape(str(value))) for name, value in rows))
 
 
@@ -65,7 +65,7 @@ def _table(title: str, cells: Iterable[tuple[str, str]]) -> str:
 
 
 def _rows(value: object) -> list[tuple[str, object]] | None:
-    """None: it is no table."""
+    """Returns the rows of a table, or None for a value that is not shown as one."""
     fields = _fields(value)
     if fields is not None:
         return fields
@@ -77,7 +77,7 @@ def _rows(value: object) -> list[tuple[str, object]] | None:
 
 
 def _fields(value: object) -> list[tuple[str, object]] | None:
-    """Of a struct or dataclass that is shown by this module: those that are not as by default."""
+    """Returns the fields of a struct or dataclass that differ from their defaults."""
     if type(value).__repr__ is not short_repr:
         return None
     if isinstance(value, msgspec.Struct):
@@ -109,8 +109,8 @@ def _cut(items: Iterable[str], count: int) -> list[str]:
     return shown if count <= MAX_ITEMS else [*shown, f"… {count - MAX_ITEMS} more of {count}"]
 
 
-class InTables:
-    """For results that are dataclasses, made with `repr=False`: a table in notebooks, and a short `repr`."""
+class NotebookTable:
+    """Base of results: an HTML table in notebooks and a short `repr`. For dataclasses with `repr=False`."""
 
     __slots__ = ()
     __repr__ = short_repr
