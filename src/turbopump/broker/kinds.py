@@ -18,6 +18,7 @@ from turbopump.broker.delay.timers import TimedMessages
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler
 from turbopump.broker.running import keep_running
+from turbopump.broker.storage import Storage
 from turbopump.broker.tables import Tables, load
 from turbopump.broker.transactions.checks import TransactionChecks, TransactionProducers, check_rules
 from turbopump.broker.transactions.halves import CheckRules
@@ -35,13 +36,12 @@ from turbopump.remoting.client import Client
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk, Workers
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Store
 
 
 @dataclass(frozen=True)
 class Ground:
     config: Callable[[], BrokerConfig]  # as it is now
-    store: Store
+    store: Storage
     tables: Tables
     sending: SendHandler
     schedule: DelaySchedule

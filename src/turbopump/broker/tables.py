@@ -17,12 +17,12 @@ from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.persist import PAUSE_S, PersistedTable
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Workers
 from turbopump.store.config_files import ConfigFiles
-from turbopump.store.store import Store
 
 TOPICS_FILE = "topics.json"
 GROUPS_FILE = "subscriptionGroup.json"
@@ -30,7 +30,7 @@ GROUPS_FILE = "subscriptionGroup.json"
 
 class Tables:
     def __init__(
-        self, config: BrokerConfig, clock: Clock, store: Store, modules: FilterModules | None
+        self, config: BrokerConfig, clock: Clock, store: Storage, modules: FilterModules | None
     ) -> None:
         light = config.store.uses_light_queues
         self.topics = Topics(config.topics, config.identity, clock, light)

@@ -132,6 +132,7 @@ class CommitLog:
             self._write_to(self.files.for_writing(self.base))
         else:
             assert self.position == 0, "a log continues where its last file is"
+            self.limit = -1
 
     def reserve(self, sizes: list[int], together: bool) -> None:
         """Makes the files that these records need. After this, writing cannot fail."""

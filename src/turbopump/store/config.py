@@ -90,6 +90,11 @@ class StoreConfig:
         return self.commit_log_dir or os.path.join(self.root_dir, "commitlog")
 
     @property
+    def set_aside_dir(self) -> str:
+        """Keeps what was cut from the end of the log."""
+        return os.path.join(os.path.dirname(os.path.normpath(self.log_dir)), "set-aside")
+
+    @property
     def queue_dir(self) -> str:
         return os.path.join(self.root_dir, "consumequeue")
 

@@ -93,6 +93,11 @@ class Dispatcher:
         self._tag_codes.clear()
         self._last_record, self._last_timestamp = last_record, timestamp
 
+    def start_after_cut(self) -> None:
+        """Forgets the last record: it may have been cut. Until the next append no checkpoint names one."""
+        self._appender.last_record, self._appender.last_timestamp = -1, 0
+        self._last_record, self._last_timestamp = -1, 0
+
     def advance(self, until: int) -> None:
         """The log may be seen up to here: entries that waited for it go to their queues."""
         deferred, reveal, arrived = self._appender.deferred, self._appender.reveal, self.on_arrival

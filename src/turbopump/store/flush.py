@@ -133,6 +133,10 @@ class Flusher:
         self._wanted = max(self._wanted, offset)
         self._kick()
 
+    def log_was_cut(self, end: int) -> None:
+        """Forgets what was wanted beyond the new end of the log: no sync could ever reach it."""
+        self._wanted = min(self._wanted, end)
+
     def flush_in_background(self) -> None:
         """ASYNC_FLUSH, twice a second: little is left until it is worth a sync, or old."""
         now = self._clock.monotonic()

@@ -8,7 +8,7 @@ only, and `append.py` writes records; here an append also reaches consume queues
     synced <= committed <= end    on the medium; visible to readers; where the next record goes
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import Record, decode
@@ -35,6 +35,7 @@ class MessageLog:
         flags: Flags,
         lights: LightQueues | None,
         immediate: bool,
+        cut: Callable[[int], Awaitable[list[str]]],
     ) -> None:
         self._log = commit_log
         self._appender = appender
@@ -44,6 +45,7 @@ class MessageLog:
         self._flags = flags
         self._lights = lights
         self._immediate = immediate  # readers see a message as soon as it is appended
+        self._cut = cut
         self._syncs_each = flusher.syncs_each
 
     # extent
@@ -129,6 +131,10 @@ class MessageLog:
         """Appends messages whose file is about to be deleted, even while the disk counts as full."""
         with self._flags.lifted(Reason.DISK_FULL):
             return self.append(drafts)
+
+    async def cut(self, end: int) -> list[str]:
+        """Removes every record from `end` on; returns files that keep some. See `Upkeep.cut_log`."""
+        return await self._cut(end)
 
     # reading
 

@@ -15,7 +15,6 @@ end of the log is cut on the medium.
 """
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -31,7 +30,6 @@ from turbopump.store.times import timestamp_at
 
 CLOCK_MARGIN_MS = 3_000  # Apache's: the times of a checkpoint may be so much ahead of what is on disk
 WRITE_OUT_EVERY = 1 << 16  # records
-SET_ASIDE = "set-aside"
 
 log_line = logging.getLogger("turbopump.store")
 
@@ -274,8 +272,7 @@ class Recovery:
     def _cut(self, end: int, plan: Plan) -> None:
         if not plan.cut_log and end == plan.start and self._log.files.starts[-1] <= end:
             return
-        aside = os.path.join(os.path.dirname(os.path.normpath(self._config.log_dir)), SET_ASIDE)
-        for path in self._log.cut(end, aside):
+        for path in self._log.cut(end, self._config.set_aside_dir):
             log_line.error("the log ends at %d; what was behind it is kept as %s", end, path)
         for queue in self._queues.every() if not plan.cut_queues else ():
             queue.truncate(end)

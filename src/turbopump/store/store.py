@@ -82,6 +82,8 @@ class Store:
             self.commit_log, self.queues, self._appender, self.index, self._history, twins
         )
         self.flusher.on_synced = None if immediate else self._dispatcher.advance
+        parts = Parts(self.commit_log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
+        self.upkeep = Upkeep(parts, config, disk, clock, workers)
         self.log = MessageLog(
             self.commit_log,
             self._appender,
@@ -90,6 +92,7 @@ class Store:
             self.flags,
             self.lights,
             immediate,
+            self.upkeep.cut_log,
         )
         self.compiled = CompiledAppends(
             twins if immediate else None,
@@ -105,8 +108,6 @@ class Store:
         self.times = StoreTimes(self.commit_log, disk, workers)
         self.recovered_end: int | None = None
         """End of the log after a crash, which may have cost later messages; None after an orderly stop."""
-        parts = Parts(self.commit_log, self.queues, self.index, self._dispatcher, self.flusher, self.flags)
-        self.upkeep = Upkeep(parts, config, disk, clock, workers)
         self._tasks: set[asyncio.Task[None]] = set()
         retained = _RetainedLog(self.commit_log, self.upkeep, self.flags, self._tasks)
         self.retention = Retention(retained, config, disk, clock)

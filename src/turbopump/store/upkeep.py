@@ -299,6 +299,34 @@ class Upkeep:
         self._saved = Checkpoint(master_flushed=self._saved.master_flushed, confirmed=self._saved.confirmed)
         checkpoints.save(self._disk, self._path, self._saved)
 
+    async def cut_log(self, end: int) -> list[str]:
+        """Removes every record from `end` on, in the log, the queues and the index; `end` begins a record.
+
+        Nothing may append meanwhile. Blocks the loop while the rest of the file is cleared and synced.
+        Returns files in `set-aside` that keep some of what was cut. A crash on the way leaves a log that ends
+        at `end` or later.
+        """
+        log = self._log
+        assert log.min_offset <= end <= log.end, "the log can only be cut where it has records"
+        async with self._one_at_a_time:
+            # Afterwards no sync is under way, which would report offsets that are gone.
+            if await self._flusher.wait_durable(log.end) is not Durability.DISK:
+                raise self._flags.refusal()
+            self._dispatcher.advance(log.synced)
+            self._dispatcher.put_all_keys()
+            self.disown_checkpoint()
+            log.files.drop_ahead()
+            # Queues before the log: those that are opened here ask it whether their last entry is true.
+            for queue in self._queues.every():
+                queue.truncate(end)
+            if self._index is not None and self._index.end_offset >= end:
+                self._index.truncate(end)
+            kept = log.cut(end, self._config.set_aside_dir)
+            log.start_at(end)
+            self._flusher.log_was_cut(end)
+            self._dispatcher.start_after_cut()
+        return kept
+
     async def expect_fewer_queues(self, going: int) -> None:
         """Before so many queues are deleted: if a checkpoint counted them, a crash would look like a loss.
 

@@ -8,18 +8,18 @@ import logging
 
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.names import LIGHT_PREFIX
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
 
 class MaintenanceHandler:
     def __init__(
-        self, store: Store, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
+        self, store: Storage, topics: Topics, offsets: CommittedOffsets, statistics: Statistics
     ) -> None:
         self._store = store
         self._topics = topics

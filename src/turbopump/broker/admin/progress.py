@@ -14,6 +14,7 @@ from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import names
 from turbopump.protocol.bodies import (
@@ -40,7 +41,6 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 
 AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
 GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...
@@ -54,7 +54,7 @@ class ProgressHandler:
         topics: Topics,
         offsets: CommittedOffsets,
         members: Members[Connection],
-        store: Store,
+        store: Storage,
         statistics: Statistics,
         clock: Clock,
         broker_name: str,
@@ -253,7 +253,7 @@ def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -
 class _Consumed:
     """When the last messages that groups consumed were stored: told to all at the end."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._times = StoreTimes(store)
         self._told: list[tuple[OffsetWrapper, int]] = []
 

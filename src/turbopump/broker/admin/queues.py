@@ -2,6 +2,7 @@
 
 from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.members import Members
+from turbopump.broker.storage import Storage
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET
@@ -9,14 +10,13 @@ from turbopump.protocol.headers.query import QueryConsumeQueueRequest
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
-from turbopump.store.store import Store
 
 MAX_COUNT = 10_000  # entries in one answer
 NO_FILTER = "null"
 
 
 class QueueHandler:
-    def __init__(self, store: Store, members: Members[Connection], filters: GroupFilters) -> None:
+    def __init__(self, store: Storage, members: Members[Connection], filters: GroupFilters) -> None:
         self._store = store
         self._members = members
         self._filters = filters

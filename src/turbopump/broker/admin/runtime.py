@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from turbopump.broker.delay.timer_counts import TimerProgress
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import BUCKETS, Traffic
+from turbopump.broker.storage import Storage
 from turbopump.protocol.bodies import KVTable
 from turbopump.protocol.codes import VERSION, RequestCode, version_name
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
-from turbopump.store.store import Store
 
 NO_POOL = 2**31 - 1  # Apache's way to say that there is no transient store pool to run out of
 QUEUES = ("send", "pull", "litePull", "query", "ack")
@@ -32,7 +32,7 @@ NOT_THERE = {
 class RuntimeHandler:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         traffic: Traffic,
         statistics: Statistics,
         clock: Clock,

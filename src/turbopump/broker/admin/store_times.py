@@ -2,8 +2,8 @@
 old ones come from the disk.
 """
 
+from turbopump.broker.storage import Storage
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 
 NONE = -1
 
@@ -11,7 +11,7 @@ NONE = -1
 class StoreTimes:
     """First `find` all messages, then `read` their times, then ask for each."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
         self._times = {NONE: NONE}
 

@@ -10,6 +10,7 @@ from turbopump.broker.attributes import parse_changes
 from turbopump.broker.consume.fence import ReusedOffsets
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic, Topics, from_wire, is_valid
 from turbopump.protocol.bodies import (
     CreateTopicListRequestBody,
@@ -32,7 +33,6 @@ from turbopump.protocol.headers.topics import (
     GetTopicStatsRequest,
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Store
 
 
 class TopicHandler:
@@ -42,7 +42,7 @@ class TopicHandler:
         self,
         topics: Topics,
         offsets: CommittedOffsets,
-        store: Store,
+        store: Storage,
         statistics: Statistics,
         fence: ReusedOffsets,
         broker_name: str,

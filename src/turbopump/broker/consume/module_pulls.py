@@ -8,19 +8,19 @@ waits for more than the fuel of one.
 import asyncio
 
 from turbopump.broker.consume.filter_modules import FilterModule
+from turbopump.broker.storage import Storage
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import decode
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import GetResult, GetStatus
-from turbopump.store.store import Store
 
 MOST_SEEN = 800  # messages put to a module for one pull, as many as other pulls look at
 MOST_BYTES = 256 << 10  # of one answer, as for messages in memory
 
 
 class ModulePulls:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
         self._turn = asyncio.Lock()
 

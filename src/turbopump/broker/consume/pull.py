@@ -24,6 +24,7 @@ from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, Topics
 from turbopump.filter import tags_of
 from turbopump.protocol.bodies import SubscriptionData
@@ -41,7 +42,6 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
 from turbopump.store.reading import SCAN_UNITS, GetResult, GetStatus
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class PullHandler:
 
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         groups: SubscriptionGroups,
         members: Members[Connection],

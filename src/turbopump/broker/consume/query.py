@@ -6,6 +6,7 @@ not exist counts as an empty one, as with Apache; only a key without a message i
 
 from typing import Protocol
 
+from turbopump.broker.storage import Storage
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.errors import SystemFailure
 from turbopump.protocol.headers.offsets import (
@@ -19,7 +20,6 @@ from turbopump.protocol.headers.offsets import (
 from turbopump.protocol.headers.query import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 from turbopump.store.times import Boundary
 from turbopump.store.turns import take_turns
 
@@ -32,7 +32,7 @@ class TopicTable(Protocol):
 
 
 class QueryHandler:
-    def __init__(self, store: Store, topics: TopicTable) -> None:
+    def __init__(self, store: Storage, topics: TopicTable) -> None:
         self._store = store
         self._topics = topics
 

@@ -11,6 +11,7 @@ from turbopump.broker.delay.level_records import DelaySchedule, copied
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -27,7 +28,6 @@ from turbopump.runtime.chance import Chance
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 FIRST_LEVEL = 3  # of the first round: 10 s with the usual levels
 DEAD_LETTER_QUEUES = 1
@@ -38,7 +38,7 @@ Append = Callable[[list[Draft]], list[Appended]]
 class SendBackHandler:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         groups: SubscriptionGroups,
         schedule: DelaySchedule,

@@ -13,6 +13,7 @@ messages were delivered. Apache writes 0 there, and nobody reads it. When a mess
 from collections.abc import Callable
 from functools import lru_cache
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics, is_valid
 from turbopump.protocol import properties
 from turbopump.protocol.codes import ResponseCode
@@ -24,7 +25,6 @@ from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.dispatch import find
-from turbopump.store.store import Store
 
 TIMERS = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
@@ -44,7 +44,7 @@ _REAL_TOPIC, _REAL_QUEUE_ID, _TAGS, _UNIQUE_KEY, _KEYS, _DELIVER_AT = (
 class DelaySchedule:
     """The way in: who stores a delayed message asks here for its queue, and says when it is stored."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
         self._levels = store.delays
         self.on_postponed: Callable[[ConsumeQueue], None] = lambda queue: None

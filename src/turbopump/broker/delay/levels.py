@@ -23,6 +23,7 @@ import msgspec
 from turbopump.broker.delay import level_records
 from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.pending import DueRun, Entry, PendingDelays, QueuePosition
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
 from turbopump.protocol.bodies import DataVersion, DelayOffsetSerializeWrapper
@@ -37,7 +38,6 @@ from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.flush import Durability
 from turbopump.store.queue_ext import is_address
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
 
 class DelayedMessages:
     def __init__(
-        self, store: Store, topics: Topics, append: Append, save: Save, workers: Workers, clock: Clock
+        self, store: Storage, topics: Topics, append: Append, save: Save, workers: Workers, clock: Clock
     ) -> None:
         self._store = store
         self._topics = topics

@@ -5,13 +5,13 @@ In: how long there is nothing to do. Out: the next turn may begin. What the work
 
 import asyncio
 
-from turbopump.store.store import Store
+from turbopump.broker.storage import Storage
 
 MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes that were appended and that nobody can read yet
 
 
 class TurnPacer:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Storage) -> None:
         self._store = store
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import timer_records
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
@@ -23,7 +24,6 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 ROOM = 128
 """Bytes that the properties of a message must leave free, for those of its way through the wheel."""
@@ -40,7 +40,7 @@ class TimerPlacement:
 
 class TimerIntake:
     def __init__(
-        self, store: Store, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int
+        self, store: Storage, rules: Callable[[], TimerRules], broker: str, clock: Clock, precision_ms: int
     ) -> None:
         self._store = store
         self._rules = rules
@@ -82,7 +82,7 @@ class RecallHandler:
 
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         timing: TimerIntake,
         append: Callable[[list[Draft]], list[Appended]],

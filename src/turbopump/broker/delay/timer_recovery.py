@@ -16,8 +16,8 @@ from collections import Counter
 
 from turbopump.broker.delay import level_records, timer_records
 from turbopump.broker.delay.timer_records import Name
+from turbopump.broker.storage import Storage
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 from turbopump.store.timer_check import TimerCheck
 from turbopump.store.timer_log import DEAD, RECALL, UNIT_SIZE, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot
@@ -31,7 +31,7 @@ CLOCK_SET_BACK_MS = 60_000  # copies are searched from so long before the time t
 class TimerRecovery:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         queue: ConsumeQueue | None,
         timer_log: TimerLog,
         check: TimerCheck | None,

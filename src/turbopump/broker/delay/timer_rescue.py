@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from turbopump.broker.delay import timer_records
+from turbopump.broker.storage import Storage
 from turbopump.protocol.errors import SystemBusy
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 from turbopump.store.timer_log import TimerLog, Unit
 
 BATCH = 128  # messages of one append
@@ -27,7 +27,7 @@ OnMoved = Callable[[list[Appended], Iterable[Unit]], None]
 
 class TimerRescue:
     def __init__(
-        self, store: Store, timer_log: TimerLog, read: Read, clock: Clock, on_moved: OnMoved
+        self, store: Storage, timer_log: TimerLog, read: Read, clock: Clock, on_moved: OnMoved
     ) -> None:
         self._store = store
         self._log = timer_log

@@ -25,6 +25,7 @@ from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.timer_counts import TimerCounts, TimerProgress
 from turbopump.broker.delay.timer_recovery import TimerRecovery
 from turbopump.broker.delay.timer_rescue import TimerRescue
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
 from turbopump.protocol.codes import RequestCode
@@ -39,7 +40,6 @@ from turbopump.store import timer_check
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 from turbopump.store.timer_check import Note, TimerCheck
 from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot, TimerWheel
@@ -71,7 +71,7 @@ Save = Callable[[str, bytes], None]
 class TimedMessages:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         append: Append,
         save: Save,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
@@ -25,7 +26,6 @@ from turbopump.protocol.headers.client import (
 from turbopump.protocol.ids import parse_offset_id
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class ConsumerRelay:
         members: Members[Connection],
         topics: Topics,
         groups: SubscriptionGroups,
-        store: Store,
+        store: Storage,
         broker_name: str,
     ) -> None:
         self._members = members

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Members
 from turbopump.broker.groups.offsets import NONE, CommittedOffsets
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol.bodies import MessageQueue, QueueOffset, ResetOffsetBody, ResetOffsetBodyForC
 from turbopump.protocol.codes import RequestCode, version_name
@@ -22,7 +23,6 @@ from turbopump.protocol.errors import ConsumerNotOnline, GroupNotFound, SystemFa
 from turbopump.protocol.headers.client import ResetOffsetRequest
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class ResetHandler:
         topics: Topics,
         groups: SubscriptionGroups,
         members: Members[Connection],
-        store: Store,
+        store: Storage,
         broker_name: str,
         resets_here: Callable[[], bool],
         tell_pulls: OffsetsReset,

@@ -18,6 +18,7 @@ from turbopump.broker.groups.members import ConsumerGroup, Members
 from turbopump.broker.metrics.exposition import Family, Histogram, Labels
 from turbopump.broker.metrics.statistics import Statistics
 from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
 from turbopump.protocol.names import (
@@ -32,7 +33,6 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
 from turbopump.store.queues import Puts
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +234,7 @@ class ConnectionFigures:
 class StoreFigures:
     subject = "store"
 
-    def __init__(self, store: Store, usage: Callable[[str], Usage], clock: Clock) -> None:
+    def __init__(self, store: Storage, usage: Callable[[str], Usage], clock: Clock) -> None:
         self._store = store
         self._usage = usage
         self._clock = clock

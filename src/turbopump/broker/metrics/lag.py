@@ -15,12 +15,12 @@ from turbopump.broker.groups.offsets import CommittedOffsets
 from turbopump.broker.metrics.collectors import text_of
 from turbopump.broker.metrics.exposition import Family, Labels
 from turbopump.broker.metrics.statistics import Statistics
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.names import is_retry_or_dlq, is_system_group
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 
 GROUPS_PER_SLICE = 16
 FIRST_TIME = {"is_retry": "false"}  # retries have topics of their own only with POP
@@ -71,7 +71,7 @@ class LagFigures:
         topics: Topics,
         offsets: CommittedOffsets,
         statistics: Statistics,
-        store: Store,
+        store: Storage,
         clock: Clock,
     ) -> None:
         self._members = members

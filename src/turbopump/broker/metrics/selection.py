@@ -14,15 +14,15 @@ from turbopump.broker.metrics.collectors import (
 )
 from turbopump.broker.metrics.lag import LagFigures
 from turbopump.broker.running import keep_running
+from turbopump.broker.storage import Storage
 from turbopump.broker.tables import Tables
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
-from turbopump.store.store import Store
 
 
 def collectors(
     config: Callable[[], BrokerConfig],
-    store: Store,
+    store: Storage,
     tables: Tables,
     usage: Callable[[str], Usage],
     clock: Clock,

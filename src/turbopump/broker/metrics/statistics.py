@@ -23,10 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from turbopump.broker.metrics.traffic import Gets, Traffic
+from turbopump.broker.storage import Storage
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.queues import Puts
-from turbopump.store.store import Store
 from turbopump.store.times import record_time
 
 TICK_S = 10.0
@@ -132,7 +132,7 @@ class Statistics:
     """Whoever asks for what was counted awaits `fold` first; figures are those of the last tick anyway."""
 
     def __init__(
-        self, cluster: str, clock: Clock, traffic: Traffic, store: Store, is_system: Callable[[str], bool]
+        self, cluster: str, clock: Clock, traffic: Traffic, store: Storage, is_system: Callable[[str], bool]
     ) -> None:
         """`is_system`: whether a topic is one of the broker's own, which daily totals leave out."""
         self._cluster = cluster

@@ -20,6 +20,7 @@ import msgspec
 
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, stays_as_sent
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.compiled import PlainSends
 from turbopump.protocol import properties
@@ -35,7 +36,6 @@ from turbopump.remoting.connection import Connection, Shortcut
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 PREFIX = struct.Struct(">II")  # frame length; header length, whose top byte 0 says JSON
 Decoder = msgspec.json.Decoder[SendFrame] | msgspec.json.Decoder[LongSendFrame]
@@ -69,7 +69,7 @@ class GeneralSends(Protocol):
 class PlainSendHandler:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         sending: SendHandler,
         receipts: Receipts,

@@ -16,6 +16,7 @@ from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.transactions.records import ADDED_LATER, is_half
 from turbopump.broker.transactions.records import prepare as prepare_half
@@ -36,7 +37,6 @@ from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class PreparedRecords:
 class SendHandler:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         groups: SubscriptionGroups,
         receipts: Receipts,

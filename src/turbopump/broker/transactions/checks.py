@@ -16,6 +16,7 @@ from typing import Protocol
 
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups.members import Members
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import NEVER_MS, CheckRules, CheckStep, OpenHalf, step
 from turbopump.broker.transactions.transactions import OpenTransactions
@@ -31,7 +32,6 @@ from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class TransactionChecks:
     def __init__(
         self,
         transactions: OpenTransactions,
-        store: Store,
+        store: Storage,
         deciders: Deciders,
         rules: Callable[[], CheckRules],
         clock: Clock,

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import HalfDecision, OpenHalf
 from turbopump.broker.transactions.transactions import QUEUE, OpenTransactions
@@ -19,7 +20,6 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.names import HALF_TOPIC, OP_HALF_TOPIC
 from turbopump.protocol.record import Record
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ NOTHING: frozenset[int] = frozenset()
 Closed = list[tuple[OpenHalf, HalfDecision]]
 
 
-async def reopen(store: Store, transactions: OpenTransactions) -> None:
+async def reopen(store: Storage, transactions: OpenTransactions) -> None:
     half_progress, op_progress = transactions.saved_progress()
     halves = store.queues.find(HALF_TOPIC, QUEUE)
     if halves is None:
@@ -46,7 +46,7 @@ async def reopen(store: Store, transactions: OpenTransactions) -> None:
         log.info("%d transactions are open", len(transactions.halves))
 
 
-async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], bool]:
+async def _named(store: Storage, begin: int, op_progress: int) -> tuple[set[int], bool]:
     """The half records from `begin` on that op records name, and whether Apache has written one of those."""
     named: set[int] = set()
     by_apache = False
@@ -59,7 +59,7 @@ async def _named(store: Store, begin: int, op_progress: int) -> tuple[set[int], 
 
 
 async def _open(
-    store: Store,
+    store: Storage,
     transactions: OpenTransactions,
     queue: ConsumeQueue,
     begin: int,
@@ -85,7 +85,7 @@ async def _open(
     return closed
 
 
-async def _look_back(store: Store, transactions: OpenTransactions) -> Closed:
+async def _look_back(store: Storage, transactions: OpenTransactions) -> Closed:
     """What was done of which no op record was written. Copies in the same queue were found before."""
     closed: Closed = []
     first = transactions.halves.first
@@ -110,7 +110,7 @@ def _close(transactions: OpenTransactions, closed: Closed) -> None:
 
 
 async def records(
-    store: Store, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
+    store: Storage, queue: ConsumeQueue, begin: int, but: set[int] | frozenset[int] = NOTHING
 ) -> AsyncIterator[Record]:
     """Those of a queue that can be read, in short turns, `but` those at some places."""
     begin = max(begin, queue.min_offset)

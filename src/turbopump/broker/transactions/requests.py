@@ -11,6 +11,7 @@ in the index of op records, and for stores that Apache wrote, or without an inde
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import CheckRules, HalfDecision, OpenHalf, immunity_ms
 from turbopump.broker.transactions.ledger.stamps import stamp_of
@@ -28,7 +29,6 @@ from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
 from turbopump.remoting.router import Answer, Request, Result, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 DECISIONS = {COMMIT: HalfDecision.COMMIT, ROLLBACK: HalfDecision.ROLLBACK}
 LOOKED_UP = 32  # records of one key
@@ -38,7 +38,7 @@ SEARCHING = 4  # long searches at once
 
 class TransactionHandler:
     def __init__(
-        self, transactions: OpenTransactions, store: Store, rules: Callable[[], CheckRules], clock: Clock
+        self, transactions: OpenTransactions, store: Storage, rules: Callable[[], CheckRules], clock: Clock
     ) -> None:
         self._transactions = transactions
         self._store = store

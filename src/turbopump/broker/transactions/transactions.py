@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 from turbopump.broker.delay.level_records import DelaySchedule, delay_level, destination, place_named
 from turbopump.broker.delay.timer_intake import TimerIntake, TimerPlacement
 from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import (
@@ -38,7 +39,6 @@ from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class AppendGroup(Protocol):
 class OpenTransactions:
     def __init__(
         self,
-        store: Store,
+        store: Storage,
         topics: Topics,
         offsets: CommittedOffsets,
         schedule: DelaySchedule,

@@ -12,6 +12,7 @@ import logging
 
 import msgspec
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.ledger.ledger import BookForgotten, Change, LedgerBooks, read_change
 from turbopump.broker.transactions.recovery import records
 from turbopump.broker.transactions.transactions import Append
@@ -21,7 +22,6 @@ from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 
 class LedgerLog:
-    def __init__(self, ledger: LedgerBooks, store: Store, append: Append, clock: Clock) -> None:
+    def __init__(self, ledger: LedgerBooks, store: Storage, append: Append, clock: Clock) -> None:
         self._ledger = ledger
         self._store = store
         self._append = append

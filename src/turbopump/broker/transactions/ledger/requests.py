@@ -11,6 +11,7 @@ from heapq import nsmallest
 
 from msgspec.structs import replace
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks, entry_of, owed, state_of
 from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
 from turbopump.broker.transactions.ledger.settlement import Settlement
@@ -28,7 +29,6 @@ from turbopump.protocol.headers.ledger import (
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.flush import Durability
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ MOST_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerHandler:
-    def __init__(self, ledger: LedgerBooks, log: LedgerLog, settling: Settlement, store: Store) -> None:
+    def __init__(self, ledger: LedgerBooks, log: LedgerLog, settling: Settlement, store: Storage) -> None:
         self._ledger = ledger
         self._log = log
         self._settling = settling

@@ -13,6 +13,7 @@ from turbopump.broker.delay.level_records import delay_level
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.produce.receipt import NAMES, Receipts
 from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, check_zeros, tag_bits
+from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks, check_names, entry_of
 from turbopump.broker.transactions.ledger.stamps import GROUP, STAMP, LedgerStamp
@@ -34,7 +35,6 @@ from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.store import Store
 
 MOST_IN_FRAME = 4096  # messages: about 40 ms
 MOST_OPEN = 1_000_000  # half messages of one id: 400 bytes of memory each
@@ -66,7 +66,7 @@ class LedgerSendHandler:
         sending: SendHandler,
         timing: TimerIntake,
         receipts: Receipts,
-        store: Store,
+        store: Storage,
         clock: Clock,
     ) -> None:
         self._ledger = ledger

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
+from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.halves import HalfDecision, OpenHalf
 from turbopump.broker.transactions.ledger.ledger import verdict
 from turbopump.broker.transactions.ledger.stamps import WrittenHalf
@@ -23,7 +24,6 @@ from turbopump.protocol.ledger import Book
 from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
-from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Settlement:
     def __init__(
         self,
         transactions: OpenTransactions,
-        store: Store,
+        store: Storage,
         books: Books,
         interval_s: Callable[[], float],
         clock: Clock,
