@@ -1,5 +1,6 @@
 # Each target does its own set-up: a fresh clone needs Python >= 3.11, make and a package index, nothing else.
 #   make run     name server and broker in one process, data under ./data
+#   make quick   the pure unit tests, in seconds
 #   make test    everything that needs neither Java nor Go, in a few minutes
 
 PYTHON ?= python3
@@ -16,8 +17,12 @@ WAITING      ?= 4
 SELECT       ?= not long
 UNIT         ?= tests/unit
 
+# Python keeps the compiled modules even where the environment says that it shall not: every run without them
+# compiles 800 modules in each process, which takes longer than many suites.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long
+.PHONY: help run venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -34,7 +39,15 @@ fmt: $(VENV)/.dev  ## format and mend what ruff can mend
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-check: lint types imports unit  ## format, lint, types, import contract, unit tests
+quick: $(VENV)/.dev  ## the pure unit tests, in seconds; tests/unit/not_quick.txt lists the others
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) tests/unit --quick -n $(JOBS) --dist worksteal $(ARGS)
+
+# Types and contract beside the unit tests, and printed after them.
+check: lint  ## format, lint, types, import contract, unit tests
+	@log=$$(mktemp) && trap 'rm -f $$log' EXIT; \
+	$(MAKE) --no-print-directory --keep-going types imports >$$log 2>&1 & beside=$$!; \
+	status=0; $(MAKE) --no-print-directory unit || status=$$?; \
+	wait $$beside || status=$$?; cat $$log; exit $$status
 
 lint: $(VENV)/.dev
 	@$(PY) -m ruff format --check .

@@ -2,4 +2,6 @@
 
 from tests import properties
 
+pytest_plugins = ["tests.quick"]
+
 properties.load_profile()
