@@ -7,7 +7,7 @@ once, by the object that is picked. Nothing else in this package knows how many 
 import contextlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -66,7 +66,7 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits, connections_within
 from turbopump.remoting.patience import Patience
-from turbopump.remoting.router import Router, Routes
+from turbopump.remoting.router import Link, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
@@ -107,6 +107,8 @@ class Broker:
     ) -> None:
         self.config = config
         self.warnings: list[str] = []
+        self.before: Sequence[Link] = ()
+        """The checks that each request passes before its handler. Read by `start`."""
         self.port = 0
         self.metrics_port = 0
         self.address = ""
@@ -214,8 +216,8 @@ class Broker:
         routes = {code: route for part in parts for code, route in part.routes().items()}
         observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
         observe = observed.observe if observed is not None else None
-        main_router = Router({**routes, **pulling.routes()}, observe=observe)
-        fast_router = Router(routes, observe=observe)
+        main_router = Router({**routes, **pulling.routes()}, observe=observe, before=self.before)
+        fast_router = Router(routes, observe=observe, before=self.before)
         # Stopped in reverse: goodbye to name servers, answers to those who wait, no more requests, the rest.
         for router in (main_router, fast_router):
             stack.push_async_callback(router.close)
@@ -240,8 +242,9 @@ class Broker:
 
         tables.topics.on_change = topics_changed
         tables.topics.adopt(store.queues.topics)
-        for server, path in zip(servers, fast_paths, strict=True):
-            server.serve, server.shortcut = path.serve, path.shortcut
+        for server, router, path in zip(servers, (main_router, fast_router), fast_paths, strict=True):
+            router.serve_in_bulk(path)
+            server.router = router
         keep_running(clients.watch(), stack)
         keep_running(delays.run(), stack)
         keep_running(delays.keep(config.delays.flush_interval_ms / 1000), stack)
@@ -294,7 +297,7 @@ class Broker:
         listening = self.config.listening
         connections = connections_within(descriptor_limit(), servers=2)
         limits = Limits(idle_s=listening.idle_seconds, max_connections=connections)
-        main, fast = (Server(_too_early, self._network, self._clock, limits) for _ in range(2))
+        main, fast = (Server(_NotReady(), self._network, self._clock, limits) for _ in range(2))
         self.port = await main.start(listening.bind_address, listening.port)
         stack.push_async_callback(main.stop)
         if self.port + FAST_PORT_STEP > 0:
@@ -580,9 +583,13 @@ class _Part(Protocol):
     def routes(self) -> Routes: ...
 
 
-def _too_early(connection: Connection, frames: list[Frame]) -> None:
-    """The port is ours, the broker is not ready: who comes now may come again."""
-    connection.close()
+class _NotReady:
+    """Closes connections: the port is ours, the broker is not ready. Clients try again."""
+
+    shortcut = None
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        connection.close()
 
 
 def _split(address: str) -> tuple[str, int]:

@@ -50,7 +50,7 @@ class NameServer:
         )
         self._router = Router(self._requests.table())
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
-        self._server = Server(self._router.serve, network, clock, limits)
+        self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
         self._client = Client(network, clock)

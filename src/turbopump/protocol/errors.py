@@ -23,12 +23,13 @@ class BrokenBody(Exception):
 
 
 class Refused(Exception):
-    """A request answered with a code other than success."""
+    """A request answered with a code other than success. `fields` go into the header of the answer."""
 
-    def __init__(self, code: int, remark: str) -> None:
+    def __init__(self, code: int, remark: str, fields: dict[str, str] | None = None) -> None:
         super().__init__(code, remark)
         self.code = int(code)
         self.remark = remark
+        self.fields = fields
 
     def __str__(self) -> str:
         return f"{_name(self.code)}: {self.remark}"
@@ -39,10 +40,11 @@ class KnownRefusal(Refused):
 
     CODE: ClassVar[ResponseCode]
 
-    def __init__(self, remark: str) -> None:
+    def __init__(self, remark: str, fields: dict[str, str] | None = None) -> None:
         Exception.__init__(self, remark)
         self.code = int(self.CODE)
         self.remark = remark
+        self.fields = fields
 
 
 class SystemFailure(KnownRefusal):

@@ -3,21 +3,30 @@
 A handler is a plain function, answered in the same pass, or a coroutine function, which becomes a task that
 this router owns. It returns its answer, raises `Refused`, or returns None and calls `request.answer` later.
 One-way requests are never answered; the answer uses the encoding of the request.
+
+A router is the only way from a connection to handlers, so the links given as `before` guard all of them:
+
+    frames of a read event ─┬─────── link.check, each request ──────> handler
+    bytes of a read event ──┴─ link.permits_plain_sends, once ──> bulk handler
+
+A bulk handler takes the plain sends of a read event together, at a fraction of the cost of one by one; it
+gives every other frame back to `one`, where it is checked like any request.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, decode, reply
 from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.headers.base import Header
-from turbopump.remoting.connection import Connection
+from turbopump.remoting.connection import Connection, Serve, Shortcut
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +35,7 @@ H = TypeVar("H")
 MAX_RUNNING = 65_536  # coroutine handlers of all connections together, those of closed ones too
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 10  # per interval, of requests whose refusal is a warning
+NOTHING_USED = (0, b"")
 MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be as long as a frame
 
 
@@ -101,25 +111,77 @@ class Route(Generic[H]):
     For requests without which a peer is not served at all, and whose senders often ignore the answer. Their
     handlers are plain functions."""
 
+    oneway_as: str | None = None
+    """What a warning calls a one-way request of this kind that is refused: its sender gets no answer."""
+
+    refused_fields: Callable[[], dict[str, str]] | None = None
+    """Header fields that go with each refusal of this request, before those of the `Refused` itself."""
+
 
 Routes: TypeAlias = Mapping[int, Route[Any]]
 
 
+class Link(Protocol):
+    """One check that all requests pass before their handlers: identity, permission, quota."""
+
+    def check(self, command: Command, connection: Connection) -> None:
+        """Raises Refused, which answers the request in the handler's place."""
+
+    def permits_plain_sends(self, connection: Connection) -> bool:
+        """Returns whether the plain sends of one read event may be stored without `check` of each.
+
+        Asked once per read event, before anything of it is served together. False sends every request of the
+        event through `check`.
+        """
+
+
+class BulkHandler(Protocol):
+    """Serves the plain requests of a read event together, and gives the other ones to `Router.one`."""
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """Serves what is plain at the front of a read event from its bytes; None if there is no such way."""
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None: ...
+
+
 class Router:
+    """Serves the requests of connections: `serve` their frames, `shortcut` (if there is one) their bytes."""
+
     def __init__(
-        self, routes: Routes, max_running: int = MAX_RUNNING, observe: Observe | None = None
+        self,
+        routes: Routes,
+        max_running: int = MAX_RUNNING,
+        observe: Observe | None = None,
+        before: Sequence[Link] = (),
     ) -> None:
-        """`observe` is told of every answer to a request that has a route."""
+        """`observe` is told of every answer to a request that has a route. `before` are the links that each
+        request passes, in this order; the first that refuses it ends its way.
+        """
         self._max_running = max_running
         self._observe = observe
+        self._before = tuple(before)
         self._routes: dict[int, Route[Any]] = dict(routes)
-        self._running: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(log)
         self._failures: dict[int, RateLimitedLog] = {}
         self._unreadable = RateLimitedLog(log, LOG_INTERVAL_S, logging.INFO)
         self._refused = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
+        self._refused_oneway = RateLimitedLog(log, LOG_INTERVAL_S, logging.WARNING, REFUSED_LINES)
+        # Attributes, chosen once: without links a bulk handler is called by the connection itself.
+        self.serve: Serve = self._one_by_one
+        self.shortcut: Shortcut | None = None
 
-    def serve(self, connection: Connection, frames: list[Frame]) -> None:
-        """All frames of a read event, in order; those for which there is no room now are deferred."""
+    def serve_in_bulk(self, handler: BulkHandler) -> None:
+        """Lets `handler` serve the read events of connections, as far as the links permit."""
+        if not self._before:
+            self.serve, self.shortcut = handler.serve, handler.shortcut
+            return
+        guarded = _GuardedBulk(self._before, handler, self._one_by_one)
+        self.serve = guarded.serve
+        self.shortcut = guarded.shortcut if handler.shortcut is not None else None
+
+    def _one_by_one(self, connection: Connection, frames: list[Frame]) -> None:
+        """Serves the frames of a read event in order, and defers the rest when too many are in flight."""
         for position, frame in enumerate(frames):
             if connection.saturated:
                 connection.defer(frames[position:])
@@ -133,6 +195,8 @@ class Router:
             connection.answered(command)
             return
         route = self._routes.get(command.code)
+        if self._before and not self._passes(command, connection, route):
+            return
         if route is None:
             answer = Answer(
                 code=ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
@@ -152,30 +216,44 @@ class Router:
                     self._warn_of_refusal(request, route.warn_as, result)
                 request.answer(result)
             else:
-                self._spawn(request, result)
+                self._spawn(request, route, result)
         except Exception as error:
-            failure = self._failure(request, error)
-            if route.warn_as is not None:
-                self._warn_of_refusal(request, route.warn_as, failure)
-            request.answer(failure)
+            self._answer_failure(request, route, error)
+
+    def _passes(self, command: Command, connection: Connection, route: Route[Any] | None) -> bool:
+        """Returns whether all links let a request through. If not, it has been answered.
+
+        A link that fails in another way than by Refused lets nothing through either.
+        """
+        try:
+            for link in self._before:
+                link.check(command, connection)
+        except Exception as error:
+            request: Request[Any] = Request(command, None, connection, self._observe)
+            self._answer_failure(request, route or NO_ROUTE, error, f"request {command.code}")
+            return False
+        return True
+
+    def log_refused_oneway(self, name: str, connection: Connection, refused: Exception) -> None:
+        """Logs the refusal of a one-way request, whose sender gets no answer; limited, with a count."""
+        now = asyncio.get_running_loop().time()
+        words = "One-way %s of %s is refused: %.300s"
+        self._refused_oneway.log(now, words, name, connection.peer[0], refused)
 
     @property
     def running(self) -> int:
         """Requests whose handlers are coroutines that have not ended."""
-        return len(self._running)
+        return len(self._tasks)
 
     async def close(self) -> None:
         """Cancels the handlers that still run."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await self._tasks.close()
 
-    def _spawn(self, request: Request[Any], work: Awaitable[Result]) -> None:
-        if len(self._running) >= self._max_running:
+    def _spawn(self, request: Request[Any], route: Route[Any], work: Awaitable[Result]) -> None:
+        if len(self._tasks) >= self._max_running:
             if asyncio.iscoroutine(work):
                 work.close()
-            remark = f"[OVERLOAD]{len(self._running)} requests are running, start flow control for a while"
+            remark = f"[OVERLOAD]{len(self._tasks)} requests are running, start flow control for a while"
             request.answer(Answer(code=ResponseCode.SYSTEM_BUSY, remark=remark))
             return
         connection, size = request.connection, len(request.body)
@@ -184,20 +262,28 @@ class Router:
         def done(task: asyncio.Task[None]) -> None:  # also when it was cancelled before its first step
             if asyncio.iscoroutine(work):
                 work.close()
-            self._running.discard(task)
             connection.end(size)
 
-        task = asyncio.get_running_loop().create_task(self._finish(request, work))
-        self._running.add(task)
-        task.add_done_callback(done)
+        self._tasks.start(self._finish(request, route, work)).add_done_callback(done)
 
-    async def _finish(self, request: Request[Any], work: Awaitable[Result]) -> None:
+    async def _finish(self, request: Request[Any], route: Route[Any], work: Awaitable[Result]) -> None:
         try:
             result = await work
             if result is not None:
                 request.answer(result)
         except Exception as error:
-            request.answer(self._failure(request, error))
+            self._answer_failure(request, route, error)
+
+    def _answer_failure(
+        self, request: Request[Any], route: Route[Any], error: Exception, oneway_as: str | None = None
+    ) -> None:
+        answer = self._failure(request, route, error)
+        if route.warn_as is not None:
+            self._warn_of_refusal(request, route.warn_as, answer)
+        name = route.oneway_as or oneway_as
+        if name is not None and request.command.is_oneway and isinstance(error, Refused):
+            self.log_refused_oneway(name, request.connection, error)
+        request.answer(answer)
 
     def _warn_of_refusal(self, request: Request[Any], name: str, answer: Answer | Command) -> None:
         if answer.code != ResponseCode.SUCCESS:
@@ -205,13 +291,16 @@ class Router:
             words = "%s of %s refused with code %d: %.300s"
             self._refused.log(now, words, name, request.connection, answer.code, answer.remark)
 
-    def _failure(self, request: Request[Any], error: Exception) -> Answer:
+    def _failure(self, request: Request[Any], route: Route[Any], error: Exception) -> Answer:
         command, connection = request.command, request.connection
         if isinstance(error, Refused):
-            return Answer(code=error.code, remark=error.remark)
+            fields = error.fields
+            if route.refused_fields is not None:
+                fields = route.refused_fields() | (fields or {})
+            return Answer(fields, code=error.code, remark=error.remark)
         now = asyncio.get_running_loop().time()
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback
-            if self._routes[command.code].warn_as is None:
+            if route.warn_as is None:
                 words = "Request %d of %s cannot be read: %.200s"
                 self._unreadable.log(now, words, command.code, connection, error)
         else:
@@ -220,6 +309,45 @@ class Router:
             )
             failures.log(now, "Request %d of %s failed", command.code, connection, exc_info=error)
         return Answer(code=ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
+
+
+def _not_served(request: Request[Any]) -> Result:
+    raise AssertionError(f"request {request.command.code} has no handler")
+
+
+NO_ROUTE: Route[Any] = Route(None, _not_served)
+"""Stands for the route of a request that was refused before one was looked for."""
+
+
+class _GuardedBulk:
+    """Asks the links once per read event whether its plain sends may be served together."""
+
+    def __init__(self, links: tuple[Link, ...], handler: BulkHandler, one_by_one: Serve) -> None:
+        self._links = links
+        self._together = handler.serve
+        self._shortcut = handler.shortcut
+        self._one_by_one = one_by_one
+        # The read event that `shortcut` asked about last. What it leaves comes to `serve` in the same step of
+        # the loop; frames that are deferred come later, and are asked about again.
+        self._asked: tuple[Connection, int, bool] | None = None
+
+    def shortcut(self, connection: Connection, data: bytes) -> tuple[int, bytes]:
+        permitted = self._permitted(connection)
+        self._asked = connection, connection.reads, permitted
+        if not permitted or self._shortcut is None:
+            return NOTHING_USED
+        return self._shortcut(connection, data)
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None and asked[0] is connection and asked[1] == connection.reads:
+            permitted = asked[2]
+        else:
+            permitted = self._permitted(connection)
+        (self._together if permitted else self._one_by_one)(connection, frames)
+
+    def _permitted(self, connection: Connection) -> bool:
+        return all(link.permits_plain_sends(connection) for link in self._links)
 
 
 def _command(request: Command, answer: Answer) -> Command:

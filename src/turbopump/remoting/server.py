@@ -1,6 +1,6 @@
 """A listening server: accepts connections within its bounds, closes idle ones, stops without losing answers.
 
-What a frame means is decided by the `serve` it was given. A port asked as 0 is chosen so that the port two
+What a frame means is decided by the router it was given. A port asked as 0 is chosen so that the port two
 below and the one above are free as well: a broker puts its fast port and its replication port there.
 """
 
@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+from typing import Protocol
 
 from turbopump.protocol.addresses import MAX_PORT
 from turbopump.remoting.connection import Connection, Serve, Shortcut
@@ -24,12 +25,26 @@ PORT_ATTEMPTS = 64
 ABORT_S = 1.0  # an aborted connection is gone in the next turn of the loop
 
 
+class FrameHandler(Protocol):
+    """What a server gives the frames of its connections to: a `Router`."""
+
+    @property
+    def serve(self) -> Serve:
+        """Called with the frames of a read event."""
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """Called with the bytes of a read event before `serve`; None if there is no such way."""
+
+
 class Server:
-    def __init__(self, serve: Serve, network: Network, clock: Clock, limits: Limits | None = None) -> None:
-        self.serve = serve
-        """Gets the frames of connections that begin from now on."""
-        self.shortcut: Shortcut | None = None
-        """Gets their bytes before `serve` does."""
+    """Listens on one or more ports and gives the frames of accepted connections to `router`."""
+
+    def __init__(
+        self, router: FrameHandler, network: Network, clock: Clock, limits: Limits | None = None
+    ) -> None:
+        self.router = router
+        """Serves the connections that begin from now on."""
         self.patience: Patience | None = None
         """Of all its connections; they may wait for ever without."""
         self._network = network
@@ -102,7 +117,9 @@ class Server:
                 self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
             )
             return _Refusal()
-        return _Accepted(self.serve, self._limits, self._unfinished, self._misbehaved, self._failures, self)
+        return _Accepted(
+            self.router.serve, self._limits, self._unfinished, self._misbehaved, self._failures, self
+        )
 
     def _leaves_unread(self, connection: Connection) -> None:
         """Called when the output of one is full, and then after each write to it."""
@@ -170,7 +187,7 @@ class _Accepted(Connection):
         failures: RateLimitedLog,
         server: Server,
     ) -> None:
-        super().__init__(serve, limits, unfinished, peer_errors, failures, server.shortcut)
+        super().__init__(serve, limits, unfinished, peer_errors, failures, server.router.shortcut)
         self._server = server
         self._patience = server.patience
 

@@ -377,7 +377,7 @@ async def hearing_slave(world: World) -> tuple[str, Told]:
         told.append(request.command.ext)
         return Answer()
 
-    server = Server(Router({905: Route(None, hear)}).serve, world.network.at("10.0.0.6"), world.clock)
+    server = Server(Router({905: Route(None, hear)}), world.network.at("10.0.0.6"), world.clock)
     return f"10.0.0.6:{await server.start('10.0.0.6', 10911)}", told
 
 

@@ -35,7 +35,7 @@ def test_a_request_that_lay_there_is_late_and_the_next_is_not() -> None:
     async def main() -> None:
         network, clock = SystemNetwork(), SystemClock()
         router = Router({HOLD: Route(None, hold), QUICK: Route(None, lambda request: Answer())})
-        server = Server(router.serve, network, clock)
+        server = Server(router, network, clock)
         server.patience = Patience(refuse, lambda: LONG_S)
         address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
         clients = [Client(network, clock) for _ in range(3)]

@@ -79,7 +79,7 @@ class World:
                 ASK_BACK: Route(None, self._ask_back),
             }
         )
-        self.server = Server(self.router.serve, SystemNetwork(), SystemClock(), limits)
+        self.server = Server(self.router, SystemNetwork(), SystemClock(), limits)
         self.port = 0
 
     async def _ask_back(self, request: Request[None]) -> Answer:
@@ -290,7 +290,7 @@ async def test_stop_sends_what_is_being_answered_then_closes() -> None:
         return Answer(body=bytes(8 << 20))
 
     routes: Routes = {1: Route(None, slow)}
-    server = Server(Router(routes).serve, SystemNetwork(), SystemClock())
+    server = Server(Router(routes), SystemNetwork(), SystemClock())
     port = await server.start("127.0.0.1", 0)
     peer = await Peer.dial(port)
     peer.send(Command(1, 7))

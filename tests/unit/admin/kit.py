@@ -86,7 +86,7 @@ class Town:
     async def play(self, port: int, answers: Mapping[int, Played]) -> str:
         """A server that is made of answers: how Apache's would speak, or one that says no. Its address."""
         routes = {code: Route(None, answer) for code, answer in answers.items()}
-        server = Server(Router(routes).serve, self.network, self.clock, Limits())
+        server = Server(Router(routes), self.network, self.clock, Limits())
         await server.start("127.0.0.1", port)
         self.played.append(server)
         return f"127.0.0.1:{port}"

@@ -1,7 +1,7 @@
 """A whole broker in memory, in virtual time, and short ways to ask it."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.record import Record
 from turbopump.remoting.client import Client
-from turbopump.remoting.router import Router, Routes
+from turbopump.remoting.router import Link, Router, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
@@ -125,7 +125,10 @@ def records(answer: Command) -> list[Record]:
 
 @contextlib.asynccontextmanager
 async def running(
-    config: BrokerConfig = CONFIG, disk: SimulatedDisk | None = None, **store: Any
+    config: BrokerConfig = CONFIG,
+    disk: SimulatedDisk | None = None,
+    before: Sequence[Link] = (),
+    **store: Any,
 ) -> AsyncIterator[Desk]:
     clock = VirtualClock()
     disk = disk or SimulatedDisk(Chance(1), clock)
@@ -134,6 +137,7 @@ async def running(
     if store:
         config = replace(config, store=replace(config.store, **store))
     broker = Broker(config, network, clock, disk, workers, Chance(1), lambda: "127.0.0.1")
+    broker.before = before
     await broker.start()
     client = Client(network, clock)
     try:

@@ -1,6 +1,7 @@
 """Sends, and three ways to serve them: one by one, many at once, and by the compiled twin of that."""
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from turbopump.protocol.command import Command, encode
 from turbopump.protocol.errors import BrokenFrame
 from turbopump.protocol.frame import JSON, Frame, cut
 from turbopump.protocol.ids import pack_host
-from turbopump.remoting.router import Router
+from turbopump.remoting.router import Router, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ConsumeQueue
@@ -38,7 +39,12 @@ LONG_NAMES = dict(zip("abcdefghijklm", WORDS, strict=True))
 class Bench:
     """The sending parts of a broker over a store of their own, and what they answered."""
 
-    def __init__(self, twins: Twins | None = None, config: StoreConfig = SMALL_STORE) -> None:
+    def __init__(
+        self,
+        twins: Twins | None = None,
+        config: StoreConfig = SMALL_STORE,
+        make_router: Callable[[Routes], Router] = Router,
+    ) -> None:
         clock = HandClock()
         self.disk = SimulatedDisk(Chance(1), clock)
         self.store = Store.open(config, self.disk, clock, Workers(), twins=twins)
@@ -63,7 +69,7 @@ class Bench:
             TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
         self.sending, self.receipts, self.clock = sending, receipts, clock
-        self.router = Router(sending.routes())
+        self.router = make_router(sending.routes())
         self.many = PlainSendHandler(self.store, self.topics, sending, receipts, self.router, 4 << 20)
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()

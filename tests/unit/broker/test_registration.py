@@ -41,7 +41,7 @@ class NameServer:
             int(RequestCode.REGISTER_BROKER): Route(RegisterBrokerRequest, self.register),
             int(RequestCode.UNREGISTER_BROKER): Route(UnregisterBrokerRequest, self.unregister),
         }
-        self.server = Server(Router(routes).serve, self.network, self.clock, Limits())
+        self.server = Server(Router(routes), self.network, self.clock, Limits())
         await self.server.start("0.0.0.0", port)
 
     async def stop(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.remoting.kit import LOG, RecordingTransport, commands, turn, virtual
 
 from turbopump.protocol.command import Command, encode, reply
-from turbopump.protocol.frame import JSON, ROCKETMQ, Frame
+from turbopump.protocol.frame import JSON, ROCKETMQ
 from turbopump.remoting.client import Client, answers
 from turbopump.remoting.connection import Connection, ConnectionClosed
 from turbopump.remoting.limits import Limits, Unfinished
@@ -134,10 +134,7 @@ async def test_who_waits_for_room_hears_of_the_end_of_the_connection() -> None:
 @virtual
 async def test_a_call_does_not_take_longer_than_it_may_when_the_dial_does() -> None:
     network = MemoryNetwork(weather=Weather(60, 60))
-
-    def serve(connection: Connection, frames: list[Frame]) -> None: ...
-
-    server = Server(serve, network, VirtualClock())
+    server = Server(Router({}), network, VirtualClock())
     port = await server.start("127.0.0.1", 0)
     client = Client(network, VirtualClock())
     loop = asyncio.get_running_loop()

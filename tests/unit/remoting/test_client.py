@@ -20,7 +20,7 @@ ECHO: Routes = {1: Route(None, lambda request: Answer(body=request.body))}
 async def start(
     network: MemoryNetwork, routes: Routes = ECHO, limits: Limits | None = None
 ) -> tuple[Server, str]:
-    server = Server(Router(routes).serve, network, VirtualClock(), limits)
+    server = Server(Router(routes), network, VirtualClock(), limits)
     return server, f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
 
 

@@ -30,7 +30,7 @@ class Bench:
         router = Router(
             {SLOW: Route(None, self._slow), HOLD: Route(None, self._hold), QUICK: Route(None, self._quick)}
         )
-        self.server = Server(router.serve, self.network, self.clock, limits)
+        self.server = Server(router, self.network, self.clock, limits)
         self.server.patience = self.patience
 
     async def start(self) -> str:

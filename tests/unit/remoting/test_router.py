@@ -2,11 +2,11 @@ import asyncio
 import logging
 
 import pytest
-from tests.unit.remoting.kit import asked, commands, connected, turn, virtual
+from tests.unit.remoting.kit import RecordingTransport, asked, commands, connected, turn, virtual
 
-from turbopump.protocol.command import Command, encode, reply
-from turbopump.protocol.errors import BrokenBody, TopicNotFound
-from turbopump.protocol.frame import JSON, MAX_FRAME, ROCKETMQ
+from turbopump.protocol.command import Command, decode, encode, reply
+from turbopump.protocol.errors import BrokenBody, NoPermission, Refused, TopicNotFound
+from turbopump.protocol.frame import JSON, MAX_FRAME, ROCKETMQ, Frame, cut, pack
 from turbopump.protocol.headers.base import I32, Header
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.limits import Limits
@@ -330,3 +330,304 @@ def test_one_serves_a_single_frame_for_callers_with_a_path_of_their_own() -> Non
         return commands(transport.writes[0])
 
     assert [answer.opaque for answer in run_virtual(main())] == [1, 2]
+
+
+class Chain:
+    """A link that counts what it is asked, and refuses what it is told to."""
+
+    def __init__(self, denies: bool = False, plain: bool = True, error: Exception | None = None) -> None:
+        self.error = error if error is not None else NoPermission("not allowed") if denies else None
+        self.plain = plain
+        self.checked: list[int] = []
+        self.asked = 0
+
+    def check(self, command: Command, connection: Connection) -> None:
+        self.checked.append(command.code)
+        if self.error is not None:
+            raise self.error
+
+    def permits_plain_sends(self, connection: Connection) -> bool:
+        self.asked += 1
+        return self.plain
+
+
+class Bulk:
+    """Takes requests of code 310 together; the front of an event from its bytes, if `compiled`."""
+
+    def __init__(self, router: Router, compiled: bool) -> None:
+        self.router = router
+        self.shortcut = self.take if compiled else None
+        self.taken: list[int] = []
+        self.served: list[int] = []
+
+    def take(self, connection: Connection, data: bytes) -> tuple[int, bytes]:
+        frames: list[Frame] = []
+        cut(data, frames)
+        used = 0
+        for frame in frames:
+            if decode(frame).code != 310:
+                break
+            self.taken.append(decode(frame).opaque)
+            used += len(pack(*frame))
+        return used, b""
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        for frame in frames:
+            if decode(frame).code == 310:
+                self.served.append(decode(frame).opaque)
+            else:
+                self.router.one(connection, frame)
+
+
+def in_bulk(router: Router, compiled: bool) -> tuple[Bulk, Connection, RecordingTransport]:
+    bulk = Bulk(router, compiled)
+    router.serve_in_bulk(bulk)
+    return bulk, *connected(router.serve, shortcut=router.shortcut)
+
+
+@virtual
+async def test_a_request_passes_the_links_in_order_and_then_its_handler() -> None:
+    first, second = Chain(), Chain()
+    connection, transport = connected(
+        Router({1: Route(None, lambda _: Answer(remark="served"))}, before=(first, second)).serve
+    )
+    connection.data_received(asked(1, 1) + asked(2, 2))
+    assert (first.checked, second.checked) == ([1, 2], [1, 2])
+    assert [answer.remark for answer in commands(b"".join(transport.writes))] == [
+        "served",
+        " request type 2 not supported",
+    ]
+
+
+@virtual
+async def test_a_request_that_a_link_refuses_reaches_neither_its_handler_nor_the_next_link() -> None:
+    handled: list[Request[None]] = []
+    observed: list[Observed] = []
+
+    async def later(request: Request[None]) -> None:
+        handled.append(request)
+
+    routes: Routes = {1: Route(None, handled.append), 2: Route(None, later)}
+    after = Chain()
+    router = Router(routes, observe=observed.append, before=(Chain(), Chain(denies=True), after))
+    connection, transport = connected(router.serve)
+    connection.data_received(asked(1, 1) + asked(2, 2) + asked(3, 3))
+    await turn()
+    answers = commands(b"".join(transport.writes))
+    assert [(answer.code, answer.opaque, answer.remark) for answer in answers] == [
+        (16, 1, "not allowed"),
+        (16, 2, "not allowed"),
+        (16, 3, "not allowed"),
+    ]
+    assert (handled, after.checked, router.running) == ([], [], 0)
+    assert [(one.code, one.answer) for one in observed] == [(1, 16), (2, 16), (3, 16)]
+
+
+def test_a_one_way_request_that_a_link_refuses_is_logged_with_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        router = Router({1: Route(None, lambda _: None, oneway_as="send")}, before=[Chain(denies=True)])
+        connection, transport = connected(router.serve)
+        connection.data_received(asked(1, flag=2) + asked(7, flag=2) * 20)
+        await asyncio.sleep(10)
+        connection.data_received(asked(7, flag=2))
+        assert transport.writes == []
+
+    run_virtual(main())
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[:2] == [
+        "One-way send of 10.0.0.7 is refused: NO_PERMISSION (16): not allowed",
+        "One-way request 7 of 10.0.0.7 is refused: NO_PERMISSION (16): not allowed",
+    ]
+    assert len(lines) == REFUSED_LINES + 1
+    assert lines[-1].endswith("(and 11 more since the last such line)")
+
+
+def test_a_link_that_fails_lets_nothing_through(caplog: pytest.LogCaptureFixture) -> None:
+    handled: list[Request[None]] = []
+
+    async def main() -> list[Command]:
+        router = Router({1: Route(None, handled.append)}, before=[Chain(error=KeyError("bug"))])
+        connection, transport = connected(router.serve)
+        connection.data_received(asked(1, 1) + asked(2, 2))
+        return commands(b"".join(transport.writes))
+
+    assert [answer.code for answer in run_virtual(main())] == [1, 1]
+    assert handled == []
+    assert "Request 1 of 10.0.0.7:4711 failed" in caplog.text
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_links_are_asked_about_plain_sends_once_per_read_event(compiled: bool) -> None:
+    async def main() -> None:
+        links = Chain(), Chain()
+        router = Router({1: Route(None, lambda _: Answer())}, before=links)
+        bulk, connection, transport = in_bulk(router, compiled)
+        for event in range(3):
+            plain = [asked(310, 10 * event + number) for number in range(5)]
+            connection.data_received(b"".join([*plain, asked(1, 9), asked(310, 10 * event + 8)]))
+        assert [link.asked for link in links] == [3, 3]
+        assert [link.checked for link in links] == [[1, 1, 1], [1, 1, 1]]
+        assert len(bulk.taken) == (15 if compiled else 0)
+        assert len(bulk.taken) + len(bulk.served) == 18
+        assert len(commands(b"".join(transport.writes))) == 3
+        connection.data_received(asked(310, 40))
+        connection.data_received(asked(1, 41))
+        assert [link.asked for link in links] == [5, 5]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_plain_sends_that_one_link_does_not_permit_are_checked_one_by_one(compiled: bool) -> None:
+    async def main() -> None:
+        permits, denies = Chain(), Chain(denies=True, plain=False)
+        router = Router({310: Route(None, lambda _: Answer())}, before=(permits, denies))
+        bulk, connection, transport = in_bulk(router, compiled)
+        connection.data_received(asked(310, 1) + asked(310, 2) + asked(310, 3))
+        assert (bulk.taken, bulk.served) == ([], [])
+        assert (permits.asked, denies.asked, denies.checked) == (1, 1, [310, 310, 310])
+        assert [answer.code for answer in commands(b"".join(transport.writes))] == [16, 16, 16]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_deferred_plain_sends_are_asked_about_again(compiled: bool) -> None:
+    """Meanwhile the permission may be gone."""
+
+    async def main() -> None:
+        link = Chain()
+        router = Router({1: Route(None, lambda _: None)}, before=[link])
+        bulk, connection, _ = in_bulk(router, compiled)
+        together = bulk.serve
+
+        def serve(connection: Connection, frames: list[Frame]) -> None:
+            if connection.saturated:
+                connection.defer(frames)
+            else:
+                together(connection, frames)
+
+        bulk.serve = serve  # type: ignore[method-assign]
+        router.serve_in_bulk(bulk)
+        connection, transport = connected(
+            router.serve, Limits(requests_in_flight=1), shortcut=router.shortcut
+        )
+        connection.begin(1)
+        connection.data_received(asked(310, 1))
+        assert (link.asked, connection.waiting) == (1, 1)
+        link.plain, link.error = False, NoPermission("not any more")
+        connection.end(1)
+        await turn()
+        assert (link.asked, link.checked, bulk.served) == (2, [310], [])
+        assert [answer.code for answer in commands(b"".join(transport.writes))] == [16]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_without_links_a_bulk_handler_is_called_by_the_connection_itself(compiled: bool) -> None:
+    async def main() -> None:
+        router = Router({})
+        bulk = Bulk(router, compiled)
+        router.serve_in_bulk(bulk)
+        assert router.serve == bulk.serve
+        assert router.shortcut == bulk.shortcut
+
+    run_virtual(main())
+
+
+@virtual
+async def test_a_link_that_fails_when_asked_about_plain_sends_ends_the_connection() -> None:
+    class Fails(Chain):
+        def permits_plain_sends(self, connection: Connection) -> bool:
+            raise KeyError("bug")
+
+    for compiled in (False, True):
+        bulk, connection, transport = in_bulk(Router({}, before=[Fails()]), compiled)
+        connection.data_received(asked(310, 1))
+        assert transport.closed
+        assert (bulk.taken, bulk.served) == ([], [])
+
+
+def test_a_refusal_carries_its_own_fields_and_those_of_its_route() -> None:
+    def refused(_: Request[None]) -> Answer:
+        raise NoPermission("no", {"own": "1", "both": "own"})
+
+    async def later(_: Request[None]) -> Answer:
+        raise Refused(17, "no topic", {"own": "2"})
+
+    def bare(_: Request[None]) -> Answer:
+        raise TopicNotFound("none")
+
+    def broken(_: Request[None]) -> Answer:
+        raise BrokenBody("junk")
+
+    def fields() -> dict[str, str]:
+        return {"region": "r", "both": "route"}
+
+    async def main() -> list[Command]:
+        routes: Routes = {
+            1: Route(None, refused),
+            2: Route(None, later),
+            3: Route(None, refused, refused_fields=fields),
+            4: Route(None, later, refused_fields=fields),
+            5: Route(None, bare, refused_fields=fields),
+            6: Route(None, bare),
+            7: Route(None, broken, refused_fields=fields),
+        }
+        connection, transport = connected(Router(routes).serve)
+        for code in routes:
+            connection.data_received(asked(code, code))
+        await turn()
+        return sorted(commands(b"".join(transport.writes)), key=lambda answer: answer.opaque)
+
+    assert [(answer.code, answer.ext or None) for answer in run_virtual(main())] == [
+        (16, {"own": "1", "both": "own"}),
+        (17, {"own": "2"}),
+        (16, {"region": "r", "both": "own", "own": "1"}),
+        (17, {"region": "r", "both": "route", "own": "2"}),
+        (17, {"region": "r", "both": "route"}),
+        (17, None),
+        (1, None),
+    ]
+
+
+def test_a_refusal_of_a_link_carries_the_fields_of_the_route() -> None:
+    async def main() -> list[Command]:
+        route = Route(None, lambda _: None, refused_fields=lambda: {"region": "r"})
+        connection, transport = connected(Router({1: route}, before=[Chain(denies=True)]).serve)
+        connection.data_received(asked(1, 1))
+        return commands(b"".join(transport.writes))
+
+    assert [(answer.code, answer.ext) for answer in run_virtual(main())] == [(16, {"region": "r"})]
+
+
+def test_a_route_that_asks_for_it_has_its_refused_one_way_requests_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refused(_: Request[None]) -> Answer:
+        raise TopicNotFound("No topic T")
+
+    async def later(_: Request[None]) -> Answer:
+        raise TopicNotFound("No topic L")
+
+    routes: Routes = {
+        1: Route(None, refused, oneway_as="send"),
+        2: Route(None, later, oneway_as="reply"),
+        3: Route(None, refused),
+    }
+
+    async def main() -> None:
+        connection, transport = connected(Router(routes).serve)
+        for code in routes:
+            connection.data_received(asked(code, flag=2))
+        await turn()
+        assert transport.writes == []
+
+    run_virtual(main())
+    assert [record.getMessage() for record in caplog.records] == [
+        "One-way send of 10.0.0.7 is refused: TOPIC_NOT_EXIST (17): No topic T",
+        "One-way reply of 10.0.0.7 is refused: TOPIC_NOT_EXIST (17): No topic L",
+    ]

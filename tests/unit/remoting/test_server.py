@@ -30,7 +30,7 @@ class Peer(asyncio.Protocol):
 
 async def serving(routes: Routes, limits: Limits | None = None) -> tuple[Server, MemoryNetwork, int]:
     network = MemoryNetwork()
-    server = Server(Router(routes).serve, network, VirtualClock(), limits)
+    server = Server(Router(routes), network, VirtualClock(), limits)
     return server, network, await server.start("127.0.0.1", 0)
 
 
@@ -156,7 +156,7 @@ async def test_stop_does_not_wait_longer_than_asked() -> None:
 
     router = Router({1: Route(None, endless)})
     network = MemoryNetwork()
-    server = Server(router.serve, network, VirtualClock())
+    server = Server(router, network, VirtualClock())
     peer = await dial(network, await server.start("127.0.0.1", 0))
     peer.transport.write(asked(1))
     await asyncio.sleep(0)
@@ -177,7 +177,7 @@ async def test_a_chosen_port_has_free_neighbours() -> None:
 
     network = Crowded()
     await network.listen(Peer, "127.0.0.1", 4998)
-    server = Server(Router({}).serve, network, VirtualClock())
+    server = Server(Router({}), network, VirtualClock())
     assert await server.start("127.0.0.1", 0) == 6000
     for port in (5000, 5998, 6001):
         (await network.listen(Peer, "127.0.0.1", port)).close()
