@@ -132,7 +132,7 @@ def existing_parent(path: str) -> str:
 
 
 def load_namesrv(text: bytes) -> list[str]:
-    _, unknown = configure(NamesrvConfig.below(os.path.expanduser("~")), text)
+    _, unknown = configure(NamesrvConfig.below_home(os.path.expanduser("~")), text)
     known = (*NAMESRV_SETTINGS, *NAMESRV_WITHOUT_EFFECT)
     found = []
     for entry in parse_properties(text):

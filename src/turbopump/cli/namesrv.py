@@ -68,7 +68,7 @@ def addresses(text: str) -> str:
 
 def load(file: ConfFile) -> tuple[NamesrvConfig, list[str]]:
     with file.blamed():
-        config, unknown = configure(NamesrvConfig.below(os.path.expanduser("~")), file.text)
+        config, unknown = configure(NamesrvConfig.below_home(os.path.expanduser("~")), file.text)
         strangers = [entry for entry in parse_properties(file.text) if entry.key in unknown]
         known = (*SETTINGS, *WITHOUT_EFFECT)
         return config, [f"{file.path}: {unknown_key(one.key, one.line, known)}" for one in strangers]

@@ -1,4 +1,4 @@
-"""The name server: which brokers live, which topics they hold, and a small table of keys and values.
+"""The name server: a table of live brokers and their topics, and a small key-value table.
 
 Name servers do not know one another; every broker registers with each of them.
 """

@@ -1,7 +1,8 @@
-"""Brokers that were registered and are not any more, with the topics they had. Values in, values out.
+"""Brokers that were registered before and are not now, with the topics they had. Values in, values out.
 
-A broker that is stopped or killed leaves the routes of all its topics at once. What reads a whole topic has
-to know that a part of it is missing, so the names stay here until the broker comes back, or is forgotten.
+A broker that is stopped or killed leaves the routes of all its topics at once. A program that reads a whole
+topic has to know that a part of it is missing, so the names stay here until the broker comes back or is
+forgotten.
 """
 
 from collections.abc import Iterable
@@ -12,8 +13,10 @@ from turbopump.protocol.names import ANY_TOPIC
 
 @dataclass
 class AbsentBrokers:
+    """The topics of brokers that have left, by broker name."""
+
     max_topics: int
-    """Pairs of broker and topic; beyond it the broker that left first is dropped."""
+    """Greatest number of pairs of broker and topic; beyond it the broker that left first is dropped."""
     _topics: dict[str, set[str]] = field(default_factory=dict, init=False)
     _count: int = field(default=0, init=False)
 
@@ -37,5 +40,5 @@ class AbsentBrokers:
         return set(self._topics)
 
     def having(self, topic: str) -> set[str]:
-        """Those that had the topic, or any topic at all for `*`."""
+        """Returns the brokers that had the topic; for `*`, those that had any topic."""
         return {name for name, topics in self._topics.items() if topic == ANY_TOPIC or topic in topics}

@@ -1,8 +1,8 @@
-"""What a name server can be told, with Apache's names for it.
+"""Configuration of the name server, by Apache's names.
 
-Comes in: defaults, then `.properties` text (a file of `mqnamesrv -c`, the body of request 318). Goes out: a
-frozen value, and the same as properties for request 319. Apache's keys that tune threads and buffers which
-do not exist here are accepted and have no effect.
+In: defaults, then `.properties` text (a file of `mqnamesrv -c`, the body of request 318). Out: a frozen
+value, and its properties for request 319. Apache's keys for threads and buffers that do not exist here are
+accepted and have no effect.
 """
 
 from collections.abc import Callable
@@ -12,50 +12,52 @@ from typing import Any
 from turbopump.protocol.conf import ConfEntry, ConfigError, parse_properties
 
 PROTECTED = ("configBlackList", "configStorePath", "kvConfigPath")
-"""Never changed by request 318."""
+"""Keys that request 318 must not change."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamesrvConfig:
+    """All settings of a name server."""
+
     listen_port: int = 9876
-    """0 chooses a free one."""
+    """0: any free port."""
 
     bind_address: str = "0.0.0.0"
 
     kv_config_path: str = ""
-    """Where the key-value table is kept; empty: in memory only."""
+    """File of the key-value table; empty: in memory only."""
 
     config_store_path: str = ""
-    """Where request 318 writes the changed configuration; empty: nowhere."""
+    """File to which request 318 writes the changed configuration; empty: none."""
 
     order_message_enable: bool = False
-    """Give `orderTopicConf` with a route."""
+    """Adds `orderTopicConf` to routes."""
 
     return_order_topic_config: bool = True
-    """Give the ORDER_TOPIC_CONFIG table to a broker that registers."""
+    """Sends the ORDER_TOPIC_CONFIG table to brokers that register."""
 
     support_acting_master: bool = False
-    """Show the slave with the smallest id as master where a group has lost its own."""
+    """Shows the slave with the smallest id as master while a group has no master."""
 
     notify_min_broker_id_changed: bool = False
-    """Tell the brokers of a group (request 905) when the smallest id among them changes."""
+    """Notifies the brokers of a group (request 905) when the smallest id among them changes."""
 
     delete_topic_with_registration: bool = False
-    """Forget topics that a broker's periodic registration no longer names.
+    """Removes topics that a broker's periodic registration no longer contains.
 
-    Only a table with SELF_TEST_TOPIC is taken for the whole one: every broker has it, and a change of some
-    topics does not name it. Not for brokers that split their registration (enableSplitRegistration)."""
+    Only a table with SELF_TEST_TOPIC counts as complete: every broker has it, and a change of some topics
+    does not contain it. Not for brokers that split their registration (enableSplitRegistration)."""
 
     all_topic_list_enable: bool = True
     topic_list_enable: bool = True
 
     wait_for_service: bool = False
-    """Refuse route requests for a while after the start, until a first route is known."""
+    """Refuses route requests for a while after the start, until a first route is known."""
 
     wait_s: int = 45
 
     scan_interval_ms: int = 5000
-    """How often silent brokers are looked for."""
+    """Interval of the search for brokers that stopped sending heartbeats."""
 
     idle_s: int = 120
     """Connections without traffic are closed after this."""
@@ -63,14 +65,14 @@ class NamesrvConfig:
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
 
     http_port: int = -1
-    """Port of /rocketmq/nsaddr and /health; 0 chooses a free one, -1: not served."""
+    """Port of /rocketmq/nsaddr and /health; 0: any free port, -1: not served."""
 
     name_servers: str = ""
-    """What /rocketmq/nsaddr answers: `host:port;host:port`; empty: the address of this server."""
+    """Answer of /rocketmq/nsaddr: `host:port;host:port`; empty: the address of this server."""
 
     @classmethod
-    def below(cls, home: str) -> "NamesrvConfig":
-        """Defaults with the files where Apache's name server has them, below a user's home."""
+    def below_home(cls, home: str) -> "NamesrvConfig":
+        """Returns the defaults, with the file paths of Apache's name server below a user's home."""
         return cls(
             kv_config_path=f"{home}/namesrv/kvConfig.json",
             config_store_path=f"{home}/namesrv/namesrv.properties",
@@ -78,7 +80,7 @@ class NamesrvConfig:
 
 
 def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, list[str]]:
-    """The configuration changed by properties text, and the keys that nobody knows. Raises ConfigError."""
+    """Returns the configuration changed by properties text, and the unknown keys. Raises ConfigError."""
     changes: dict[str, Any] = {}
     unknown = []
     for entry in parse_properties(text):
@@ -91,12 +93,12 @@ def configure(config: NamesrvConfig, text: bytes | str) -> tuple[NamesrvConfig, 
 
 
 def properties(config: NamesrvConfig) -> dict[str, str]:
-    """The configuration by Apache's names."""
+    """Returns the configuration by Apache's names."""
     return {name: _text(getattr(config, field)) for name, (field, _) in SETTINGS.items()}
 
 
 def protected_keys(config: NamesrvConfig, text: bytes | str) -> list[str]:
-    """The keys in the text that request 318 may not change."""
+    """Returns the keys in the text that request 318 must not change."""
     black_list = {*PROTECTED, *(key.strip() for key in config.config_black_list.split(";"))}
     return [entry.key for entry in parse_properties(text) if entry.key in black_list]
 
@@ -109,7 +111,7 @@ def _integer(low: int, high: int) -> Callable[[ConfEntry], int]:
             number = low - 1
         if not low <= number <= high:
             raise ConfigError(
-                f"{entry.value!r}: a number from {low} to {high} belongs here", entry.key, entry.line
+                f"must be a number from {low} to {high}, got {entry.value!r}", entry.key, entry.line
             )
         return number
 
@@ -119,7 +121,7 @@ def _integer(low: int, high: int) -> Callable[[ConfEntry], int]:
 def _boolean(entry: ConfEntry) -> bool:
     value = entry.value.strip().lower()
     if value not in ("true", "false"):
-        raise ConfigError(f"{entry.value!r}: true or false belongs here", entry.key, entry.line)
+        raise ConfigError(f"must be true or false, got {entry.value!r}", entry.key, entry.line)
     return value == "true"
 
 
@@ -154,7 +156,7 @@ SETTINGS: dict[str, tuple[str, Callable[[ConfEntry], int | bool | str]]] = {
     "httpPort": ("http_port", _integer(-1, 65_535)),
     "namesrvAddr": ("name_servers", _plain),
 }
-"""Property name to field and reader. `httpPort` and `namesrvAddr` are ours, the others Apache's."""
+"""Property name to field and reader. `httpPort` and `namesrvAddr` are Turbopump's, the others Apache's."""
 
 WITHOUT_EFFECT = frozenset(
     (

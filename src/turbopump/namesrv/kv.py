@@ -1,7 +1,7 @@
-"""The key-value table: namespace -> key -> value, kept as Apache's kvConfig.json, rewritten on each change.
+"""The key-value table: namespace -> key -> value, stored as Apache's kvConfig.json, rewritten on each change.
 
-A change that cannot be kept is refused and undone, so that memory and file say the same. Changes come one at
-a time, from a thread, because they wait for the disk; tables are replaced, never changed in place.
+A change that cannot be written is refused and undone, so that memory and file agree. Changes are made one at
+a time, in a thread, because they wait for the disk; tables are replaced, never changed in place.
 """
 
 import json
@@ -19,51 +19,53 @@ log = logging.getLogger(__name__)
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of order topics: topic -> `broker:queues;broker:queues`."""
 
-MAX_BYTES = 32 << 20  # as JSON, far beyond any use of the table
-MAX_NAMESPACE_BYTES = 8 << 20  # as JSON: one answer holds all of a namespace, and a frame ends at 16 MiB
+MAX_BYTES = 32 << 20  # of JSON, far beyond any use of the table
+MAX_NAMESPACE_BYTES = 8 << 20  # of JSON: one answer holds a whole namespace, and a frame has at most 16 MiB
 
 
-class KeyValues:
+class KeyValueTable:
+    """Values by namespace and key, kept in a file."""
+
     def __init__(self, disk: Disk, path: str) -> None:
-        """An empty `path` keeps the table in memory."""
+        """With an empty `path` the table is only in memory."""
         self._disk = disk
         self._path = path
         self._table: dict[str, dict[str, str]] = {}
-        self._bytes: dict[str, int] = {}  # of each namespace
+        self._bytes: dict[str, int] = {}  # by namespace
 
     def load(self) -> None:
-        """Reads the file, or its backup when the file cannot be read. Neither is no error."""
+        """Reads the file, or its backup when the file cannot be read. A missing file is an empty table."""
         for path in (self._path, self._path + ".bak"):
             if self._path and self._disk.exists(path):
                 try:
                     self._table = _parse(self._disk.read(path))
                 except (OSError, BrokenBody) as error:
-                    log.error("The key-value table %s cannot be read: %s", path, error)
+                    log.error("Cannot read the key-value table %s: %s", path, error)
                     continue
                 break
         self._bytes = {namespace: _size(namespace, table) for namespace, table in self._table.items()}
         for namespace, size in self._bytes.items():
             if size > MAX_NAMESPACE_BYTES:
                 log.warning(
-                    "The key-value namespace %.40s has %d bytes: what asks for all of it may get no answer",
+                    "Key-value namespace %.40s has %d bytes: requests for all of it may fail",
                     namespace,
                     size,
                 )
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether a change waits for a disk."""
+        """Tells whether changes are written to disk."""
         return bool(self._path)
 
     def get(self, namespace: str, key: str) -> str | None:
         return self._table.get(namespace, {}).get(key)
 
     def all_of(self, namespace: str) -> dict[str, str] | None:
-        """None when the namespace was never used."""
+        """Returns all values of a namespace; None when it was never used."""
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """A missing value leaves the key without one, as in Apache's table."""
+        """Sets a value; None leaves the key without a value, as in Apache's table."""
         table = dict(self._table.get(namespace, {}))
         table.pop(key, None)
         if value is not None:
@@ -78,7 +80,9 @@ class KeyValues:
 
     def _replace(self, namespace: str, table: dict[str, str]) -> None:
         size = _size(namespace, table)
-        if size > self._bytes.get(namespace, 0):  # a file may hold more than is allowed: it may shrink
+        if size > self._bytes.get(
+            namespace, 0
+        ):  # a file may hold more than allowed, then changes may only shrink it
             self._check(namespace, size)
         before = self._table
         self._table = {**before, namespace: table}
@@ -91,9 +95,9 @@ class KeyValues:
 
     def _check(self, namespace: str, size: int) -> None:
         if size > MAX_NAMESPACE_BYTES:
-            raise SystemFailure(f"the namespace would be larger than {MAX_NAMESPACE_BYTES} bytes")
+            raise SystemFailure(f"a key-value namespace must have at most {MAX_NAMESPACE_BYTES} bytes")
         if sum(self._bytes.values()) - self._bytes.get(namespace, 0) + size > MAX_BYTES:
-            raise SystemFailure(f"the key-value table would be larger than {MAX_BYTES} bytes")
+            raise SystemFailure(f"the key-value table must have at most {MAX_BYTES} bytes")
 
     def _save(self) -> None:
         if not self._path:
@@ -102,11 +106,11 @@ class KeyValues:
         try:
             replace_file(self._disk, self._path, content.encode())
         except OSError as error:
-            raise SystemFailure(f"the key-value table cannot be kept: {error}") from error
+            raise SystemFailure(f"cannot write the key-value table: {error}") from error
 
 
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
-    """A small file is replaced at one go; what it held before stays as `.bak`."""
+    """Replaces a small file atomically; the previous content stays as `.bak`."""
     directory = os.path.dirname(path) or "."
     disk.make_dirs(directory)
     disk.write(path + ".tmp", content)
@@ -120,7 +124,7 @@ def _parse(data: bytes) -> dict[str, dict[str, str]]:
     document = dialect.loads(data)
     table = document.get("configTable") if isinstance(document, dict) else None
     if not isinstance(table, dict):
-        raise BrokenBody("no configTable")
+        raise BrokenBody("configTable is missing")
     return {
         namespace: {key: str(value) for key, value in values.items() if value is not None}
         for namespace, values in table.items()
@@ -129,5 +133,5 @@ def _parse(data: bytes) -> dict[str, dict[str, str]]:
 
 
 def _size(namespace: str, table: dict[str, str]) -> int:
-    """In bytes of JSON: what is escaped is longer there."""
+    """Returns the size in bytes of JSON, in which escapes are longer."""
     return len(msgspec.json.encode({namespace: table}))

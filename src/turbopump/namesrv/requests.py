@@ -1,6 +1,6 @@
-"""The requests a name server answers, one small handler each, worded as Apache 5.5 words its answers.
+"""Request handlers of the name server, with the remarks of Apache 5.5.
 
-Comes in: a typed request. Goes out: an answer, or `Refused`. What is known lives in `Routes` and `KeyValues`.
+In: a typed request. Out: an answer, or `Refused`. The state is in `TopicRouteTable` and `KeyValueTable`.
 Where an operation has a response header, Apache sends an empty one even with an error: hence the `{}`.
 """
 
@@ -13,8 +13,14 @@ from typing import Any
 import msgspec
 
 from turbopump.namesrv.config import NamesrvConfig, configure, properties, protected_keys
-from turbopump.namesrv.kv import ORDER_TOPIC_CONFIG, KeyValues, replace_file
-from turbopump.namesrv.routes import MinIdChanged, Registration, Removed, Routes, in_zone
+from turbopump.namesrv.kv import ORDER_TOPIC_CONFIG, KeyValueTable, replace_file
+from turbopump.namesrv.routes import (
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RemovedBrokers,
+    TopicRouteTable,
+    in_zone,
+)
 from turbopump.protocol.bodies import (
     BrokerMemberGroup,
     DataVersion,
@@ -38,8 +44,7 @@ from turbopump.protocol.names import (
 )
 from turbopump.protocol.record import crc31
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.router import Answer, Request, Route
-from turbopump.remoting.router import Routes as RouteTable
+from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.rate_limited_log import RateLimitedLog
@@ -48,8 +53,8 @@ log = logging.getLogger(__name__)
 
 LOG_INTERVAL_S = 10.0
 STANDARD_JSON_VERSION = 401  # V4_9_4: from here on clients ask for JSON with quoted keys
-BARE_WRAPPER_VERSION = 37  # V3_0_11: older brokers send the topic table without its wrapping
-MAX_FILTER_SERVERS = 64  # of a broker; only those before 5.0 have any, a handful
+BARE_WRAPPER_VERSION = 37  # V3_0_11: older brokers send the topic table without a wrapper
+MAX_FILTER_SERVERS = 64  # per broker; only brokers before 5.0 have any, a handful
 MAX_ADDRESS_LENGTH = 255
 ZONE_NAME = "__ZONE_NAME"
 ZONE_MODE = "__ZONE_MODE"
@@ -59,16 +64,18 @@ NO_ROUTE = (
 )
 
 
-class Requests:
+class NamesrvHandlers:
+    """One handler per request code of a name server."""
+
     def __init__(
         self,
         config: NamesrvConfig,
-        routes: Routes,
-        values: KeyValues,
+        routes: TopicRouteTable,
+        values: KeyValueTable,
         clock: Clock,
         disk: Disk,
-        removed: Callable[[Removed], None],
-        notify: Callable[[MinIdChanged], None],
+        removed: Callable[[RemovedBrokers], None],
+        notify: Callable[[MinBrokerIdChange], None],
     ) -> None:
         self.config = config
         self._routes = routes
@@ -80,9 +87,9 @@ class Requests:
         self._started = clock.monotonic()
         self._has_served = False
         self._ignored = RateLimitedLog(log, LOG_INTERVAL_S)
-        self._keeping = asyncio.Lock()  # one change at a time is written, in a thread: the disk may hang
+        self._keeping = asyncio.Lock()  # one write at a time, in a thread: the disk may hang
 
-    def table(self) -> RouteTable:
+    def routes(self) -> Routes:
         code = RequestCode
         return {
             code.PUT_KV_CONFIG: Route(headers.PutKVConfigRequest, self.put_value),
@@ -166,9 +173,12 @@ class Requests:
             return Answer({}, code=failure.code, remark=failure.remark)
         place = (registration.broker_name, registration.broker_id, registration.address)
         if registered.ignored:
-            log.warning("Broker %s (id %d) at %s ignored: another address holds the id, newer", *place)
+            log.warning(
+                "Ignored broker %s (id %d) at %s: another address has registered this id with a newer state",
+                *place,
+            )
         elif is_new:
-            log.info("Broker %s (id %d) at %s registered", *place)
+            log.info("Registered broker %s (id %d) at %s", *place)
         if registered.notice is not None:
             self._notify(registered.notice)
         order = self._values.all_of(ORDER_TOPIC_CONFIG) if self.config.return_order_topic_config else None
@@ -183,7 +193,7 @@ class Requests:
         return self._remembered(registration.broker_name, registration.cluster, answer)
 
     async def _remembered(self, broker_name: str, cluster: str, answer: Answer) -> Answer:
-        """Keeps the name over a restart: a broker that does not come back then is known to be absent."""
+        """Stores the broker name: after a restart, a broker that does not come back is known as absent."""
         try:
             async with self._keeping:
                 if self._values.is_on_disk:
@@ -191,7 +201,7 @@ class Requests:
                 else:
                     self._values.put(KNOWN_BROKERS_NAMESPACE, broker_name, cluster)
         except SystemFailure as failure:
-            log.warning("The name of broker %s is not kept over a restart: %s", broker_name, failure.remark)
+            log.warning("Cannot store the name of broker %s: %s", broker_name, failure.remark)
         return answer
 
     def unregister_broker(self, request: Request[headers.UnregisterBrokerRequest]) -> Answer:
@@ -222,7 +232,7 @@ class Requests:
             cluster=header.clusterName,
         )
         body = GetBrokerMemberGroupResponseBody(brokerMemberGroup=group).encode()
-        return Answer(body=body, remark="not set any response code")  # Apache says so, with code 0
+        return Answer(body=body, remark="not set any response code")  # Apache's remark, with code 0
 
     def cluster_info(self, request: Request[None]) -> Answer:
         return Answer(body=self._routes.clusters().encode())
@@ -286,7 +296,7 @@ class Requests:
     # Configuration
 
     async def update_config(self, request: Request[None]) -> Answer:
-        """Unknown keys are not refused, as in Apache; a value that makes no sense is."""
+        """Changes the configuration. Unknown keys are not refused, as in Apache; unreadable values are."""
         async with self._keeping:
             return await self._update_config(request)
 
@@ -298,9 +308,7 @@ class Requests:
         except ConfigError as error:
             raise SystemFailure(str(error)) from None
         if unknown:
-            log.warning(
-                "%s asks to change configuration keys that do not exist: %s", request.connection, unknown
-            )
+            log.warning("Ignored unknown configuration keys from %s: %s", request.connection, unknown)
         if changed != self.config:
             await self._keep(changed)
             log.info("Configuration changed by %s", request.connection)
@@ -317,25 +325,25 @@ class Requests:
             try:
                 await asyncio.to_thread(replace_file, self._disk, changed.config_store_path, content)
             except OSError as error:
-                raise SystemFailure(f"the configuration cannot be kept: {error}") from error
+                raise SystemFailure(f"cannot write the configuration: {error}") from error
         self.config = changed
         self._routes.support_acting_master = changed.support_acting_master
         self._routes.delete_topic_with_registration = changed.delete_topic_with_registration
 
     def _watch(self, connection: Connection) -> None:
-        """The brokers that registered on a connection end with it."""
+        """Removes the brokers that registered on a connection when it ends."""
         if self._connection_lost not in connection.on_closed:
             connection.on_closed.append(self._connection_lost)
 
     def _connection_lost(self, connection: Connection) -> None:
         self._removed(self._routes.disconnected(connection))
 
-    def _registration(self, request: Request[headers.RegisterBrokerRequest]) -> Registration:
+    def _registration(self, request: Request[headers.RegisterBrokerRequest]) -> BrokerRegistration:
         header, zone = request.header, (request.command.ext or {}).get(ZONE_NAME)
         _check_lengths(header, zone)
         body = _table_of(request)
         wrapper = body.topicConfigSerializeWrapper
-        return Registration(
+        return BrokerRegistration(
             cluster=header.clusterName,
             broker_name=header.brokerName,
             broker_id=header.brokerId,
@@ -351,10 +359,10 @@ class Requests:
         )
 
     def _with_short_names(self, topics: dict[str, TopicConfig], broker_name: str) -> dict[str, TopicConfig]:
-        """No client can send to a longer name; the broker's other topics need not suffer from it."""
+        """Drops topics whose names are too long for any client; keeps the broker's other topics."""
         kept = {name: topic for name, topic in topics.items() if len(name) <= MAX_RETRY_TOPIC_LENGTH}
         if ignored := len(topics) - len(kept):
-            words = "Broker %s: %d topics with too long names are ignored"
+            words = "Broker %s: ignored %d topics with names that are too long"
             self._ignored.log(self._clock.monotonic(), words, broker_name, ignored)
         return kept
 
@@ -371,7 +379,7 @@ class Requests:
 
 
 def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> None:
-    """Tables are bounded by the number of their rows, so these must not be long."""
+    """Limits the length of names and addresses: tables are limited by their number of rows only."""
     names = (header.clusterName, header.brokerName, header.brokerAddr, header.haServerAddr, zone)
     longest = max(len(name or "") for name in names)
     if longest > MAX_ADDRESS_LENGTH:
@@ -379,7 +387,7 @@ def _check_lengths(header: headers.RegisterBrokerRequest, zone: str | None) -> N
 
 
 def _checked(mappings: dict[str, Any]) -> dict[str, Any]:
-    """As few and as short as in a compressed registration."""
+    """Applies the limits of a compressed registration to mappings."""
     if len(mappings) > MAX_MAPPINGS or len(msgspec.json.encode(mappings)) > MAX_MAPPING_BYTES:
         raise SystemFailure("register broker failed: too many or too large mappings of static topics")
     return mappings
@@ -402,6 +410,6 @@ def _table_of(request: Request[headers.RegisterBrokerRequest]) -> RegisterBroker
 
 
 def encode_standard(route: TopicRouteData) -> bytes:
-    """JSON that any parser reads, as newer clients ask for it: keys quoted and sorted, nothing but ASCII."""
+    """Encodes a route as standard JSON, requested by newer clients: keys quoted and sorted, ASCII only."""
     text = json.dumps(msgspec.to_builtins(route, str_keys=True), sort_keys=True, separators=(",", ":"))
     return text.replace("/", "\\/").encode()

@@ -1,11 +1,11 @@
-"""The route table: which brokers live, where they are, which topics they hold. Values in, values out.
+"""The route table: live brokers, their addresses and topics. Values in, values out.
 
-A broker is a name with an address per id (0 is the master). It is kept alive by registrations and
-heartbeats, and ends by unregistering, by its connection breaking, or by silence; with the last address of a
-name go its topics, which stay known of a broker that is absent (`absent.py`). Topics are merged, and not
-dropped because a registration lacks them, unless that is asked for and the registration is a broker's whole
-table. No clock and no socket is known here: the time is passed in, and a connection is any object that means
-the same one each time.
+A broker is a name with an address per id (0 is the master). It is kept alive by registrations and heartbeats,
+and removed when it unregisters, when its connection breaks, or when its heartbeats stop. Its topics are
+removed with the last address of the name, and `absent.py` remembers them. Topics of registrations are merged:
+one that a registration lacks is dropped only if that is configured and the registration is a broker's
+complete table. No clock and no socket belongs here: the time is passed in, and a connection is any hashable
+object that identifies it.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -31,13 +31,15 @@ from turbopump.protocol.sysflag import UNIT, UNIT_SUBSCRIBED
 
 DEFAULT_TIMEOUT_MS = 120_000
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
-MAX_BROKERS = 10_000  # addresses
+MAX_BROKERS = 10_000  # addresses of brokers
 MAX_ROUTES = 500_000  # pairs of topic and broker name: a third of a GiB
 MAX_MAPPING_BYTES = 64 << 20  # as JSON, of all static topics
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class BrokerRegistration:
+    """One registration of a broker address: identity, data version and topics."""
+
     cluster: str
     broker_name: str
     broker_id: int
@@ -46,7 +48,7 @@ class Registration:
     version: DataVersion
     topics: Mapping[str, TopicConfig]
     mappings: Mapping[str, Any] = field(default_factory=dict)
-    """Static topics: what the broker sent, handed on unread."""
+    """Mappings of static topics, passed on as the broker sent them."""
 
     filter_servers: tuple[str, ...] | None = None
     timeout_ms: int | None = None
@@ -57,37 +59,41 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class MinIdChanged:
-    """The smallest id of a broker group changed: `tell` are the addresses that should hear of it."""
+class MinBrokerIdChange:
+    """The smallest id of a broker group changed; `recipients` are the addresses to notify."""
 
     broker_name: str
     min_id: int
     min_address: str
     offline_address: str | None
     ha_address: str | None
-    tell: tuple[str, ...]
+    recipients: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegistrationResult:
+    """Answer to a registration: the master of the group, and a change of its smallest id."""
+
     master_address: str | None = None
     ha_address: str | None = None
-    notice: MinIdChanged | None = None
+    notice: MinBrokerIdChange | None = None
     ignored: bool = False
-    """Another address holds this id, with a newer state of the group."""
+    """Another address has registered this id with a newer state of the group."""
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    """Brokers that ended, the connections to close for it, and whom to tell."""
+class RemovedBrokers:
+    """Removed broker addresses, the connections to close, and the notices to send."""
 
     brokers: tuple[str, ...] = ()
     connections: tuple[Hashable, ...] = ()
-    notices: tuple[MinIdChanged, ...] = ()
+    notices: tuple[MinBrokerIdChange, ...] = ()
 
 
 @dataclass(slots=True)
 class _Broker:
+    """A broker name with its addresses by id."""
+
     cluster: str
     name: str
     addresses: dict[int, str] = field(default_factory=dict)
@@ -96,7 +102,9 @@ class _Broker:
 
 
 @dataclass(slots=True)
-class _Live:
+class _LiveBroker:
+    """A registered address, with the time of its last heartbeat."""
+
     broker_name: str
     updated_ms: int
     timeout_ms: int
@@ -108,7 +116,9 @@ class _Live:
 _Place = tuple[str, str]  # cluster, address
 
 
-class Routes:
+class TopicRouteTable:
+    """Registered brokers and the routes of their topics."""
+
     def __init__(
         self,
         support_acting_master: bool = False,
@@ -122,22 +132,24 @@ class Routes:
         self._max_brokers = max_brokers
         self._max_routes = max_routes
         self._max_mapping_bytes = max_mapping_bytes
-        self._clusters: dict[str, dict[str, None]] = {}  # broker names, in the order they came
+        self._clusters: dict[str, dict[str, None]] = {}  # broker names, in order of registration
         self._brokers: dict[str, _Broker] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}  # topic -> broker name
         self._mappings: dict[str, dict[str, Any]] = {}  # topic -> broker name
         self._mapping_bytes = 0
         self._filter_servers: dict[_Place, tuple[str, ...]] = {}
-        self._live: dict[_Place, _Live] = {}
+        self._live: dict[_Place, _LiveBroker] = {}
         self._route_count = 0
         self._absent = AbsentBrokers(max_routes)
         self.on_change: Callable[[], None] | None = None
-        """Called when a topic has other queues than before, or those of another broker."""
+        """Called when the queues or brokers of a topic change."""
 
     # Brokers
 
-    def register(self, registration: Registration, connection: Hashable, now_ms: int) -> Registered:
-        """Raises SystemFailure when the broker has to send its full table first, or the table is full."""
+    def register(
+        self, registration: BrokerRegistration, connection: Hashable, now_ms: int
+    ) -> RegistrationResult:
+        """Registers a broker. Raises SystemFailure when it must send its whole table, or this one is full."""
         place = (registration.cluster, registration.address)
         self._check_broker(registration)
         if self._is_too_much(registration):
@@ -151,7 +163,7 @@ class Routes:
         if broker is not None and self._is_outdated(broker, registration):
             self._drop_live(place)
             _drop_address(broker, registration.address, keep=None)
-            return Registered(ignored=True)
+            return RegistrationResult(ignored=True)
         first = broker is None or registration.broker_id not in broker.addresses
         if broker is None:
             broker = _Broker(registration.cluster, registration.broker_name)
@@ -160,7 +172,7 @@ class Routes:
         self._clusters.setdefault(registration.cluster, {})[broker.name] = None
         notice_due = self._place(broker, registration)
         self._take_topics(broker, registration, first)
-        self._live[place] = _Live(
+        self._live[place] = _LiveBroker(
             broker.name,
             now_ms,
             _timeout_ms(registration.timeout_ms),
@@ -174,30 +186,30 @@ class Routes:
                 del self._filter_servers[place]
         master, ha_address = self._master_of(broker) if registration.broker_id != MASTER_ID else (None, None)
         notice = _notice(broker, None, registration.ha_address) if notice_due else None
-        return Registered(master, ha_address, notice)
+        return RegistrationResult(master, ha_address, notice)
 
-    def unregister(self, cluster: str, broker_name: str, address: str) -> Removed:
-        """The address leaves; nothing happens when it is unknown."""
+    def unregister(self, cluster: str, broker_name: str, address: str) -> RemovedBrokers:
+        """Removes an address; does nothing when it is unknown."""
         live = self._live.get((cluster, address))
         if live is not None and live.broker_name == broker_name:
             self._drop_live((cluster, address))
         broker = self._brokers.get(broker_name)
         if broker is None:
-            return Removed()
+            return RemovedBrokers()
         min_id = min(broker.addresses)
         gone = _drop_address(broker, address, keep=None)
         if not broker.addresses:
             self._forget(broker)
-            return Removed(brokers=(broker_name,))
+            return RemovedBrokers(brokers=(broker_name,))
         if not gone:
-            return Removed()
+            return RemovedBrokers()
         if broker.acting_master and MASTER_ID not in broker.addresses:
             self._change_perms(broker_name, lambda perm: perm & ~WRITE)
         notice = _notice(broker, address, live.ha_address if live else None) if min_id in gone else None
-        return Removed(brokers=(broker_name,), notices=(notice,) if notice else ())
+        return RemovedBrokers(brokers=(broker_name,), notices=(notice,) if notice else ())
 
     def alive(self, cluster: str, address: str, now_ms: int) -> None:
-        """A heartbeat: the broker lives, nothing else changed."""
+        """Records a heartbeat."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.updated_ms = now_ms
@@ -206,25 +218,26 @@ class Routes:
         live = self._live.get((cluster, address))
         return live.version if live else None
 
-    def expire(self, now_ms: int) -> Removed:
-        """Removes brokers that were silent for longer than they promised."""
+    def expire(self, now_ms: int) -> RemovedBrokers:
+        """Removes brokers whose last heartbeat is older than their timeout."""
         late = [place for place, live in self._live.items() if live.updated_ms + live.timeout_ms < now_ms]
         connections = tuple(dict.fromkeys(self._live[place].connection for place in late))
         return self._end(late, connections)
 
-    def disconnected(self, connection: Hashable) -> Removed:
+    def disconnected(self, connection: Hashable) -> RemovedBrokers:
         """Removes the brokers that last registered on this connection."""
         return self._end([place for place, live in self._live.items() if live.connection == connection], ())
 
     def absent(self, topic: str, known: Iterable[str]) -> list[str]:
-        """Brokers that are not registered now and have the topic, in order. Of `known` names that this table
-        has not seen leave, the topics are unknown: these count as having it.
+        """Returns the brokers, sorted, that have the topic and are not registered now.
+
+        The topics of `known` brokers that this table has not seen leave are unknown: they count as having it.
         """
         names = {name for name in known if name not in self._brokers}
         return sorted(self._absent.having(topic) | (names - self._absent.names()))
 
     def forget_absent(self, broker_name: str) -> None:
-        """The broker is gone for good."""
+        """Forgets a broker that will not come back."""
         self._absent.forget(broker_name)
 
     def members(self, broker_name: str) -> dict[int, str]:
@@ -240,7 +253,7 @@ class Routes:
     # Topics
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Queues and brokers of a topic; None when nobody has it."""
+        """Returns queues and brokers of a topic; None when no broker has it."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -262,7 +275,7 @@ class Routes:
         return [topic for topic, queues in self._topics.items() if not names.keys().isdisjoint(queues)]
 
     def system_topics(self) -> tuple[list[str], str | None]:
-        """Names of clusters and brokers, which are topics too, and the address of some broker."""
+        """Returns the names of clusters and brokers, which are topics too, and the address of any broker."""
         names = dict.fromkeys(self._clusters)
         for brokers in self._clusters.values():
             names.update(brokers)
@@ -279,7 +292,7 @@ class Routes:
         return self._topics_with(lambda flag: flag & UNIT == 0 and flag & UNIT_SUBSCRIBED != 0)
 
     def add_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """One topic on some brokers; nothing when one of them is unknown, as Apache has it.
+        """Adds a topic on some brokers; does nothing when one of them is unknown, as Apache.
 
         Raises SystemFailure when the table is full.
         """
@@ -293,7 +306,7 @@ class Routes:
             self._set_queues(topic, queue)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Everywhere, or on the brokers of one cluster."""
+        """Removes a topic from all brokers, or from those of one cluster."""
         names = list(self._clusters.get(cluster, {}) if cluster else self._topics.get(topic, {}))
         for name in names:
             self._drop_queues(topic, name)
@@ -301,29 +314,32 @@ class Routes:
             self._absent.drop_topic(topic)
 
     def wipe_write_perm(self, broker_name: str) -> int:
-        """How many topics it touched, as does the next one."""
+        """Removes the write permission of a broker's topics; returns their number."""
         return self._change_perms(broker_name, lambda perm: perm & ~WRITE)
 
     def add_write_perm(self, broker_name: str) -> int:
-        """Sets read and write and nothing else: TBW102 loses its third bit, in Apache too."""
+        """Sets the permission of a broker's topics to read and write; returns their number.
+
+        TBW102 loses its third bit, in Apache too.
+        """
         return self._change_perms(broker_name, lambda perm: READ_WRITE)
 
     # Inside
 
-    def _check_broker(self, registration: Registration) -> None:
-        """May this broker register at all?"""
+    def _check_broker(self, registration: BrokerRegistration) -> None:
+        """Raises SystemFailure for a broker that must not register."""
         broker = self._brokers.get(registration.broker_name)
         known = broker is not None and registration.broker_id in broker.addresses
         if not known and len(registration.topics) == 1:
-            # A change of one topic, sent to a name server that has not seen the others: Apache's answer,
-            # which makes the broker send its whole table.
+            # A change of one topic, sent to a name server that has not seen the others. Apache's answer
+            # makes the broker send its complete table.
             raise SystemFailure("register broker failed")
         place = (registration.cluster, registration.address)
         if place not in self._live and len(self._live) >= self._max_brokers:
             raise SystemFailure(f"register broker failed: {self._max_brokers} brokers are registered")
 
-    def _is_too_much(self, registration: Registration) -> bool:
-        """Would its topics or their mappings not fit? Most tables are far from full, and are not counted."""
+    def _is_too_much(self, registration: BrokerRegistration) -> bool:
+        """Tells whether topics or mappings exceed the limits. Counts only when the table could be full."""
         name = registration.broker_name
         new_bytes = sum(
             _size(mapping) - _size(self._mappings.get(topic, {}).get(name))
@@ -337,7 +353,7 @@ class Routes:
         return self._route_count + added > self._max_routes
 
     def _keep_alive(self, place: _Place, broker_name: str, connection: Hashable, now_ms: int) -> None:
-        """What it registered before stays; only what it asks for now is refused."""
+        """Keeps an earlier registration alive when a new one is refused."""
         live = self._live.get(place)
         if live is not None and live.broker_name == broker_name:
             live.updated_ms = now_ms
@@ -348,7 +364,7 @@ class Routes:
         self._filter_servers.pop(place, None)
 
     def _end_former(self, place: _Place, broker_name: str) -> None:
-        """What an address was before: a broker of another name ends, another cluster forgets it."""
+        """Removes what the address was before: a broker of another name, or a member of another cluster."""
         cluster, address = place
         former = self._live.get(place)
         if former is None:
@@ -359,16 +375,16 @@ class Routes:
         elif former.broker_name != broker_name:
             self.unregister(cluster, former.broker_name, address)
 
-    def _is_outdated(self, broker: _Broker, registration: Registration) -> bool:
-        """Does another address hold this id, with a newer state of its group?"""
+    def _is_outdated(self, broker: _Broker, registration: BrokerRegistration) -> bool:
+        """Tells whether another address has registered this id with a newer state of the group."""
         holder = broker.addresses.get(registration.broker_id)
         if holder is None or holder == registration.address:
             return False
         live = self._live.get((registration.cluster, holder))
         return live is not None and live.version.stateVersion > registration.version.stateVersion
 
-    def _place(self, broker: _Broker, registration: Registration) -> bool:
-        """Notes the address under its id. Is that id now the smallest of a group that had another?"""
+    def _place(self, broker: _Broker, registration: BrokerRegistration) -> bool:
+        """Sets the address of an id; tells whether that id is now the smallest and another was before."""
         broker.acting_master = bool(registration.acting_master)
         broker.zone = registration.zone
         min_id = min(broker.addresses, default=MASTER_ID)
@@ -376,13 +392,13 @@ class Routes:
         broker.addresses[registration.broker_id] = registration.address
         return registration.broker_id < min_id
 
-    def _take_topics(self, broker: _Broker, registration: Registration, first: bool) -> None:
-        """Only the master tells the topics; where a slave may act for it, the slave with the smallest id."""
+    def _take_topics(self, broker: _Broker, registration: BrokerRegistration, first: bool) -> None:
+        """Sets topics sent by the master, or by the slave with the smallest id if it may act as master."""
         is_master = registration.broker_id == MASTER_ID
         may_act = registration.acting_master is not None and registration.broker_id == min(broker.addresses)
         if not is_master and not may_act:
             return
-        # Nothing on the wire says "this is all"; but the whole table names what every broker has built in.
+        # No field marks a complete table, but only a complete one contains the built-in topics.
         is_full = SELF_TEST_TOPIC in registration.topics
         if self.delete_topic_with_registration and is_full and not registration.mappings:
             held = [topic for topic, queues in self._topics.items() if broker.name in queues]
@@ -397,7 +413,7 @@ class Routes:
                 self._set_queues(name, _queue_data(broker.name, topic, mask))
         if changed:
             for name, mapping in registration.mappings.items():
-                # Brokers send it with its topic or after; one without would not be shown, nor ever dropped.
+                # Brokers send a mapping with its topic or later; without one it would never be dropped.
                 if broker.name in self._topics.get(name, ()):
                     self._set_mapping(name, broker.name, mapping)
 
@@ -406,9 +422,9 @@ class Routes:
         live = self._live.get((broker.cluster, master)) if master else None
         return (master, live.ha_address) if live else (None, None)
 
-    def _end(self, places: Iterable[_Place], connections: tuple[Hashable, ...]) -> Removed:
+    def _end(self, places: Iterable[_Place], connections: tuple[Hashable, ...]) -> RemovedBrokers:
         ended = [self.unregister(cluster, self._live[cluster, at].broker_name, at) for cluster, at in places]
-        return Removed(
+        return RemovedBrokers(
             tuple(name for removed in ended for name in removed.brokers),
             connections,
             tuple(notice for removed in ended for notice in removed.notices),
@@ -490,7 +506,7 @@ def _size(mapping: Any) -> int:
 
 
 def in_zone(route: TopicRouteData, zone: str) -> TopicRouteData:
-    """What a client that keeps to its zone sees: brokers of that zone, and those without a master."""
+    """Returns the route for clients of a zone: brokers of that zone, and those without a master."""
     brokers = [
         broker
         for broker in route.brokerDatas
@@ -508,20 +524,22 @@ def _timeout_ms(asked_ms: int | None) -> int:
 
 
 def _drop_address(broker: _Broker, address: str, keep: int | None) -> list[int]:
-    """An address has one id: it leaves all others, as when a slave became the master. Which it left."""
+    """Removes an address from all ids but `keep`; returns those ids. A slave may have become the master."""
     left = [number for number, known in broker.addresses.items() if known == address and number != keep]
     for number in left:
         del broker.addresses[number]
     return left
 
 
-def _notice(broker: _Broker, offline_address: str | None, ha_address: str | None) -> MinIdChanged:
+def _notice(broker: _Broker, offline_address: str | None, ha_address: str | None) -> MinBrokerIdChange:
     min_id = min(broker.addresses)
     if offline_address is not None or len(broker.addresses) == 1:
-        tell = tuple(broker.addresses.values())
+        recipients = tuple(broker.addresses.values())
     else:
-        tell = tuple(address for number, address in broker.addresses.items() if number != min_id)
-    return MinIdChanged(broker.name, min_id, broker.addresses[min_id], offline_address, ha_address, tell)
+        recipients = tuple(address for number, address in broker.addresses.items() if number != min_id)
+    return MinBrokerIdChange(
+        broker.name, min_id, broker.addresses[min_id], offline_address, ha_address, recipients
+    )
 
 
 def _broker_data(broker: _Broker) -> BrokerData:

@@ -1,17 +1,15 @@
-"""The name server's root: builds the parts, starts and stops them in order.
+"""The composition root of the name server: builds its parts, starts and stops them in order.
 
-Several may live in one process, beside brokers: nothing here is global.
+Several name servers may run in one process, beside brokers: there is no global state.
 """
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 
 from turbopump.namesrv.config import NamesrvConfig
-from turbopump.namesrv.kv import KeyValues
-from turbopump.namesrv.requests import Requests
-from turbopump.namesrv.routes import MinIdChanged, Removed, Routes
+from turbopump.namesrv.kv import KeyValueTable
+from turbopump.namesrv.requests import NamesrvHandlers
+from turbopump.namesrv.routes import MinBrokerIdChange, RemovedBrokers, TopicRouteTable
 from turbopump.protocol.addresses import join_address
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import request
@@ -25,13 +23,16 @@ from turbopump.remoting.server import Server
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Disk
 from turbopump.runtime.network import Network, descriptor_limit
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-MAX_NOTICES = 1024  # on their way to brokers
+MAX_NOTICES = 1024  # being sent to brokers
 
 
 class NameServer:
+    """A name server: routes and key-value table behind a listening port, and pages over HTTP."""
+
     def __init__(
         self,
         config: NamesrvConfig,
@@ -41,28 +42,28 @@ class NameServer:
         servers: int = 1,
         host: str = "",
     ) -> None:
-        """`servers` share the descriptors of this process. `host` is where others find it, if it is known."""
+        """`servers`: number that share this process's descriptors. `host`: address for others, if known."""
         self._clock = clock
-        self._routes = Routes(config.support_acting_master, config.delete_topic_with_registration)
-        self._values = KeyValues(disk, config.kv_config_path)
-        self._requests = Requests(
+        self._routes = TopicRouteTable(config.support_acting_master, config.delete_topic_with_registration)
+        self._values = KeyValueTable(disk, config.kv_config_path)
+        self._requests = NamesrvHandlers(
             config, self._routes, self._values, clock, disk, self._removed, self._notify
         )
-        self._router = Router(self._requests.table())
+        self._router = Router(self._requests.routes())
         limits = Limits(idle_s=config.idle_s, max_connections=connections_within(descriptor_limit(), servers))
         self._server = Server(self._router, network, clock, limits)
         self._http = HttpServer({**name_server_pages(self._addresses), "/health": self._health}, network)
         self._host = host
         self._client = Client(network, clock)
-        self._notices: set[asyncio.Task[None]] = set()
-        self._scan: asyncio.Task[None] | None = None
+        self._notices = Tasks(log)
+        self._tasks = Tasks(log)
         self._is_stopping = False
         self.port = 0
         self.http_port = 0
 
-    def on_routes_changed(self, told: Callable[[], None] | None) -> None:
-        """`told` is called whenever a topic has other queues than before."""
-        self._routes.on_change = told
+    def on_routes_changed(self, callback: Callable[[], None] | None) -> None:
+        """Sets the function that is called whenever the queues of a topic change."""
+        self._routes.on_change = callback
 
     async def start(self) -> int:
         """Returns the port. Raises OSError when an address is taken."""
@@ -75,19 +76,15 @@ class NameServer:
         except OSError:
             await self._server.stop(0)
             raise
-        self._scan = asyncio.create_task(self._expire(), name="expire brokers")
+        self._tasks.start(self._expire(), name="expire brokers")
         log.info("Name server listens on %s:%d", config.bind_address, self.port)
         return self.port
 
     async def stop(self, drain_s: float = 3.0) -> None:
-        # Connections end now because we end, not because the brokers behind them do: nobody is told of it.
+        # Connections end now because this server ends, not the brokers behind them: no notice is sent.
         self._is_stopping = True
-        tasks = [*self._notices, *((self._scan,) if self._scan else ())]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._notices.close()
+        await self._tasks.close()
         await self._http.stop()
         await self._server.stop(drain_s)
         await self._router.close()
@@ -98,25 +95,23 @@ class NameServer:
             await self._clock.sleep(self._requests.config.scan_interval_ms / 1000)
             self._removed(self._routes.expire(self._clock.now_ms()))
 
-    def _removed(self, removed: Removed) -> None:
+    def _removed(self, removed: RemovedBrokers) -> None:
         for name in removed.brokers:
-            log.info("An address of broker %s is gone", name)
+            log.info("Removed an address of broker %s", name)
         for connection in removed.connections:
             assert isinstance(connection, Connection)
             connection.close()
         for notice in removed.notices:
             self._notify(notice)
 
-    def _notify(self, notice: MinIdChanged) -> None:
+    def _notify(self, notice: MinBrokerIdChange) -> None:
         if self._is_stopping or not self._requests.config.notify_min_broker_id_changed:
             return
         if len(self._notices) >= MAX_NOTICES:
             return
-        task = asyncio.create_task(self._tell(notice), name=f"tell {notice.broker_name}")
-        self._notices.add(task)
-        task.add_done_callback(self._notices.discard)
+        self._notices.start(self._send_notice(notice), name=f"notify {notice.broker_name}")
 
-    async def _tell(self, notice: MinIdChanged) -> None:
+    async def _send_notice(self, notice: MinBrokerIdChange) -> None:
         header = NotifyMinBrokerIdChangeRequest(
             minBrokerId=notice.min_id,
             brokerName=notice.broker_name,
@@ -124,15 +119,15 @@ class NameServer:
             offlineBrokerAddr=notice.offline_address,
             haBrokerAddr=notice.ha_address,
         )
-        for address in notice.tell:
+        for address in notice.recipients:
             try:
                 notify = request(RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE, header)
                 await self._client.send_oneway(address, notify)
             except (OSError, ValueError) as error:
-                log.info("Broker %s was not told of its group's change: %s", address, error)
+                log.info("Cannot notify broker %s of the change in its group: %s", address, error)
 
     def _addresses(self) -> str:
-        """The list that is configured, else this server alone."""
+        """Returns the configured name servers, or the address of this server."""
         if configured := self._requests.config.name_servers:
             return configured
         return join_address(self._host, self.port) if self._host else ""

@@ -432,7 +432,7 @@ async def test_a_namespace_of_values_stays_within_a_frame(world: World) -> None:
         put = Command(100, ext={**namespace, "key": f"k{number}", "value": "v" * 5_000_000})
         answer = await peer.ask(put)
         assert answer.code == expected
-    assert answer.remark == "the namespace would be larger than 8388608 bytes"
+    assert answer.remark == "a key-value namespace must have at most 8388608 bytes"
     for key in ("a", "b"):
         assert (
             await peer.ask(Command(100, ext={**namespace, "key": key, "value": "v" * 9_000_000}))

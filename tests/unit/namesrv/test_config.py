@@ -41,4 +41,4 @@ def test_protected_keys_are_apaches_and_those_configured() -> None:
 
 
 def test_files_lie_below_the_home_as_apaches_do() -> None:
-    assert NamesrvConfig.below("/home/mq").kv_config_path == "/home/mq/namesrv/kvConfig.json"
+    assert NamesrvConfig.below_home("/home/mq").kv_config_path == "/home/mq/namesrv/kvConfig.json"

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from turbopump.namesrv import kv
-from turbopump.namesrv.kv import KeyValues
+from turbopump.namesrv.kv import KeyValueTable
 from turbopump.protocol.errors import SystemFailure
 from turbopump.runtime.disk import SystemDisk
 
 
-def table(path: Path | str) -> KeyValues:
-    values = KeyValues(SystemDisk(), str(path))
+def table(path: Path | str) -> KeyValueTable:
+    values = KeyValueTable(SystemDisk(), str(path))
     values.load()
     return values
 
@@ -52,8 +52,8 @@ def test_a_broken_file_is_replaced_by_its_backup(tmp_path: Path) -> None:
 
 def test_a_change_that_cannot_be_kept_is_refused_and_undone(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    values = KeyValues(SystemDisk(), str(tmp_path / "file" / "kvConfig.json"))
-    with pytest.raises(SystemFailure, match="cannot be kept"):
+    values = KeyValueTable(SystemDisk(), str(tmp_path / "file" / "kvConfig.json"))
+    with pytest.raises(SystemFailure, match="cannot write the key-value table"):
         values.put("ns", "k", "v")
     assert values.all_of("ns") is None
 
@@ -63,9 +63,9 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     values = table("")
     values.put("n", "k", "x" * 9)
     values.put("n", "k", "y" * 9)
-    with pytest.raises(SystemFailure, match="table would be larger"):
+    with pytest.raises(SystemFailure, match="table must have at most"):
         values.put("n", "l", "")
-    with pytest.raises(SystemFailure, match="table would be larger"):
+    with pytest.raises(SystemFailure, match="table must have at most"):
         values.put("m", "k", None)
     assert values.all_of("n") == {"k": "y" * 9}
     values.delete("n", "k")
@@ -75,9 +75,9 @@ def test_the_table_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_namespace_fits_into_one_answer() -> None:
     values = table("")
     values.put("n", "a", "v" * 5_000_000)
-    with pytest.raises(SystemFailure, match="namespace would be larger than 8388608 bytes"):
+    with pytest.raises(SystemFailure, match="namespace must have at most 8388608 bytes"):
         values.put("n", "b", "v" * 5_000_000)
-    with pytest.raises(SystemFailure, match="namespace would be larger"):
+    with pytest.raises(SystemFailure, match="namespace must have at most"):
         values.put("n", "escaped", "\x01" * 1_000_000)
     assert list(values.all_of("n") or {}) == ["a"]
     values.put("m", "a", "v" * 5_000_000)
@@ -93,7 +93,7 @@ def test_a_larger_namespace_in_a_file_is_read_and_may_shrink(
     values = table(path)
     assert values.all_of("n") == large
     assert "namespace n has" in caplog.text
-    with pytest.raises(SystemFailure, match="namespace would be larger"):
+    with pytest.raises(SystemFailure, match="namespace must have at most"):
         values.put("n", "c", "")
     values.put("n", "a", "x")
     values.delete("n", "b")

@@ -3,7 +3,14 @@ from typing import Any
 
 import pytest
 
-from turbopump.namesrv.routes import MAX_ROUTES, MinIdChanged, Registration, Removed, Routes, in_zone
+from turbopump.namesrv.routes import (
+    MAX_ROUTES,
+    BrokerRegistration,
+    MinBrokerIdChange,
+    RemovedBrokers,
+    TopicRouteTable,
+    in_zone,
+)
 from turbopump.protocol.bodies import DataVersion, QueueData, TopicConfig, TopicRouteData
 from turbopump.protocol.errors import SystemFailure
 
@@ -22,7 +29,7 @@ def version(counter: int = 1, state: int = 0) -> DataVersion:
     return DataVersion(counter=counter, timestamp=1000, stateVersion=state)
 
 
-def broker(name: str = "a", number: int = 0, **changes: Any) -> Registration:
+def broker(name: str = "a", number: int = 0, **changes: Any) -> BrokerRegistration:
     values: dict[str, Any] = {
         "cluster": "C",
         "broker_name": name,
@@ -32,15 +39,15 @@ def broker(name: str = "a", number: int = 0, **changes: Any) -> Registration:
         "version": version(),
         "topics": topics("T", "TBW102"),
     }
-    return Registration(**{**values, **changes})
+    return BrokerRegistration(**{**values, **changes})
 
 
-def queues_of(routes: Routes, name: str) -> dict[str, QueueData]:
+def queues_of(routes: TopicRouteTable, name: str) -> dict[str, QueueData]:
     route = routes.route(name)
     return {queue.brokerName: queue for queue in route.queueDatas} if route else {}
 
 
-def addresses_of(routes: Routes, name: str) -> dict[str, dict[int, str]]:
+def addresses_of(routes: TopicRouteTable, name: str) -> dict[str, dict[int, str]]:
     route = routes.route(name)
     return {data.brokerName: data.brokerAddrs for data in route.brokerDatas} if route else {}
 
@@ -49,7 +56,7 @@ def addresses_of(routes: Routes, name: str) -> dict[str, dict[int, str]]:
 
 
 def test_a_registered_broker_is_routed_to() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), "connection", 0)
     routes.register(broker("b", topics=topics("T", "U", queues=8)), "other", 0)
     assert addresses_of(routes, "T") == {"a": {0: "10.0.0.97:10911"}, "b": {0: "10.0.0.98:10911"}}
@@ -59,7 +66,7 @@ def test_a_registered_broker_is_routed_to() -> None:
 
 
 def test_a_single_topic_from_an_unknown_id_is_refused_and_leaves_no_trace() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     with pytest.raises(SystemFailure, match="register broker failed"):
         routes.register(broker(topics=topics("T")), 1, 0)
     assert routes.clusters().brokerAddrTable == {}
@@ -71,14 +78,14 @@ def test_a_single_topic_from_an_unknown_id_is_refused_and_leaves_no_trace() -> N
 
 
 def test_topics_are_merged_not_replaced() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     routes.register(broker(topics=topics("NEW"), version=version(2)), 1, 0)
     assert sorted(routes.topics()) == ["NEW", "T", "TBW102"]
 
 
 def test_with_deletion_on_the_whole_table_replaces_and_a_change_of_some_topics_does_not() -> None:
-    routes = Routes(delete_topic_with_registration=True)
+    routes = TopicRouteTable(delete_topic_with_registration=True)
     routes.register(broker(topics=topics("SELF_TEST_TOPIC", "T", "U", "V")), 1, 0)
     routes.register(broker(topics=topics("W"), version=version(2)), 1, 0)
     routes.register(broker(topics=topics("T", "X"), version=version(3)), 1, 0)
@@ -88,7 +95,7 @@ def test_with_deletion_on_the_whole_table_replaces_and_a_change_of_some_topics_d
 
 
 def test_the_largest_table_fits_into_memory() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     many = {f"a-topic-with-a-longer-name-{number}": topic("T") for number in range(5000)}
     tracemalloc.start()
     try:
@@ -101,7 +108,7 @@ def test_the_largest_table_fits_into_memory() -> None:
 
 
 def test_queues_change_only_with_the_data_version() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     routes.register(broker(topics=topics("T", "TBW102", queues=16)), 1, 0)
     assert queues_of(routes, "T")["a"].readQueueNums == 4
@@ -110,7 +117,7 @@ def test_queues_change_only_with_the_data_version() -> None:
 
 
 def test_a_topic_that_was_deleted_comes_back_with_the_next_registration() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     routes.delete_topic("T")
     assert routes.route("T") is None
@@ -119,7 +126,7 @@ def test_a_topic_that_was_deleted_comes_back_with_the_next_registration() -> Non
 
 
 def test_a_slave_learns_its_master_and_tells_no_topics() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     registered = routes.register(broker(number=1, topics=topics("S", "R")), 2, 0)
     assert (registered.master_address, registered.ha_address) == ("10.0.0.97:10911", "ha-a-0")
@@ -129,14 +136,14 @@ def test_a_slave_learns_its_master_and_tells_no_topics() -> None:
 
 
 def test_an_address_has_one_id() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(number=1, address="x:1"), 1, 0)
     routes.register(broker(number=0, address="x:1"), 1, 0)
     assert routes.members("a") == {0: "x:1"}
 
 
 def test_an_older_state_does_not_take_an_id_from_a_newer_one() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(address="new:1", version=version(state=5)), 1, 0)
     assert routes.register(broker(address="old:1", version=version(state=4)), 2, 0).ignored
     assert routes.members("a") == {0: "new:1"}
@@ -145,7 +152,7 @@ def test_an_older_state_does_not_take_an_id_from_a_newer_one() -> None:
 
 
 def test_brokers_and_routes_are_bounded() -> None:
-    routes = Routes(max_brokers=2, max_routes=5)
+    routes = TopicRouteTable(max_brokers=2, max_routes=5)
     routes.register(broker("a"), 1, 0)
     routes.register(broker("b"), 1, 0)
     with pytest.raises(SystemFailure, match="2 brokers"):
@@ -157,27 +164,27 @@ def test_brokers_and_routes_are_bounded() -> None:
 
 
 def test_a_broker_registers_again_when_the_table_is_full_of_its_own_topics() -> None:
-    routes = Routes(max_routes=3)
+    routes = TopicRouteTable(max_routes=3)
     routes.register(broker(topics=topics("T", "U", "V")), 1, 0)
     routes.register(broker(topics=topics("T", "U", "V", queues=8), version=version(2)), 1, 100_000)
     assert queues_of(routes, "V")["a"].readQueueNums == 8
-    assert routes.expire(200_000) == Removed()
+    assert routes.expire(200_000) == RemovedBrokers()
 
 
 def test_a_living_broker_whose_new_topics_do_not_fit_keeps_those_it_has() -> None:
-    routes = Routes(max_routes=3)
+    routes = TopicRouteTable(max_routes=3)
     routes.register(broker(), "old", 0)
     with pytest.raises(SystemFailure, match="3 routes"):
         routes.register(broker(topics=topics("T", "U", "V"), version=version(2)), "new", 100_000)
     assert routes.version_of("C", "10.0.0.97:10911") == version()
-    assert routes.disconnected("old") == Removed()
-    assert routes.expire(200_000) == Removed()
+    assert routes.disconnected("old") == RemovedBrokers()
+    assert routes.expire(200_000) == RemovedBrokers()
     assert routes.topics() == ["T", "TBW102"]
     assert routes.disconnected("new").brokers == ("a",)
 
 
 def test_a_refused_broker_does_not_keep_the_name_alive_that_its_address_had_before() -> None:
-    routes = Routes(max_routes=3)
+    routes = TopicRouteTable(max_routes=3)
     routes.register(broker("a", address="x:1"), 1, 0)
     with pytest.raises(SystemFailure):
         routes.register(broker("b", address="x:1"), 1, 100_000)
@@ -185,7 +192,7 @@ def test_a_refused_broker_does_not_keep_the_name_alive_that_its_address_had_befo
 
 
 def test_a_topic_added_alone_does_not_go_beyond_the_bound() -> None:
-    routes = Routes(max_routes=3)
+    routes = TopicRouteTable(max_routes=3)
     routes.register(broker(), 1, 0)
     queue = QueueData(brokerName="a", perm=6, readQueueNums=1, topicSysFlag=0, writeQueueNums=1)
     routes.add_topic("X", [queue, queue])
@@ -199,7 +206,7 @@ def test_a_topic_added_alone_does_not_go_beyond_the_bound() -> None:
 
 
 def test_with_its_last_address_a_broker_takes_its_topics_and_cluster() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     routes.register(broker(number=1), 2, 0)
     assert routes.unregister("C", "a", "10.0.0.97:10911").brokers == ("a",)
@@ -212,36 +219,36 @@ def test_with_its_last_address_a_broker_takes_its_topics_and_cluster() -> None:
 
 
 def test_an_unknown_address_leaves_nothing_behind_and_changes_nothing() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
-    assert routes.unregister("zz", "zz", "1.1.1.1:1") == Removed()
-    assert routes.unregister("C", "a", "1.1.1.1:1") == Removed()
+    assert routes.unregister("zz", "zz", "1.1.1.1:1") == RemovedBrokers()
+    assert routes.unregister("C", "a", "1.1.1.1:1") == RemovedBrokers()
     assert routes.members("a") == {0: "10.0.0.97:10911"}
 
 
 def test_a_silent_broker_expires_after_its_own_time() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), "ca", 0)
     routes.register(broker("b", timeout_ms=10_000), "cb", 0)
-    assert routes.expire(10_000) == Removed()
-    assert routes.expire(10_001) == Removed(brokers=("b",), connections=("cb",))
-    assert routes.expire(120_000) == Removed()
+    assert routes.expire(10_000) == RemovedBrokers()
+    assert routes.expire(10_001) == RemovedBrokers(brokers=("b",), connections=("cb",))
+    assert routes.expire(120_000) == RemovedBrokers()
     assert routes.expire(120_001).brokers == ("a",)
     assert routes.topics() == []
 
 
 def test_a_heartbeat_or_another_registration_keeps_it_alive() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), 1, 0)
     routes.register(broker("b"), 1, 0)
     routes.alive("C", "10.0.0.97:10911", 100_000)
     routes.alive("C", "unknown:1", 100_000)
     routes.register(broker("b"), 1, 100_000)
-    assert routes.expire(200_000) == Removed()
+    assert routes.expire(200_000) == RemovedBrokers()
 
 
 def test_a_broken_connection_removes_who_registered_on_it_last() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), "old", 0)
     routes.register(broker("a"), "new", 0)
     routes.register(broker("b"), "old", 0)
@@ -253,12 +260,12 @@ def test_a_broken_connection_removes_who_registered_on_it_last() -> None:
 # Acting masters
 
 
-def acting(number: int, **changes: Any) -> Registration:
+def acting(number: int, **changes: Any) -> BrokerRegistration:
     return broker(number=number, acting_master=True, **changes)
 
 
 def test_without_master_the_smallest_slave_is_shown_as_one_read_only() -> None:
-    routes = Routes(support_acting_master=True)
+    routes = TopicRouteTable(support_acting_master=True)
     routes.register(acting(0), 1, 0)
     routes.register(acting(1), 2, 0)
     routes.register(acting(2), 3, 0)
@@ -272,19 +279,21 @@ def test_without_master_the_smallest_slave_is_shown_as_one_read_only() -> None:
 
 def test_the_topic_that_brokers_use_to_find_one_another_shows_the_truth() -> None:
     name = "rmq_sys_SYNC_BROKER_MEMBER_a"
-    routes = Routes(support_acting_master=True)
+    routes = TopicRouteTable(support_acting_master=True)
     routes.register(acting(1, topics=topics(name, "T")), 1, 0)
     assert addresses_of(routes, name) == {"a": {1: "10.0.0.97:10921"}}
     assert addresses_of(routes, "T") == {"a": {0: "10.0.0.97:10921"}}
 
 
 def test_a_change_of_the_smallest_id_is_told() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(acting(2), 1, 0)
     registered = routes.register(acting(1), 2, 0)
-    assert registered.notice == MinIdChanged("a", 1, "10.0.0.97:10921", None, "ha-a-1", ("10.0.0.97:10931",))
+    assert registered.notice == MinBrokerIdChange(
+        "a", 1, "10.0.0.97:10921", None, "ha-a-1", ("10.0.0.97:10931",)
+    )
     [notice] = routes.unregister("C", "a", "10.0.0.97:10921").notices
-    assert notice == MinIdChanged(
+    assert notice == MinBrokerIdChange(
         "a", 2, "10.0.0.97:10931", "10.0.0.97:10921", "ha-a-1", ("10.0.0.97:10931",)
     )
 
@@ -293,7 +302,7 @@ def test_a_change_of_the_smallest_id_is_told() -> None:
 
 
 def test_write_perm_is_wiped_and_added_until_the_next_change() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(topics={**topics("T"), **topics("TBW102", perm=7)}), 1, 0)
     assert routes.wipe_write_perm("a") == 2
     assert queues_of(routes, "TBW102")["a"].perm == 5
@@ -307,7 +316,7 @@ def test_write_perm_is_wiped_and_added_until_the_next_change() -> None:
 
 
 def test_a_route_given_out_does_not_change_afterwards() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     before = routes.route("T")
     assert before is not None
@@ -318,7 +327,7 @@ def test_a_route_given_out_does_not_change_afterwards() -> None:
 
 
 def test_lists_by_cluster_and_of_system_topics() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     assert routes.system_topics() == ([], None)
     routes.register(broker("a"), 1, 0)
     routes.register(broker("b", cluster="D", topics=topics("T", "D1")), 1, 0)
@@ -330,7 +339,7 @@ def test_lists_by_cluster_and_of_system_topics() -> None:
 
 
 def test_unit_topics_by_their_flags() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     every = {**topics("plain"), **topics("unit", flag=1), **topics("sub", flag=2), **topics("both", flag=3)}
     routes.register(broker(topics=every), 1, 0)
     assert routes.unit_topics() == ["unit", "both"]
@@ -339,7 +348,7 @@ def test_unit_topics_by_their_flags() -> None:
 
 
 def test_deleting_a_topic_in_one_cluster_leaves_the_other() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), 1, 0)
     routes.register(broker("b", cluster="D"), 1, 0)
     routes.delete_topic("T", "zz")
@@ -351,7 +360,7 @@ def test_deleting_a_topic_in_one_cluster_leaves_the_other() -> None:
 
 
 def test_one_topic_may_be_added_on_known_brokers_only() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(), 1, 0)
     queue = QueueData(brokerName="a", perm=6, readQueueNums=1, topicSysFlag=0, writeQueueNums=1)
     stranger = QueueData(brokerName="zz", perm=6, readQueueNums=1, topicSysFlag=0, writeQueueNums=1)
@@ -364,7 +373,7 @@ def test_one_topic_may_be_added_on_known_brokers_only() -> None:
 
 
 def test_filter_servers_and_static_topics_are_handed_on() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(filter_servers=("f:1",), mappings={"T": {"totalQueues": 8}}), 1, 0)
     route = routes.route("T")
     assert route is not None
@@ -382,7 +391,7 @@ def test_filter_servers_and_static_topics_are_handed_on() -> None:
 
 
 def test_the_mapping_of_a_topic_may_come_after_it_and_without_it_is_not_kept() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker(mappings={"V": {"totalQueues": 8}}), 1, 0)
     assert not routes._mappings
     routes.register(broker(topics=topics("V")), 1, 0)
@@ -395,7 +404,7 @@ def test_the_mapping_of_a_topic_may_come_after_it_and_without_it_is_not_kept() -
 
 
 def test_filter_servers_end_with_the_place_that_named_them() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     for cluster in "CDE":
         routes.register(broker(cluster=cluster, filter_servers=("f:1",)), 1, 0)
     assert routes._filter_servers.keys() == {("E", "10.0.0.97:10911")}
@@ -404,7 +413,7 @@ def test_filter_servers_end_with_the_place_that_named_them() -> None:
 
 
 def test_a_zone_keeps_its_own_brokers_and_those_without_master() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a", zone="z1"), 1, 0)
     routes.register(broker("b", zone="z2"), 1, 0)
     routes.register(broker("c", number=0, zone="z3"), 1, 0)
@@ -418,7 +427,7 @@ def test_a_zone_keeps_its_own_brokers_and_those_without_master() -> None:
 
 
 def test_mappings_are_bounded_all_together_and_one_that_is_there_may_be_sent_again() -> None:
-    routes = Routes(max_mapping_bytes=100)
+    routes = TopicRouteTable(max_mapping_bytes=100)
     mapping = {"dname": "x" * 50}
     routes.register(broker(topics=topics("T", "U"), mappings={"T": mapping}), 1, 0)
     for number in (2, 3):
@@ -432,7 +441,7 @@ def test_mappings_are_bounded_all_together_and_one_that_is_there_may_be_sent_aga
 
 
 def test_a_broker_that_left_is_absent_from_the_topics_it_had_until_it_is_back() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), "one", 0)
     routes.register(broker("b", topics=topics("T", "U")), "two", 0)
     assert routes.absent("T", ["a", "b"]) == []
@@ -446,13 +455,13 @@ def test_a_broker_that_left_is_absent_from_the_topics_it_had_until_it_is_back() 
 
 
 def test_of_a_known_broker_that_never_registered_here_the_topics_are_unknown() -> None:
-    routes = Routes()
+    routes = TopicRouteTable()
     routes.register(broker("a"), "one", 0)
     assert routes.absent("T", ["a", "b"]) == ["b"]
 
 
 def test_an_absent_broker_can_be_forgotten_and_absent_topics_have_a_bound() -> None:
-    routes = Routes(max_routes=3)
+    routes = TopicRouteTable(max_routes=3)
     for name in "ab":
         routes.register(broker(name, topics=topics("T", "U")), name, 0)
         routes.disconnected(name)

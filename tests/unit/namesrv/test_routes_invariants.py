@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.properties import examples
 from tests.unit.namesrv.test_routes import broker, topics, version
 
-from turbopump.namesrv.routes import Routes, _size
+from turbopump.namesrv.routes import TopicRouteTable, _size
 from turbopump.protocol.bodies import QueueData
 from turbopump.protocol.errors import SystemFailure
 
@@ -26,7 +26,7 @@ VERSIONS = st.builds(version, st.integers(1, 2), st.integers(0, 1))
 class Brokers(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.routes = Routes(
+        self.routes = TopicRouteTable(
             support_acting_master=True,
             delete_topic_with_registration=True,
             max_brokers=4,
