@@ -1,1 +1,1 @@
-"""How fast, at which cost, beside which peers: measured with one generator on one machine in one run."""
+"""Benchmarks: rates and costs of ours and of its peers, by one generator, on one machine, in one run."""

@@ -1,8 +1,8 @@
-"""`python -m benchmarks.cold_reads`: what consumers of old messages cost those who send.
+"""`python -m benchmarks.cold_reads`: measures how consumers of old messages slow down producers.
 
-A store is filled and its files are driven out of the page cache. Then one producer sends message after
-message, alone, and beside consumers that read the old messages from the disk: once as the broker does it
-(what is not in memory comes beside the loop), once with reads that hold up the loop until the disk answers.
+Fills a store and evicts its files from the page cache. Then one producer sends message after message, first
+alone, then while consumers read the old messages from the disk: once as the broker does it (a worker thread
+reads what is not in memory), once with reads that block the event loop until the disk answers.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MIB = 1 << 20
 FILE_SIZE = 64 * MIB
 QUEUES = 4
 BODY = b"a" * 1024
-WAYS = {"alone": (False, False), "beside the loop": (False, True), "on the loop": (True, True)}
+CASES = {"no reads": (False, False), "in a worker thread": (False, True), "on the loop": (True, True)}
 TIMEOUT_S = 60.0
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cold_reads", description=__doc__)
-    parser.add_argument("--mib", type=int, default=1024, help="old messages")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
+    parser.add_argument("--mib", type=int, default=1024, help="size of the old messages")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement")
     parser.add_argument("--consumers", type=int, default=QUEUES)
     parser.add_argument("--serve", metavar="DIR", help=argparse.SUPPRESS)
     parser.add_argument("--blocking", action="store_true", help=argparse.SUPPRESS)
@@ -61,11 +61,11 @@ async def measure(options: argparse.Namespace) -> None:
         async with broker(home, blocking=False) as address:
             await fill(address, options.mib)
         print(f"{'reads':18} {'sends/s':>8} {'p50 ms':>8} {'p99 ms':>8} {'max ms':>8} {'read MiB/s':>11}")
-        for name, (blocking, reads) in WAYS.items():
+        for name, (blocking, reads) in CASES.items():
             cold = evict(home)
             async with broker(home, blocking) as address:
                 figures = await run(address, options, reads)
-            print(f"{name:18} {figures}  ({cold:.0%} of the log was on the disk alone)")
+            print(f"{name:18} {figures}  ({cold:.0%} of the log was not in memory)")
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -89,7 +89,7 @@ async def run(address: str, options: argparse.Namespace, reads: bool) -> str:
 
 
 async def produce(address: str, seconds: float) -> list[float]:
-    """How long each of many sends took, one after the other."""
+    """Sends one message after the other; returns how long each took."""
     times: list[float] = []
     async with connected() as client:
         until = time.perf_counter() + seconds
@@ -100,7 +100,7 @@ async def produce(address: str, seconds: float) -> list[float]:
 
 
 async def consume(address: str, queue_id: int, read: list[int]) -> None:
-    """From the first message on, and again when the last is reached."""
+    """Reads a queue from its first message, and again after its last."""
     offset = 0
     async with connected() as client:
         while True:
@@ -150,13 +150,13 @@ async def connected() -> AsyncIterator[Client]:
         await client.close()
 
 
-# The broker, in a process of its own
+# The broker, in its own process
 
 
 @contextlib.asynccontextmanager
 async def broker(home: Path, blocking: bool) -> AsyncIterator[str]:
-    words = ["-m", "benchmarks.cold_reads", "--serve", str(home), *(["--blocking"] if blocking else [])]
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=asyncio.subprocess.PIPE)
+    arguments = ["-m", "benchmarks.cold_reads", "--serve", str(home), *(["--blocking"] if blocking else [])]
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
         yield (await process.stdout.readline()).decode().strip()
@@ -186,7 +186,7 @@ async def serve(home: Path, blocking: bool) -> None:
 
 
 def evict(home: Path) -> float:
-    """Drives the log and the queues out of the page cache; which share of the log is gone."""
+    """Evicts log and queues from the page cache; returns the share of the log that is no longer there."""
     gone = total = 0
     for path in files(home):
         descriptor = os.open(path, os.O_RDWR)

@@ -1,7 +1,7 @@
-"""Ours beside Apache's 4.9.7 and 5.5.0: start-up, memory, and the cost of a message under several loads.
+"""Compares ours with Apache's 4.9.7 and 5.5.0: start-up, memory, and cost of a message by load.
 
-All servers stay up for the whole run; each round puts every load on each of them in turn, so that a ratio is
-always taken between runs that lie seconds apart.
+All servers stay up for the whole run. Each round puts every load on each of them in turn, so that a ratio is
+always taken between windows that are seconds apart.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .servers import BASELINE, OURS, Running
 
 KIB = 1024
 WARM_UP_WINDOW_S = 3.0
-WARM_UP_WINDOWS = (3, 10)  # at least, at most, of each shape
-STILL_FALLING = 0.95
+MIN_WARM_UP_WINDOWS, MAX_WARM_UP_WINDOWS = 3, 10  # of each shape
+STILL_FALLING = 0.95  # a window this much cheaper than the best one: the JVM still compiles
 PULL_TOPIC = "pull_"
 PULL_MESSAGES = 200_000
-SETTLED_S = 3.0
+SETTLE_S = 3.0
 QUIET_CORES = 0.3
 QUIET_PROBE_S = 0.5
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One shape of load. `target`: our work per CPU second in multiples of the baseline's."""
+    """A shape of load. `target` is our work per CPU second in multiples of the baseline's."""
 
     name: str
     mode: str
@@ -40,7 +40,7 @@ class Cell:
     in_flight: int
     target: float
     size: int = KIB
-    keys: bool = False  # every message has a key of its own, as orders and payments do
+    keys: bool = False  # every message has its own key, as orders and payments do
 
     def options(self) -> dict[str, object]:
         shape: dict[str, object] = {"connections": self.connections, "in_flight": self.in_flight}
@@ -65,16 +65,18 @@ ANONYMOUS_TARGET_MIB = 100.0
 
 @dataclass(frozen=True)
 class Plan:
+    """What to measure, and for how long."""
+
     kinds: Sequence[str]
     rounds: int
     duration_s: float
     warm_up_s: float
-    patience_s: float  # how long a window may wait for a quiet machine
+    patience_s: float  # longest wait of a window for quiet cores
     used_memory: bool = True  # see `memory.py`; filling it takes up to a minute
 
     @property
     def disk_gb(self) -> float:
-        """A generous guess: a log grows by 200 MB/s while messages of 1 KiB are sent, else by half."""
+        """Upper estimate: a log grows by 200 MB/s during sends of 1 KiB, by half of that during others."""
         per_second = sum(0.2 if cell.size == KIB else 0.1 for cell in CELLS if cell.mode == "send")
         measured = self.rounds * (self.duration_s + self.warm_up_s) * per_second
         return 2 + len(self.kinds) * (6 + measured)
@@ -118,7 +120,7 @@ def all_running(plan: Plan, home: Path) -> Iterator[tuple[dict[str, Running], di
                 server, seconds = servers.start(kind, home / kind)
                 running[kind] = server
                 startup[kind].append(seconds)
-                say(f"start {kind}: first acknowledgement after {seconds:.2f} s")
+                print_now(f"start {kind}: first acknowledgement after {seconds:.2f} s")
                 if turn < plan.rounds - 1:
                     server.stop()
         time.sleep(2)
@@ -131,21 +133,20 @@ def all_running(plan: Plan, home: Path) -> Iterator[tuple[dict[str, Running], di
 
 
 def warm_up(server: Running) -> None:
-    """The JVM compiles what it sees often: each shape of load is repeated until its cost stops falling."""
+    """Repeats each shape of load until its cost stops falling: a JVM compiles code that runs often."""
     new_backlog(server, PULL_TOPIC)
     for cell in CELLS:
         if cell.size == KIB and not cell.keys and cell.in_flight * cell.connections > 1:
             costs = list(falling_costs(server, cell))
-            say(f"warm up {server.kind:6} {cell.name}: {costs[0]:.1f} -> {costs[-1]:.1f} us")
+            print_now(f"warm up {server.kind:6} {cell.name}: {costs[0]:.1f} -> {costs[-1]:.1f} us")
 
 
 def falling_costs(server: Running, cell: Cell) -> Iterator[float]:
     best = float("inf")
-    least, most = WARM_UP_WINDOWS
-    for window in range(most):
+    for window in range(MAX_WARM_UP_WINDOWS):
         cost = server.load(cell.mode, **cell.options(), warmup="0s", duration=f"{WARM_UP_WINDOW_S}s").cpu_us
         yield cost
-        if window + 1 >= least and cost > best * STILL_FALLING:
+        if window + 1 >= MIN_WARM_UP_WINDOWS and cost > best * STILL_FALLING:
             return
         best = min(best, cost)
 
@@ -164,22 +165,23 @@ def measure(plan: Plan, running: dict[str, Running]) -> Samples:
                 samples[cell.name][kind].append(sample)
                 noise = f"load {sample.load_average:.1f}  evictions {sample.evictions:.0f}"
                 cost = f"{sample.rate:9,.0f}/s {sample.cpu_us:7.2f} us  errors {sample.errors}"
-                say(f"round {turn + 1}  {cell.name:22} {kind:6} {cost}  {noise}")
+                print_now(f"round {turn + 1}  {cell.name:22} {kind:6} {cost}  {noise}")
     return samples
 
 
 def new_backlog(server: Running, topic: str) -> str:
-    """For consumers to catch up with. All brokers hand out fewer messages a pull when they lie far behind the
-    end of the log, and whoever stores more messages a second gets there first. What a broker still does for
-    these messages, flush and index, is not what pulls cost.
+    """Sends a backlog for pulls, waits until it is flushed and indexed, and returns its topic.
+
+    Each round gets a new one, because all brokers return fewer messages per pull when these are far behind
+    the end of the log, and the broker that stores more messages per second would get there first.
     """
     server.load("send", count=PULL_MESSAGES, in_flight=64, topic=topic)
-    time.sleep(SETTLED_S)
+    time.sleep(SETTLE_S)
     return topic
 
 
 def wait_for_quiet(patience_s: float) -> None:
-    """Others use the cores too: wait, within reason, until they leave most of them free."""
+    """Waits until other processes leave most cores free, at most `patience_s` seconds."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         before = servers.machine_busy_s()
@@ -216,7 +218,7 @@ def median_of(runs: list[Sample]) -> dict[str, Any]:
 
 
 def paired_ratio(runs: list[Sample], baseline: list[Sample]) -> float:
-    """Work per CPU second against the baseline's run of the same round."""
+    """Median of work per CPU second over the baseline's in the same round."""
     ratios = [
         mine.per_cpu_second / theirs.per_cpu_second for mine, theirs in zip(runs, baseline, strict=True)
     ]
@@ -224,22 +226,22 @@ def paired_ratio(runs: list[Sample], baseline: list[Sample]) -> float:
 
 
 def verdicts(result: dict[str, Any]) -> list[tuple[str, str, bool]]:
-    """Each target, what was measured, whether it was met."""
+    """Returns each target, what was measured, and whether it was met."""
     found = []
     for cell in result["cells"]:
         ratio = cell["work_per_cpu_second_vs_baseline"].get(OURS)
         if ratio is not None:
-            measured = f"{ratio:.2f}x (wanted {cell['target']}x)"
+            measured = f"{ratio:.2f}x (target {cell['target']}x)"
             found.append((f"{cell['name']}, work per CPU second", measured, ratio >= cell["target"]))
     if OURS in result["startup_s"]:
         seconds = statistics.median(result["startup_s"][OURS])
-        wanted = f"{seconds:.2f} s (wanted {STARTUP_TARGET_S})"
-        found.append(("start to first acknowledgement", wanted, seconds <= STARTUP_TARGET_S))
+        found_text = f"{seconds:.2f} s (target {STARTUP_TARGET_S})"
+        found.append(("start to first acknowledgement", found_text, seconds <= STARTUP_TARGET_S))
         anonymous = sum(memory["anonymous"] for memory in result["memory_after_load_mib"][OURS].values())
-        wanted = f"{anonymous:.0f} MiB (wanted {ANONYMOUS_TARGET_MIB:.0f})"
-        found.append(("anonymous memory after the load", wanted, anonymous <= ANONYMOUS_TARGET_MIB))
+        found_text = f"{anonymous:.0f} MiB (target {ANONYMOUS_TARGET_MIB:.0f})"
+        found.append(("anonymous memory after the load", found_text, anonymous <= ANONYMOUS_TARGET_MIB))
     return found
 
 
-def say(text: str) -> None:
+def print_now(text: str) -> None:
     print(text, flush=True)

@@ -1,11 +1,11 @@
-"""A million delayed messages that wait: how late they are, what each costs, how fast a backlog goes.
+"""Measures a million delayed messages: lateness, cost per message, and the speed of a backlog.
 
 `python -m benchmarks.delays [--messages N] [--only ours]`: our broker and Apache's 4.9.7 in one run.
 
-    paced     all of them wait before the first is due; then they fall due as fast as they were sent
+    paced     all of them wait before the first is due; then they become due as fast as they were sent
     backlog   the broker is stopped until all of them are due, and started again
 
-Lateness is taken from the stored records: when the copy was stored, and when it was due.
+Lateness comes from the stored records: when the copy was stored, less when it was due.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from turbopump.protocol.record import Record
 from turbopump.store.tools import dump
 
 from . import generator, report, servers
-from .__main__ import keep
-from .compare import say
+from .__main__ import write_results
+from .compare import print_now
 from .push import cpu_seconds
 from .servers import Running
 
 POLL_S = 0.05
 QUEUES = 4
-STUCK_S = 120.0  # without a delivery
+MAX_SILENCE_S = 120.0  # between two deliveries
 
 
 def main() -> None:
@@ -47,19 +47,24 @@ def main() -> None:
             server.stop()
             for row in rows[-2:]:
                 row |= lateness(server, row["topic"], options)
-                say(f"{kind} {row['load']}: {row['late_p99_ms']:,.0f} ms late at p99, {row['twice']} twice")
+                print_now(
+                    f"{kind} {row['load']}: {row['late_p99_ms']:,.0f} ms late at p99, "
+                    f"{row['twice']} delivered twice"
+                )
         finally:
             server.kill()
-    keep("delays", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
+    write_results("delays", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delays", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--only", action="append", choices=servers.ALL, help="this server alone")
+    parser.add_argument(
+        "--only", action="append", choices=servers.ALL, help="only this server (may be repeated)"
+    )
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=256, help="bytes of a body")
-    parser.add_argument("--delay", type=int, default=120, help="seconds; all must be sent within it")
+    parser.add_argument("--delay", type=int, default=120, help="seconds; sending all must take less")
     return parser
 
 
@@ -68,7 +73,9 @@ def paced(server: Running, options: argparse.Namespace) -> dict[str, Any]:
     sent = send(server, "paced_", options)
     took = time.monotonic() - began
     if took > options.delay:
-        raise generator.LoadFailed(f"sending took {took:.0f} s: not all were waiting, give a longer --delay")
+        raise generator.LoadFailed(
+            f"sending must take less than --delay, got {took:.0f} s; give a longer --delay"
+        )
     memory = server.memory_mib()["broker"]
     time.sleep(max(0.0, options.delay - took - 1))
     return {"load": "paced", "sent_per_s": sent} | drained(server, "paced_00000", options, memory)
@@ -87,14 +94,14 @@ def send(server: Running, topic: str, options: argparse.Namespace) -> float:
     shape = {"connections": 4, "in_flight": 64, "queues": QUEUES, "size": options.size}
     sample = server.load("send", count=options.messages, topic=topic, delay_level=1, **shape)
     if sample.errors:
-        raise generator.LoadFailed(f"{sample.errors} messages were refused")
+        raise generator.LoadFailed(f"the broker refused {sample.errors} messages")
     return sample.rate
 
 
 def drained(
     server: Running, topic: str, options: argparse.Namespace, memory: dict[str, float]
 ) -> dict[str, Any]:
-    """From the first delivery to the last: how long that takes, and how much of the broker's time."""
+    """Measures rate and CPU time from the first delivery to the last."""
     watch = asyncio.run(watched(server, topic, options.messages))
     first, last = watch[0], watch[-1]
     count = last[1] - first[1]
@@ -110,7 +117,7 @@ def drained(
 
 
 async def watched(server: Running, topic: str, messages: int) -> list[tuple[float, int, float]]:
-    """Time, messages delivered, CPU seconds of the broker: at the first delivery and at the last."""
+    """Returns time, messages delivered and CPU seconds of the broker whenever more were delivered."""
     seen: list[tuple[float, int, float]] = []
     changed = time.monotonic()
     async with Admin([server.place.namesrv]) as admin:
@@ -119,8 +126,10 @@ async def watched(server: Running, topic: str, messages: int) -> list[tuple[floa
             if count > (seen[-1][1] if seen else 0):
                 seen.append((now, count, cpu_seconds(server.pids[0])))
                 changed = now
-            if now - changed > STUCK_S:
-                raise generator.LoadFailed(f"{count} of {messages} were delivered, and no more came")
+            if now - changed > MAX_SILENCE_S:
+                raise generator.LoadFailed(
+                    f"{count} of {messages} were delivered, then none for {MAX_SILENCE_S:.0f} s"
+                )
             await asyncio.sleep(POLL_S)
     return seen
 
@@ -134,7 +143,7 @@ async def delivered(admin: Admin, address: str, topic: str) -> int:
 
 
 def lateness(server: Running, topic: str, options: argparse.Namespace) -> dict[str, Any]:
-    """From the store of the stopped broker, whoever wrote it."""
+    """Reads lateness, losses and duplicates from the store of the stopped broker, ours or Apache's."""
     due_ms = {
         record.unique_key: record.store_timestamp + 1000 * options.delay
         for record in records(server, SCHEDULE_TOPIC)

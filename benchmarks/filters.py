@@ -1,10 +1,10 @@
-"""`python -m benchmarks.filters`: evaluations of SQL92 expressions, ours beside Apache's, in one run.
+"""`python -m benchmarks.filters`: compares evaluations of SQL92 expressions, ours and Apache's.
 
 Each expression is evaluated over the same 20 property sets of ordinary messages, again and again, on one
 thread; Java after a warm-up as long as its window, with both compilers. Rates are per second of CPU time of
-that thread, so that other work on the machine does not count. Ours takes the property string as it
-is stored and looks for what it needs; Apache's is given a finished map, which its broker has to make of that
-string for every message first (`with parsing`: the same with that work in it).
+that thread, so that other work on the machine does not count. Ours takes the property string as it is stored
+and looks for what it needs. Apache's gets a finished map, which its broker first has to make from that string
+for every message; `with parsing` includes that work.
 """
 
 from __future__ import annotations

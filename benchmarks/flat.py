@@ -1,4 +1,4 @@
-"""Does a message cost the same in a log of 20 GB as in one of 1 MB, and with 10,000 topics as with one?"""
+"""Measures the cost of a message by size of the log (1 MB to 20 GB) and number of topics (1 to 10,000)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import servers
-from .compare import check_disk, say
+from .compare import check_disk, print_now
 from .generator import Sample
 from .servers import Running
 
@@ -22,6 +22,8 @@ SEND = {"in_flight": 64, "connections": 4}
 
 @dataclass(frozen=True)
 class Plan:
+    """Which server, and how far to go."""
+
     kind: str
     log_gb: float
     topics: int
@@ -46,10 +48,10 @@ def by_log_size(plan: Plan, home: Path) -> dict[str, Any]:
             step = {"log_mb": size_mb, **windows(server, plan.duration_s, "send", **SEND)}
             step["pull_cpu_us"] = windows(server, plan.duration_s, "pull")["cpu_us"]
             steps.append(step)
-            say(f"log {size_mb:6,} MB: send {step['cpu_us']:.2f} us, pull {step['pull_cpu_us']:.2f} us")
+            print_now(f"log {size_mb:6,} MB: send {step['cpu_us']:.2f} us, pull {step['pull_cpu_us']:.2f} us")
         server.stop()
         _, again = servers.restart(server)
-        say(f"start with an empty store {seconds:.2f} s, with this log {again:.2f} s")
+        print_now(f"start with an empty store {seconds:.2f} s, with this log {again:.2f} s")
     finally:
         server.kill()
     return {"steps": steps, "startup_empty_s": seconds, "startup_full_s": again}
@@ -62,7 +64,7 @@ def fill(server: Running, home: Path, size_mb: float) -> None:
 
 
 def log_bytes(server: Running, home: Path) -> int:
-    """Written bytes: the last file has its full length from the start, but only written blocks on disk."""
+    """Bytes written to the log. Blocks count, since the last file has its full length from the start."""
     return sum(path.stat().st_blocks * 512 for path in home.glob("**/commitlog/*"))
 
 
@@ -77,15 +79,15 @@ def by_topics(plan: Plan, home: Path) -> list[dict[str, Any]]:
             step |= windows(server, plan.duration_s, "send", topic=prefix, topics=topics, **SEND)
             step["anonymous_mib"] = servers.memory_mib(server.pids[0])["anonymous"]
             steps.append(step)
-            costs = f"send {step['cpu_us']:.2f} us, creation {step['creation_ms']:.2f} ms a topic"
-            say(f"{topics:6,} topics: {costs}")
+            costs = f"send {step['cpu_us']:.2f} us, creation {step['creation_ms']:.2f} ms per topic"
+            print_now(f"{topics:6,} topics: {costs}")
     finally:
         server.kill()
     return steps
 
 
 def windows(server: Running, duration_s: float, mode: str, **options: object) -> dict[str, Any]:
-    """The median of a few short windows: on a shared machine better than one long one."""
+    """Medians of a few short windows, which on a shared machine vary less than one long one."""
     runs: list[Sample] = [
         server.load(mode, warmup="300ms", duration=f"{duration_s}s", **options) for _ in range(WINDOWS)
     ]

@@ -1,4 +1,4 @@
-"""The Go load generator: built once per run, called as a process, answered with a `Sample`."""
+"""Builds and runs the load generator, a Go program, and reads its output into a `Sample`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Sample:
-    """One run, reduced to what the tables use; `raw` is everything the generator said."""
+    """One run, reduced to what the tables use; `raw` is the whole output of the generator."""
 
     messages: int
     errors: int
@@ -29,7 +29,7 @@ class Sample:
     cpu_us: float
     per_cpu_second: float
     server_cores: float
-    evictions: float  # times in 1000 messages that a thread of the server lost its core to somebody else
+    evictions: float  # involuntary context switches of the server per 1000 messages
     p50_us: float
     generator_cores: float
     other_cores: float
@@ -42,7 +42,7 @@ class Sample:
 def build() -> None:
     go = shutil.which("go")
     if go is None:
-        raise LoadFailed("the load generator is a Go program: install Go")
+        raise LoadFailed("the load generator is a Go program; install Go and put `go` on the PATH")
     CACHE.mkdir(parents=True, exist_ok=True)
     command = [go, "build", "-o", str(BINARY), "."]
     done = subprocess.run(
@@ -53,7 +53,7 @@ def build() -> None:
 
 
 def run(mode: str, address: str, pids: Sequence[int] = (), **options: object) -> Sample:
-    """`options` are the generator's flags, `in_flight=64` for `-in-flight=64`."""
+    """Runs the generator. `options` are its flags: `in_flight=64` for `-in-flight=64`."""
     given = {"address": address, "pid": ",".join(map(str, pids)), **options}
     flags = [f"-{name.replace('_', '-')}={value}" for name, value in given.items()]
     done = subprocess.run([BINARY, mode, *flags], capture_output=True, text=True, check=False)
@@ -85,7 +85,7 @@ def sample(raw: dict[str, Any]) -> Sample:
 
 
 def first(namesrv: str, broker: str, timeout_s: float = 60.0) -> subprocess.Popen[str]:
-    """A client that tries until its first message is acknowledged; `acknowledged_ns` reads when that was."""
+    """Starts a client that retries until its first message is acknowledged; `acknowledged_ns` reads when."""
     flags = ["-namesrv", namesrv, "-address", broker, "-timeout", f"{timeout_s}s"]
     return subprocess.Popen(
         [BINARY, "first", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -93,7 +93,7 @@ def first(namesrv: str, broker: str, timeout_s: float = 60.0) -> subprocess.Pope
 
 
 def acknowledged_ns(client: subprocess.Popen[str]) -> int:
-    said, complaint = client.communicate()
+    output, errors = client.communicate()
     if client.returncode != 0:
-        raise LoadFailed(complaint.strip())
-    return int(json.loads(said)["acknowledged_unix_ns"])
+        raise LoadFailed(errors.strip())
+    return int(json.loads(output)["acknowledged_unix_ns"])

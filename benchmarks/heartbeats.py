@@ -1,9 +1,9 @@
-"""`python -m benchmarks.heartbeats`: what many clients and many groups cost a broker that nobody sends to.
+"""`python -m benchmarks.heartbeats`: measures what many clients and groups cost a broker without messages.
 
-First the clients: so many push consumers, 20 to a group, join and then send a heartbeat each, round after
-round, as Java 5.5.0 writes it. The figure is CPU time of the broker per join and per heartbeat; a client
-beats every 30 s. Then the same number in one group, which all of them are told of when one joins. Last the
-offsets: so many groups commit on every queue, and the table is put into its file, as it is every 5 s.
+First the clients: `--clients` push consumers, 20 to a group, join and then send heartbeats, round after
+round, as Java 5.5.0 writes them. The figure is CPU time of the broker per join and per heartbeat; a client
+sends one every 30 s. Then as many in one group, where every join is announced to all members. Last the
+offsets: `--groups` groups commit on every queue, and the table is written to its file, as it is every 5 s.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from turbopump.store.config_files import ConfigFiles
 from . import servers
 from .generator import CACHE
 
-BEAT_EVERY_S = 30
-AT_ONCE = 64  # heartbeats under way
+HEARTBEAT_INTERVAL_S = 30
+IN_FLIGHT = 64
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -41,9 +41,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.heartbeats", description=__doc__)
     parser.add_argument("--clients", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--groups", type=int, default=1000, help="that have committed offsets")
-    parser.add_argument("--offsets", type=int, default=50_000, help="of all groups together")
-    parser.add_argument("--only", action="append", choices=servers.ALL, help="this server alone")
+    parser.add_argument("--groups", type=int, default=1000, help="groups that commit offsets")
+    parser.add_argument("--offsets", type=int, default=50_000, help="offsets of all groups together")
+    parser.add_argument(
+        "--only", action="append", choices=servers.ALL, help="only this server (may be repeated)"
+    )
     options = parser.parse_args()
     print("server    clients  groups   us/join   us/beat  of a core    MiB")
     for kind in options.only or [servers.OURS]:
@@ -66,7 +68,7 @@ async def clients(kind: str, options: argparse.Namespace, members: int) -> str:
         server.kill()
         shutil.rmtree(CACHE / "heartbeats", ignore_errors=True)
     beat_us = sorted(beats_us)[len(beats_us) // 2]
-    share = beat_us * options.clients / BEAT_EVERY_S / 1e6
+    share = beat_us * options.clients / HEARTBEAT_INTERVAL_S / 1e6
     groups = options.clients // members
     return (
         f"{kind:8} {options.clients:8,} {groups:7,} {join_us:9.1f} {beat_us:9.1f} {share:10.2%} {grown:6.1f}"
@@ -74,17 +76,17 @@ async def clients(kind: str, options: argparse.Namespace, members: int) -> str:
 
 
 async def measured(server: servers.Running, everyone: list[Member]) -> float:
-    """CPU time of the broker for one heartbeat of each, over their number."""
+    """CPU microseconds of the broker per member, when each sends one heartbeat."""
     await asyncio.sleep(0.5)
     before = cpu_s(server.pids)
-    turns = asyncio.Semaphore(AT_ONCE)
+    turns = asyncio.Semaphore(IN_FLIGHT)
 
     async def beat(member: Member) -> None:
         async with turns:
             await member.beat(server.address)
 
     await asyncio.gather(*(beat(member) for member in everyone))
-    await asyncio.sleep(0.5)  # notices that were gathered
+    await asyncio.sleep(0.5)  # until the broker has sent the notices it had collected
     return (cpu_s(server.pids) - before) / len(everyone) * 1e6
 
 
@@ -153,7 +155,7 @@ def table_of_offsets(options: argparse.Namespace) -> str:
         f"\n{options.groups:,} groups, {count:,} offsets: {grown:.1f} MiB in memory, "
         f"{len(data) / 1e6:.1f} MB in the file\n"
         f"a commit {commit_us:.2f} us; the file {total_ms:.1f} ms of CPU time on the loop, "
-        f"at most {longest_ms:.2f} ms at a stretch, written and synced beside it in {write_ms:.0f} ms"
+        f"at most {longest_ms:.2f} ms without a pause, written and synced by a worker in {write_ms:.0f} ms"
     )
 
 

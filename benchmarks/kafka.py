@@ -1,11 +1,11 @@
-"""Kafka beside us: a local server, Spark with Kafka's own connector, and one Python that runs both.
+"""Provides Kafka for comparisons: a local server, Spark's connector for it, and a Python environment.
 
 In: a directory, counts and sizes. Out: a running Kafka (KRaft, one process), topics with random bodies, and
-what a Spark session must be given to read them. Spark's connector is built for one release of Spark, 4.2.0:
-benchmarks that use it call `in_our_environment()` first, which runs them again under a Python of their own
-with just that PySpark, below `.cache/bench`. Jars come by Maven, packages by pip, as the machine has them.
+the settings that a Spark session needs to read them. Spark's connector is built for one release of Spark,
+4.2.0: benchmarks that use it call `in_our_environment()` first, which runs them again in an environment with
+exactly that PySpark, below `.cache/bench`. Maven fetches the jars, pip the packages.
 
-    python -m benchmarks.kafka        # builds the environment and says where its Python is
+    python -m benchmarks.kafka        # builds the environment and prints the path of its Python
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .generator import ROOT
 SPARK = "4.2.0"
 PARTITIONS = 4
 FLUSH_S = 120.0
-PRODUCED_AT_ONCE = 1000  # messages between two looks at what was delivered
-HELD = 100_000  # messages that wait for the server at most
-FILLING = {"acks": "1", "queue.buffering.max.messages": 2 * HELD, "queue.buffering.max.kbytes": 400_000}
+MESSAGES_PER_POLL = 1000
+MAX_QUEUED = 100_000  # messages that wait for the server
+FILLING = {"acks": "1", "queue.buffering.max.messages": 2 * MAX_QUEUED, "queue.buffering.max.kbytes": 400_000}
 
-# Group, artifact, version: what the connector's own description names, but for the token provider, whose
-# 4.2.0 is in no repository, and without what Spark has already.
+# Group, artifact, version: the dependencies that the connector's POM names, without those that Spark has
+# already. The token provider is 4.0.0 because its 4.2.0 is in no repository.
 JARS = (
     ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK),
     ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def settings() -> dict[str, str]:
-    """Of a Spark session that shall know the format `kafka`."""
+    """Settings with which a Spark session knows the format `kafka`."""
     return {"spark.jars": ",".join(str(jar) for jar in sorted(jars()))}
 
 
@@ -74,7 +74,7 @@ def _dependency(coordinates: tuple[str, str, str]) -> str:
 
 
 def in_our_environment() -> None:
-    """Does not come back unless this is the Python of `python()`: else that one runs the same command."""
+    """Replaces this process by the same command under `python()`, unless it runs there already."""
     if Path(sys.prefix) == Path(python()).parents[1]:
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         return
@@ -85,7 +85,7 @@ def in_our_environment() -> None:
 
 
 def python() -> str:
-    """Of an environment with PySpark of the connector's release, this tree, and a client to fill topics."""
+    """Path of a Python that has the connector's PySpark, this tree, and a client for Kafka."""
     wanted = [f"pyspark=={SPARK}", "confluent-kafka>=2.13", "pytest"]
 
     def install(directory: Path) -> None:
@@ -103,41 +103,41 @@ def python() -> str:
 
 
 def start(home: Path) -> systems.System:
-    """Stopped by its `process.kill()`."""
+    """Starts a Kafka server; `process.kill()` stops it."""
     return systems.start(systems.KAFKA, home)
 
 
 def create(address: str, topic: str, partitions: int = PARTITIONS) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    admin = AdminClient({"bootstrap.servers": address})  # ends its calls when nobody holds it
+    admin = AdminClient({"bootstrap.servers": address})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(FLUSH_S)
 
 
 def fill(address: str, topic: str, count: int, size: int, partitions: int = PARTITIONS) -> None:
-    """Random bodies, in turn to all partitions, uncompressed, in the large batches of librdkafka."""
+    """Sends random bodies to all partitions in turn, uncompressed, in the large batches of librdkafka."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, **FILLING})
     for number, body in enumerate(bodies(count, size)):
         producer.produce(topic, body, partition=number % partitions)
-        if number % PRODUCED_AT_ONCE == 0:
-            _make_room(producer)
+        if number % MESSAGES_PER_POLL == 0:
+            _wait_for_capacity(producer)
     left = producer.flush(FLUSH_S)
     assert not left, f"{left} messages were not delivered"
 
 
-def _make_room(producer: Any) -> None:
+def _wait_for_capacity(producer: Any) -> None:
     producer.poll(0)
-    while len(producer) > HELD:
+    while len(producer) > MAX_QUEUED:
         producer.poll(0.05)
 
 
 def bodies(count: int, size: int, seed: int = 1) -> Iterator[bytes]:
-    """The same for who gives the same seed, so that two systems hold the same."""
+    """Random bodies, the same ones for the same seed, so that two systems hold the same data."""
     chance = random.Random(seed)
-    for begin in range(0, count, PRODUCED_AT_ONCE):
-        several = min(PRODUCED_AT_ONCE, count - begin)
+    for begin in range(0, count, MESSAGES_PER_POLL):
+        several = min(MESSAGES_PER_POLL, count - begin)
         noise = chance.randbytes(several * size)
         for number in range(several):
             yield noise[number * size : (number + 1) * size]

@@ -1,6 +1,6 @@
-"""Rows through the ledger of decisions: half messages in frames, one decision and one end per batch.
+"""Measures rows through the transaction ledger: half messages in frames, one decision and one end per batch.
 
-`python -m benchmarks.ledger [--rows N] [--batches N]`: our broker in a process of its own; only ours has a
+`python -m benchmarks.ledger [--rows N] [--batches N]` starts our broker in its own process; Apache's has no
 ledger. The frames are made before the clock runs, so the figures are the broker's.
 """
 
@@ -18,7 +18,7 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.headers.ledger import LedgerSendRequest
 
 from . import generator, report, servers
-from .__main__ import keep
+from .__main__ import write_results
 from .push import cpu_seconds
 from .servers import Running
 
@@ -36,13 +36,13 @@ def main() -> None:
         row["rss_mib"] = server.memory_mib()["broker"]["rss"]
     finally:
         server.kill()
-    keep("ledger", {"machine": report.machine(), "rows": [row]}, markdown(row, options))
+    write_results("ledger", {"machine": report.machine(), "rows": [row]}, markdown(row, options))
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ledger", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--rows", type=int, default=100_000, help="of a batch")
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of a batch")
     parser.add_argument("--batches", type=int, default=3)
     parser.add_argument("--frame", type=int, default=500, help="rows in a frame")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
@@ -98,7 +98,7 @@ async def decide(ledger: Ledger, server: Running, number: int, body: bytes, opti
 async def end(ledger: Ledger, server: Running, number: int, body: bytes, options: Any) -> None:
     ended = await ledger.end(number)
     if ended.behind:
-        raise generator.LoadFailed(f"rows are left open: {ended}")
+        raise generator.LoadFailed(f"every row must be committed, got {ended}")
 
 
 def markdown(row: dict[str, Any], options: argparse.Namespace) -> str:
@@ -109,11 +109,11 @@ def markdown(row: dict[str, Any], options: argparse.Namespace) -> str:
         ["commit", f"{row['rows'] / row['end']:,.0f}", f"{row['end_cpu'] / row['rows'] * 1e6:.1f}"],
         ["both", f"{row['rows'] / seconds:,.0f}", f"{cpu / row['rows'] * 1e6:.1f}"],
     ]
-    said = (
+    head = (
         f"{row['rows']:,} rows of {options.size} bytes in {row['batches']} batches, "
         f"frames of {options.frame}; a decision takes {row['decide'] / row['batches'] * 1000:.0f} ms.\n\n"
     )
-    return said + report.table(["step", "rows/s", "CPU us of the broker per row"], lines) + "\n"
+    return head + report.table(["step", "rows/s", "CPU us of the broker per row"], lines) + "\n"
 
 
 if __name__ == "__main__":

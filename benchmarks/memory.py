@@ -1,8 +1,9 @@
-"""Memory as a server finds it that has been running for a while: all of it was used before.
+"""Fills the page cache before a run, as it is on a machine that has been up for a while.
 
-Every server writes its log to pages of the cache. On a virtual machine a page that nobody has used yet must
-first come from the host, which takes 10 us here; one that held something else takes 1 us. A message of 1 KiB
-would carry 3 us that say something about the machine alone, and only until its memory is used up.
+Every server writes its log to pages of the cache. On a virtual machine a page that was never used must first
+come from the host, which takes 10 us here; a page that held something else takes 1 us. Without filling, a
+message of 1 KiB would cost 3 us more for a reason that lies in the machine, and only until all memory was
+used.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LEFT_FREE = 2 << 30  # of the servers themselves: the rest is cache
+LEFT_FREE = 2 << 30  # for the processes of the servers
 CHUNK = 1 << 20
 
 
 @contextmanager
 def used(home: Path) -> Iterator[None]:
-    """Fills the page cache with a file that has only a length, which makes way for what is written next."""
+    """Fills the page cache with a sparse file, whose pages are dropped when the servers need them."""
     size = max(0, available() - LEFT_FREE)
     print(f"filling {size / 1e9:.0f} GB of memory with cached pages", flush=True)
     home.mkdir(parents=True, exist_ok=True)
@@ -35,6 +36,7 @@ def used(home: Path) -> Iterator[None]:
 
 
 def available() -> int:
+    """Bytes of memory that can be used without swapping; 0 if unknown."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":

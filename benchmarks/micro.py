@@ -1,8 +1,8 @@
-"""`python -m benchmarks.micro [NAME...]`: what the steps of a send and a pull cost, one by one.
+"""`python -m benchmarks.micro [NAME...]`: measures the steps of a send and a pull one by one.
 
-Thread CPU time, so that other processes on the cores matter little; all steps are measured in turn, many
-times over, and the median of the rounds is reported beside the least. A round of a step takes milliseconds.
-A step costs what it costs with warm caches: compare it with itself on another day, not with a profile.
+Thread CPU time, so that other processes on the cores matter little. All steps are measured in turn, many
+times over; median and minimum of the rounds are reported. A round of a step takes milliseconds. Caches are
+warm: compare a step with itself on another day, not with a profile.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOPIC = "micro"
 BODY = b"a" * 1024
 HOST = ids.pack_host("127.0.0.1", 10911)
 ROUND_NS = 4_000_000
-EVENTS = 256  # different read events: more keys than anyone remembers
+EVENTS = 256  # different read events, so that no cache holds all their keys
 PROPERTIES = "UNIQ_KEY\x017F0000012B674E0E2F2A%012X\x02WAIT\x01true\x02TAGS\x01TagA\x02"
 KEYED = "KEYS\x01order_%012X\x02" + PROPERTIES
 SEND = (
@@ -56,7 +56,7 @@ SEND = (
 
 @dataclass(frozen=True)
 class Step:
-    """`run` does the work `per` times."""
+    """Work to be timed: `run` does it `per` times."""
 
     name: str
     per: int
@@ -85,7 +85,7 @@ async def measure(names: list[str], rounds: int) -> None:
                     await asyncio.sleep(0)  # the store's own work
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    print(f"sends: {sends_by()}\n{'step':44} {'median ns':>10} {'least ns':>10}")
+    print(f"sends: {sends_by()}\n{'step':44} {'median ns':>10} {'minimum ns':>10}")
     for name, found in costs.items():
         print(f"{name:44} {statistics.median(found):10,.0f} {min(found):10,.0f}")
 
@@ -167,11 +167,11 @@ def store_steps(store: Store) -> Iterator[Step]:
     yield Step("index_hash + index.put_many", BATCH, put_many)
 
 
-# The whole broker but the socket: the bytes of a read event in, the bytes of its answers out
+# The whole broker except the socket: bytes of a read event in, bytes of its answers out
 
 
-class Indoors:
-    """A network of one machine's memory: remembers who listens, connects nobody."""
+class ListeningNetwork:
+    """A network that keeps the factories of listeners and refuses every connection."""
 
     def __init__(self) -> None:
         self.factories: list[ProtocolFactory] = []
@@ -181,14 +181,14 @@ class Indoors:
         return SimpleNamespace(port=port, close=lambda: None)
 
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
-        raise OSError("nobody is there")
+        raise OSError("this network has no peers")
 
     async def resolve(self, host: str) -> str:
         return host
 
 
 class Wire(asyncio.Transport):
-    """A transport whose peer reads everything at once."""
+    """A transport that keeps the last write and never pauses its writer."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 10_911)})
@@ -215,7 +215,7 @@ Connect = Callable[[], tuple[asyncio.Protocol, Wire]]
 
 @asynccontextmanager
 async def broker_in(home: Path) -> AsyncIterator[Connect]:
-    network, workers = Indoors(), SystemWorkers()
+    network, workers = ListeningNetwork(), SystemWorkers()
     config = BrokerConfig(
         listening=ListenConfig(bind_address="127.0.0.1", advertised_address="127.0.0.1"),
         name_servers=NameServerConfig(),

@@ -1,4 +1,4 @@
-"""Where our broker spends its time under each shape of load, from stacks that `sampler` took."""
+"""Shows where our broker spends its time under each shape of load, from the stacks of `sampler`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 from . import servers
-from .compare import CELLS, PULL_TOPIC, Cell, say
+from .compare import CELLS, PULL_TOPIC, Cell, print_now
 
-SHOWN = 25
+MAX_SHOWN = 25
 LOOP = ";runners.Runner.run:"
 
 
@@ -32,12 +32,12 @@ def stacks_under(cell: Cell, home: Path, seconds: float) -> Counter[tuple[str, .
     finally:
         server.kill()
         shutil.rmtree(home / "profile", ignore_errors=True)
-    say(f"\n{cell.name}: {sample.rate:,.0f}/s, {sample.cpu_us:.2f} us (sampled); stacks in {found}")
+    print_now(f"\n{cell.name}: {sample.rate:,.0f}/s, {sample.cpu_us:.2f} us (sampled); stacks in {found}")
     return read(found)
 
 
 def read(path: Path) -> Counter[tuple[str, ...]]:
-    """The stacks below the event loop; start-up and imports are not what a message costs."""
+    """Reads the stacks below the event loop; start-up and imports are not part of the cost of a message."""
     stacks: Counter[tuple[str, ...]] = Counter()
     for line in path.read_text().splitlines():
         names, _, count = line.rpartition(" ")
@@ -56,9 +56,9 @@ def show(cell: Cell, stacks: Counter[tuple[str, ...]]) -> None:
             own[names[-1]] += count
         for function in {name.rpartition(":")[0] for name in names}:
             under[function] += count
-    say(f"{'own':>6}  line")
-    for name, count in own.most_common(SHOWN):
-        say(f"{count / total:6.1%}  {name}")
-    say(f"{'with':>6}  function and all below it")
-    for name, count in under.most_common(SHOWN):
-        say(f"{count / total:6.1%}  {name}")
+    print_now(f"{'own':>6}  line")
+    for name, count in own.most_common(MAX_SHOWN):
+        print_now(f"{count / total:6.1%}  {name}")
+    print_now(f"{'total':>6}  function with everything it calls")
+    for name, count in under.most_common(MAX_SHOWN):
+        print_now(f"{count / total:6.1%}  {name}")

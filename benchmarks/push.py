@@ -1,7 +1,7 @@
-"""How fast a backlog reaches Apache's Java push consumer, and what it costs the broker that serves it.
+"""Measures how fast a backlog reaches Apache's Java push consumer, and the broker's CPU time per message.
 
-`python -m benchmarks.push [--only ours] [--messages N]`: the same client, the same messages, our broker and
-Apache's in one run. What is measured begins after a fifth of the backlog, when the client's JVM is warm.
+`python -m benchmarks.push [--only ours] [--messages N]`: the same client and the same messages with our
+broker and Apache's in one run. The first fifth of the backlog warms the client's JVM up and is not counted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 from tests.interop import artifacts
 
 from . import generator, report, servers
-from .__main__ import keep
-from .compare import say
+from .__main__ import write_results
+from .compare import print_now
 from .servers import Running
 
 CLIENT = "4.9.8"
@@ -35,13 +35,17 @@ def main() -> None:
             rows += [push(server, options.messages, number) for number in range(options.rounds)]
         finally:
             server.kill()
-    keep("push", {"machine": report.machine(), "rows": rows}, markdown(rows))
+    write_results("push", {"machine": report.machine(), "rows": rows}, markdown(rows))
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.push", description=__doc__)
-    parser.add_argument("--only", action="append", choices=servers.ALL, help="this server alone")
-    parser.add_argument("--messages", type=int, default=400_000, help="of 1 KiB, in four queues")
+    parser.add_argument(
+        "--only", action="append", choices=servers.ALL, help="only this server (may be repeated)"
+    )
+    parser.add_argument(
+        "--messages", type=int, default=400_000, help="number of messages, of 1 KiB each, in four queues"
+    )
     parser.add_argument("--rounds", type=int, default=2)
     return parser
 
@@ -63,10 +67,14 @@ def push(server: Running, messages: int, number: int) -> dict[str, Any]:
             spent += cpu_seconds(server.pids[0])
             seconds = int(line.split()[1]) / 1000
     if client.wait() or not seconds:
-        raise generator.LoadFailed("the push consumer did not get all messages")
+        raise generator.LoadFailed(
+            f"the push consumer ended with {client.returncode} before it got {messages} messages"
+        )
     count = messages - warm_up
     row = {"kind": server.kind, "rate": count / seconds, "cpu_us": spent / count * 1e6}
-    say(f"{server.kind}: {row['rate']:,.0f} messages/s pushed, {row['cpu_us']:.2f} us of the broker each")
+    print_now(
+        f"{server.kind}: {row['rate']:,.0f} messages/s pushed, {row['cpu_us']:.2f} us of the broker each"
+    )
     return row
 
 

@@ -1,4 +1,4 @@
-"""Results as tables: for the terminal, and as Markdown for the documentation."""
+"""Formats results as Markdown tables, for the terminal and the documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .servers import BASELINE, OURS
 
 NOTE = (
     "CPU = all threads of the broker process (ours: name server included) over the measured window; "
-    "rates and latencies share the cores with the generator and all else: CPU per message comes first. "
+    "rates and latencies depend on other users of the cores, so compare CPU per message. "
     "Ratios are taken within a round, then the median over rounds."
 )
 
@@ -35,7 +35,7 @@ def machine() -> dict[str, Any]:
 
 
 def sends() -> str:
-    """Which of the twins serves them: that decides more than anything else."""
+    """Names the implementation that serves plain sends, which decides more than anything else."""
     return "compiled" if twins() is not None else "pure Python"
 
 
@@ -107,12 +107,12 @@ def flat_markdown(result: dict[str, Any]) -> str:
         [f"{step['topics']:,}", *decimals(step, "cpu_us", "creation_ms", "anonymous_mib", "load_average")]
         for step in result["by_topics"]
     ]
-    log = table(["log", "send us", "pull us", "load average"], sizes)
+    sizes_table = table(["log", "send us", "pull us", "load average"], sizes)
     topics = table(["topics", "send us", "creation ms/topic", "anonymous MiB", "load average"], counts)
     start = result["by_log_size"]
     empty, full = f"{start['startup_empty_s']:.2f} s", f"{start['startup_full_s']:.2f} s"
     started = f"Start to first acknowledgement: {empty} with an empty store, {full} with the full log."
-    return f"{log}\n\n{started}\n\n{topics}\n"
+    return f"{sizes_table}\n\n{started}\n\n{topics}\n"
 
 
 def decimals(step: dict[str, Any], *names: str) -> list[str]:

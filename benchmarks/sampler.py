@@ -1,8 +1,9 @@
-"""`python -m benchmarks.sampler FILE ARGUMENTS...`: our command line under a sampling profiler.
+"""`python -m benchmarks.sampler FILE ARGUMENTS...`: runs our command line under a sampling profiler.
 
-A timer signal every 2 ms of CPU time notes the Python stack of the main thread, which is the loop's. It costs
-about one percent, where a tracing profiler triples the cost of small functions and hides that of C calls. At
-exit FILE gets one line per stack, outermost frame first: `a;b;c 42`, as flame graph tools read it.
+A timer signal every 2 ms of CPU time records the Python stack of the main thread, which runs the event loop.
+This costs about one percent, where a tracing profiler triples the cost of small functions and hides that of C
+calls. At exit it writes one line per stack to FILE, outermost frame first: `a;b;c 42`, the format of flame
+graph tools.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The servers under measurement: ours, and Apache's with the settings of a production JVM.
+"""Starts the servers under measurement: ours, and Apache's with the settings of a production JVM.
 
-The interoperability tests start Apache's servers too, but with options that suit programs living for seconds:
-one compiler, a small heap. A comparison owes the peer both compilers, the default collector, 2 GiB of heap.
+The interoperability tests start Apache's servers too, but with options for programs that live for seconds:
+one compiler, a small heap. A fair comparison gives them both compilers, the default collector and 2 GiB of
+heap.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ NAMESRV_HEAP = ("-Xms256m", "-Xmx256m")
 BROKER_HEAP = ("-Xms2g", "-Xmx2g")
 QUIET = '<configuration><root level="ERROR"/></configuration>\n'
 
-# Limits that would turn a pipelined load into SYSTEM_BUSY; the work of a message is not changed by them.
+# Raises limits at which brokers answer pipelined loads with SYSTEM_BUSY; the work per message is the same.
 PATIENCE = {
     "waitTimeMillsInSendQueue": "30000",
     "waitTimeMillsInPullQueue": "30000",
@@ -41,6 +42,8 @@ OUR_PATIENCE = {settings.variable(key): PATIENCE[key] for key in PATIENCE if key
 
 
 class Process(processes.Server):
+    """A server process whose id is known."""
+
     @property
     def pid(self) -> int:
         return self._process.pid
@@ -58,7 +61,7 @@ class Running:
 
     @property
     def pids(self) -> list[int]:
-        """Whose CPU time a message costs: the broker's. Ours includes the name server."""
+        """Processes whose CPU time counts: the broker's. Ours includes the name server."""
         return [self.processes["broker"].pid]
 
     @property
@@ -83,15 +86,16 @@ class Running:
 def start(
     kind: str, home: Path, prefix: tuple[str, ...] = (), extra: dict[str, str] | None = None
 ) -> tuple[Running, float]:
-    """A server with an empty store, and the seconds from its start to its first acknowledgement.
+    """Starts a server with an empty store; returns it and the seconds until its first acknowledgement.
 
-    `prefix` replaces the program that runs ours: the profiler's. `extra` are keys of broker.conf.
+    `prefix` replaces our program, for the profiler. `extra` are keys of broker.conf.
     """
     shutil.rmtree(home, ignore_errors=True)
     return restart(Running(kind, peers.place(home), extra=extra or {}), prefix)
 
 
 def restart(running: Running, prefix: tuple[str, ...] = ()) -> tuple[Running, float]:
+    """Starts a server on the store that it has; returns as `start` does."""
     running.processes.clear()
     client = generator.first(running.place.namesrv, running.place.broker_addr)
     try:
@@ -121,7 +125,7 @@ def _start_processes(running: Running, prefix: tuple[str, ...]) -> None:
 
 
 def compile_ours() -> None:
-    """As pip does when it installs."""
+    """Compiles our package to byte code, as pip does when it installs."""
     compileall.compile_dir(str(Path(turbopump.__file__).parent), quiet=1)
 
 
@@ -186,7 +190,7 @@ def memory_mib(pid: int) -> dict[str, float]:
 
 
 def machine_busy_s() -> float:
-    """CPU seconds that all cores have spent on anything, idle and waiting for disks aside."""
+    """CPU seconds that all cores have spent on work; idle time and waiting for disks are left out."""
     user, nice, system, _idle, _waiting, *interrupts = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 

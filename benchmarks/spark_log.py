@@ -1,9 +1,9 @@
-"""`python -m benchmarks.spark_log`: format `rocketmq-log` beside Spark reading the same rows from Parquet.
+"""`python -m benchmarks.spark_log`: compares format `rocketmq-log` with Parquet of the same rows.
 
-A store of random bodies is written by our own store, and the same rows as uncompressed Parquet, a file per
-queue. Then both answer one question in turn: how many rows, how long all bodies are, what the latest time
-is. CPU time of the JVM and of its Python workers counts, since other work on the machine moves wall time;
-both are shown, the least of all rounds. `--cores 1` and `--cores 2` in two runs: how it grows.
+Our store writes random bodies, and the same rows are written as uncompressed Parquet, a file per queue. Then
+both answer one query in turn: number of rows, length of all bodies, latest time. CPU time of the JVM and of
+its Python workers is what to compare, since other work on the machine changes wall time; both are shown, as
+the minimum of all rounds. Run it with `--cores 1` and `--cores 2` to see how it scales.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ COLUMNS = "body,storeTimestamp"
 
 
 class Cost(NamedTuple):
+    """Seconds of one query."""
+
     wall_s: float
     jvm_s: float
     python_s: float
@@ -48,7 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_log", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--share", type=float, default=1.0, help="of the rows; less for a look")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="share of the rows; less than 1 for a rough figure"
+    )
     parser.add_argument("--dir", help="where the stores are made; default: a temporary directory")
     options = parser.parse_args()
     home = Path(tempfile.mkdtemp(prefix="spark-log-", dir=options.dir))
@@ -81,7 +85,7 @@ def compare(spark: Any, home: Path, size: int, rows: int, rounds: int) -> None:
     for number in range(rounds + 1):
         for name, frame in ways.items():
             cost = measured(spark, frame)
-            if number:  # the first is for the compilers
+            if number:  # the first round warms up the compilers
                 costs[name].append(cost)
     base = best(costs["Parquet, uncompressed"])
     heads = ("wall s", "JVM s", "Python s", "M rows/s", "of Parquet's speed, by CPU (by wall)")
@@ -108,7 +112,7 @@ def measured(spark: Any, frame: Callable[[], Any]) -> Cost:
 
 
 def cpu_of(jvm: int) -> tuple[float, float]:
-    """Seconds of the JVM, and of all processes below it, also those that have ended."""
+    """CPU seconds of the JVM, and of all its descendants, ended ones included."""
     found: dict[int, tuple[int, int, int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:

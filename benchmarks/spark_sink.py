@@ -1,9 +1,10 @@
-"""Rows from Spark into a topic, at least once and exactly once, and Spark's own Kafka sink beside it.
+"""Compares rows from Spark into a topic, at least once and exactly once, with Spark's own Kafka sink.
 
-`python -m benchmarks.spark_sink [--rows N]`: our broker and Kafka, each in a process of its own and by turns,
-one session of `local[2]`, constant bodies from `spark.range`, all on the same two cores. What is needed is
-built by `benchmarks/kafka.py`: a Python with the release of Spark for which Kafka's connector is made. The
-first run of each kind warms up; the kinds take turns, so whatever else the machine does meets all of them.
+`python -m benchmarks.spark_sink [--rows N]`: our broker and Kafka, each in its own process and used in turns,
+one session of `local[2]`, constant bodies from `spark.range`, all on the same two cores.
+`benchmarks/kafka.py` builds the environment: a Python with the release of Spark for which Kafka's connector
+is made. The first run of each kind warms up; the kinds take turns, so that other work on the machine affects
+all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from turbopump.pipelines.jobs.session import session
 from turbopump.protocol.bodies import TopicConfig
 
 from . import generator, kafka, report, servers
-from .__main__ import keep
+from .__main__ import write_results
 from .push import TICK
 from .servers import Running
 
@@ -41,7 +42,7 @@ def main() -> None:
     generator.build()
     spark = session("spark_sink", f"local[{CORES}]", kafka.settings())
     rows = [row for size in options.sizes for row in of_size(spark, size, options)]
-    keep("spark_sink", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
+    write_results("spark_sink", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -54,7 +55,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def of_size(spark: Any, size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Stores begin empty: a log of several gigabytes would be written back to the disk meanwhile."""
+    """Measures bodies of one size. Stores start empty, since a large log would be written back meanwhile."""
     home = generator.CACHE / "spark-sink"
     theirs = kafka.start(home / "kafka")
     ours, _ = servers.start(servers.OURS, home / "ours")
@@ -63,8 +64,8 @@ def of_size(spark: Any, size: int, options: argparse.Namespace) -> list[dict[str
         kafka.create(theirs.address, TOPIC, QUEUES)
         asyncio.run(create(ours))
         sinks = {
-            AT_LEAST_ONCE: Sink("rocketmq", ours.pids[0], told(ours, "at-least-once")),
-            EXACTLY_ONCE: Sink("rocketmq", ours.pids[0], told(ours, "exactly-once")),
+            AT_LEAST_ONCE: Sink("rocketmq", ours.pids[0], options_of(ours, "at-least-once")),
+            EXACTLY_ONCE: Sink("rocketmq", ours.pids[0], options_of(ours, "exactly-once")),
             KAFKA: Sink(
                 "kafka", theirs.process.pid, {"kafka.bootstrap.servers": theirs.address, "topic": TOPIC}
             ),
@@ -81,12 +82,14 @@ BROKERS: set[int] = set()
 
 @dataclass(frozen=True)
 class Sink:
+    """A sink of Spark, and the process id of the broker behind it."""
+
     format: str
     broker: int
     options: dict[str, str]
 
 
-def told(server: Running, delivery: str) -> dict[str, str]:
+def options_of(server: Running, delivery: str) -> dict[str, str]:
     return {
         "nameServer": server.place.namesrv,
         "topic": TOPIC,
@@ -142,9 +145,7 @@ def row(
 
 
 def cpu(broker: int) -> dict[str, float]:
-    """Seconds of user and system so far, by kind of process; what processes had that ended is with those who
-    started them: workers.
-    """
+    """CPU seconds so far, by kind of process. Those of ended processes count as Python workers'."""
     parents, seconds, ended, kinds = {}, {}, {}, {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.spark_source`: format `rocketmq` beside Spark's own Kafka source, the same bodies.
+"""`python -m benchmarks.spark_source`: compares format `rocketmq` with Spark's own Kafka source.
 
-One session of PySpark 4.2.0 on two cores with both brokers beside it (`benchmarks/kafka.py` builds what is
-needed), four queues or partitions of random bodies, and one question, `sum(length(body))`: as a batch, and as
-a stream with Trigger.AvailableNow in four micro-batches, whose rows/s are those that Spark itself tells
-(rows of all triggers over the time of all triggers); how long the query took from start to end stands apart,
-as starting one costs a second whatever it reads. The ways take turns; the first rounds warm up and are not
-counted. Wall time moves with all else on the machine, so CPU time per row is told too, by process: the JVM,
-its Python workers, the broker. Then triggers that find nothing, or 100 rows: what a micro-batch costs at
-least. `--cores 1` and `--cores 2` in two runs: how it grows.
+One session of PySpark 4.2.0 on two cores, with both brokers on the same machine (`benchmarks/kafka.py` builds
+the environment); four queues or partitions with the same random bodies; one query, `sum(length(body))`. It
+runs as a batch, and as a stream with Trigger.AvailableNow in four micro-batches. Rows per second of a stream
+are those that Spark reports (rows of all triggers over the time of all triggers); the time of the whole query
+is shown separately, because starting one takes a second whatever it reads. The variants take turns, and the
+first rounds warm up and are not counted. Wall time changes with other work on the machine, so CPU time per
+row is shown too, by process: the JVM, its Python workers, the broker. Last come triggers that find nothing,
+or 100 rows: the minimum cost of a micro-batch. Run it with `--cores 1` and `--cores 2` to see how it scales.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from turbopump.pipelines.jobs.session import session
 from turbopump.protocol.bodies import TopicConfig
 
 from . import kafka, report
-from .__main__ import keep
+from .__main__ import write_results
 from .clients import systems
 from .spark_log import TICKS, cpu_of
 
 CASES = {1024: 400_000, 128: 1_200_000}
-SENT_AT_ONCE = 512 * 1024  # bytes of bodies
+MAX_BATCH_BYTES = 512 * 1024  # of bodies in a send
 MICRO_BATCHES = 4
-WARM_UPS = 3  # rounds for the compilers, not counted
+WARM_UPS = 3  # rounds that warm up the compilers and are not counted
 FEW, TRIGGERS = 100, 30
 WAIT_S = 300
 OURS, KAFKA = "rocketmq", "kafka"
@@ -50,23 +50,25 @@ SETTINGS = {
 
 
 class Cost(NamedTuple):
+    """Seconds of one query, by process."""
+
     wall_s: float
     jvm_s: float
     python_s: float
     broker_s: float
     query_s: float
-    """From start to end; of a stream, `wall_s` is that of its triggers."""
+    """From start to end; `wall_s` of a stream is the time of its triggers."""
 
 
 class Found(NamedTuple):
-    """What a question brought: bytes of bodies, and how long Spark says it took."""
+    """Result of a query: bytes of bodies, and the time that Spark reports for it."""
 
     size: int
     took_s: float | None = None
 
 
-class Way(NamedTuple):
-    """How a question is put: its format, what it is told, and the name of the bodies' column."""
+class Variant(NamedTuple):
+    """A variant of the query: format, options, column of the bodies, process id of the broker."""
 
     format: str
     options: dict[str, str]
@@ -81,21 +83,21 @@ def main() -> None:
     ours, theirs = systems.start(systems.OURS, home / "ours"), kafka.start(home / "kafka")
     machine = report.machine()
     load = f"load {machine['load_average_at_start']:.1f} at the start"
-    told = [f"`local[{options.cores}]`, PySpark {kafka.SPARK}, brokers on the same 2 cores, {load}."]
+    sections = [f"`local[{options.cores}]`, PySpark {kafka.SPARK}, brokers on the same 2 cores, {load}."]
     try:
         spark = session("spark_source", f"local[{options.cores}]", {**SETTINGS, **kafka.settings()})
         for size in options.size or CASES:
             rows = int(CASES[size] * options.share)
             fill(ours, theirs, size, rows)
-            told += compare(spark, ways(ours, theirs, f"T{size}"), size, rows, options.rounds, home)
+            sections += compare(spark, ways(ours, theirs, f"T{size}"), size, rows, options.rounds, home)
             if not options.no_triggers:
-                told.append(triggers(spark, ways(ours, theirs, f"T{size}"), size, home))
+                sections.append(triggers(spark, ways(ours, theirs, f"T{size}"), size, home))
         spark.stop()
-        text = "\n".join(told) + "\n"
-        if options.size or options.share != 1.0:  # a look
+        text = "\n".join(sections) + "\n"
+        if options.size or options.share != 1.0:  # too rough to be written to results/
             print(text)
         else:
-            keep(f"spark_source_{options.cores}", {"machine": machine, "told": told}, text)
+            write_results(f"spark_source_{options.cores}", {"machine": machine, "sections": sections}, text)
     finally:
         ours.process.kill()
         theirs.process.kill()
@@ -107,31 +109,35 @@ def arguments() -> argparse.ArgumentParser:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--size", type=int, action="append", choices=CASES, help="of bodies; default: both")
-    parser.add_argument("--share", type=float, default=1.0, help="of the rows; less for a look")
-    parser.add_argument("--no-triggers", action="store_true", help="without the cost of a micro-batch")
+    parser.add_argument(
+        "--size", type=int, action="append", choices=CASES, help="bytes of a body; default: both"
+    )
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="share of the rows; less than 1 for a rough figure"
+    )
+    parser.add_argument("--no-triggers", action="store_true", help="leave out the cost of a micro-batch")
     parser.add_argument("--dir", help="where the stores are made; default: a temporary directory")
     return parser
 
 
-def ways(ours: systems.System, theirs: systems.System, topic: str) -> dict[str, Way]:
-    def rocketmq(**more: str) -> Way:
-        told = {"nameServer": ours.address, "subscribe": topic, "startingOffsets": "earliest", **more}
-        return Way(OURS, told, "body", ours.process.pid)
+def ways(ours: systems.System, theirs: systems.System, topic: str) -> dict[str, Variant]:
+    def rocketmq(**more: str) -> Variant:
+        given = {"nameServer": ours.address, "subscribe": topic, "startingOffsets": "earliest", **more}
+        return Variant(OURS, given, "body", ours.process.pid)
 
-    told = {"kafka.bootstrap.servers": theirs.address, "subscribe": topic, "startingOffsets": "earliest"}
+    given = {"kafka.bootstrap.servers": theirs.address, "subscribe": topic, "startingOffsets": "earliest"}
     return {
-        "kafka": Way(KAFKA, told, "value", theirs.process.pid),
+        "kafka": Variant(KAFKA, given, "value", theirs.process.pid),
         "rocketmq, columns=body": rocketmq(columns="body"),
         "rocketmq, all columns": rocketmq(),
     }
 
 
-# --- what is compared ------------------------------------------------------------------------------------
+# --- queries ------------------------------------------------------------------------------------
 
 
-def compare(spark: Any, ways: dict[str, Way], size: int, rows: int, rounds: int, home: Path) -> list[str]:
-    kinds: dict[str, Callable[[Way], Found]] = {
+def compare(spark: Any, ways: dict[str, Variant], size: int, rows: int, rounds: int, home: Path) -> list[str]:
+    kinds: dict[str, Callable[[Variant], Found]] = {
         "batch": lambda way: batch(spark, way),
         "stream": lambda way: stream(spark, way, rows, home / "checkpoint"),
     }
@@ -157,15 +163,15 @@ def measured(spark: Any, broker: int, ask: Callable[[], Found], expected: int) -
     return Cost(found.took_s or wall, *used, wall)
 
 
-def batch(spark: Any, way: Way) -> Found:
+def batch(spark: Any, way: Variant) -> Found:
     from pyspark.sql import functions as f
 
     frame = spark.read.format(way.format).options(**way.options).load()
     return Found(int(frame.agg(f.sum(f.length(way.body))).collect()[0][0]))
 
 
-def stream(spark: Any, way: Way, rows: int, checkpoint: Path) -> Found:
-    """The sum is observed on the way to a sink that keeps nothing."""
+def stream(spark: Any, way: Variant, rows: int, checkpoint: Path) -> Found:
+    """Runs the query as a stream into a sink that drops its rows; the sum is an observed metric."""
     progress = list(run(spark, way, -(-rows // MICRO_BATCHES), checkpoint, availableNow=True))
     seen = [
         one["observedMetrics"]["seen"]["bytes"] or 0 for one in progress if "seen" in one["observedMetrics"]
@@ -173,8 +179,8 @@ def stream(spark: Any, way: Way, rows: int, checkpoint: Path) -> Found:
     return Found(sum(seen), sum(one["durationMs"]["triggerExecution"] for one in progress) / 1e3)
 
 
-def run(spark: Any, way: Way, most: int, checkpoint: Path, **trigger: Any) -> Iterator[dict[str, Any]]:
-    """The progress of a query over all that is there."""
+def run(spark: Any, way: Variant, most: int, checkpoint: Path, **trigger: Any) -> Iterator[dict[str, Any]]:
+    """Runs a query over all data and returns its progress reports."""
     query = begun(spark, {**way.options, "maxOffsetsPerTrigger": str(most)}, way, checkpoint, trigger)
     try:
         assert query.awaitTermination(WAIT_S)
@@ -184,7 +190,9 @@ def run(spark: Any, way: Way, most: int, checkpoint: Path, **trigger: Any) -> It
         shutil.rmtree(checkpoint)
 
 
-def begun(spark: Any, options: dict[str, str], way: Way, checkpoint: Path, trigger: dict[str, Any]) -> Any:
+def begun(
+    spark: Any, options: dict[str, str], way: Variant, checkpoint: Path, trigger: dict[str, Any]
+) -> Any:
     from pyspark.sql import functions as f
 
     frame = spark.readStream.format(way.format).options(**options).load()
@@ -197,10 +205,10 @@ def observed(progress: Any) -> dict[str, dict[str, int]]:
     return {name: row.asDict() for name, row in progress["observedMetrics"].items()}
 
 
-# --- what a micro-batch costs ----------------------------------------------------------------------------
+# --- micro-batches ----------------------------------------------------------------------------
 
 
-def triggers(spark: Any, ways: dict[str, Way], size: int, home: Path) -> str:
+def triggers(spark: Any, ways: dict[str, Variant], size: int, home: Path) -> str:
     lines = []
     for name, way in ways.items():
         few = {**way.options, "maxOffsetsPerTrigger": str(FEW)}
@@ -209,8 +217,8 @@ def triggers(spark: Any, ways: dict[str, Way], size: int, home: Path) -> str:
     return f"\nmedian ms of a trigger, {size} B\n\n{report.table(['', f'{FEW} rows', 'no rows'], lines)}"
 
 
-def parts(spark: Any, options: dict[str, str], way: Way, home: Path, is_empty: bool = False) -> str:
-    """Of the last triggers of a query that was left alone for a while."""
+def parts(spark: Any, options: dict[str, str], way: Variant, home: Path, is_empty: bool = False) -> str:
+    """Medians of the parts of a trigger, from the last triggers of a query."""
     checkpoint = home / "checkpoint"
     query = begun(spark, options, way, checkpoint, {"processingTime": "0 seconds"})
     try:
@@ -221,8 +229,8 @@ def parts(spark: Any, options: dict[str, str], way: Way, home: Path, is_empty: b
     names = sorted({name for one in found for name in one})
     each = {name: statistics.median(one.get(name, 0) for one in found) for name in names}
     whole = each.pop("triggerExecution")
-    told = ", ".join(f"{name} {ms:.0f}" for name, ms in each.items() if ms >= 1)
-    return f"{whole:.0f} ({told})"
+    shares = ", ".join(f"{name} {ms:.0f}" for name, ms in each.items() if ms >= 1)
+    return f"{whole:.0f} ({shares})"
 
 
 def last_progress(query: Any, is_empty: bool) -> list[dict[str, float]]:
@@ -230,7 +238,9 @@ def last_progress(query: Any, is_empty: bool) -> list[dict[str, float]]:
     deadline = time.monotonic() + WAIT_S
     while len(seen) < 2 * TRIGGERS:
         assert query.isActive, query.exception()
-        assert time.monotonic() < deadline, "the query does not get on"
+        assert time.monotonic() < deadline, (
+            f"the query must run {2 * TRIGGERS} triggers in {WAIT_S} s, got {len(seen)}"
+        )
         time.sleep(0.05)
         for one in query.recentProgress:
             if (one["numInputRows"] == 0) == is_empty:
@@ -259,8 +269,8 @@ def table(costs: dict[str, list[Cost]], rows: int) -> str:
         one = best(several)
         each = [f"{seconds / rows * 1e6:.2f}" for seconds in one[1:4]]
         ratios = [base.wall_s / one.wall_s, sum(base[1:3]) / sum(one[1:3]), sum(base[1:4]) / sum(one[1:4])]
-        told = [*each, *(f"{ratio:.2f}" for ratio in ratios), f"{one.query_s:.1f}"]
-        lines.append([name, f"{rows / one.wall_s / 1e3:.0f}", *told])
+        cells = [*each, *(f"{ratio:.2f}" for ratio in ratios), f"{one.query_s:.1f}"]
+        lines.append([name, f"{rows / one.wall_s / 1e3:.0f}", *cells])
     return report.table(heads, lines)
 
 
@@ -273,7 +283,7 @@ def cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-# --- what is measured on ---------------------------------------------------------------------------------
+# --- data ---------------------------------------------------------------------------------
 
 
 def fill(ours: systems.System, theirs: systems.System, size: int, rows: int) -> None:
@@ -281,7 +291,7 @@ def fill(ours: systems.System, theirs: systems.System, size: int, rows: int) -> 
     kafka.create(theirs.address, topic)
     kafka.fill(theirs.address, topic, rows, size)
     broker = asyncio.run(create(ours.address, topic))
-    each = SENT_AT_ONCE // size
+    each = MAX_BATCH_BYTES // size
     with Producer("spark-source", name_servers=ours.address) as producer:
         for number, bodies in enumerate(parted(kafka.bodies(rows, size), each)):
             queue = MessageQueue(topic, broker, number % kafka.PARTITIONS)

@@ -1,7 +1,8 @@
-"""`python -m benchmarks.sync_flush`: sends that wait for the disk (SYNC_FLUSH), 1 and 50 connections.
+"""`python -m benchmarks.sync_flush`: measures sends that wait for the disk (SYNC_FLUSH).
 
-Each connection sends a message of 1 KiB and waits for its answer, which comes after the sync. Rates and
-latencies are those of the disk as much as ours; CPU time per message is what repeats.
+Each connection sends a message of 1 KiB and waits for its answer, which comes after the sync; 4x64 has 64
+requests in flight on each of four connections. Rates and latencies depend on the disk as much as on the
+server; CPU time per message is the figure that repeats.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""A million timers that wait, from a millisecond to 400 days: what each costs, and whether each comes once.
+"""Measures a million timers, from a millisecond to 400 days: their cost, and that each fires exactly once.
 
-`python -m benchmarks.timers [--messages N]`: the store and the timers of a broker on this machine's disk, on
-a virtual clock, so that 400 days pass as fast as there is nothing to do. Delays are spread evenly over their
-magnitudes. On the way the process is stopped, and killed, and goes on with the files. Then as many that are
-all due within a minute, an hour later. All times are CPU time of the process, other threads included.
+`python -m benchmarks.timers [--messages N]`: the store and the timers of a broker on this machine's disk with
+a virtual clock, which skips the time in which nothing is due. The logarithms of the delays are distributed
+evenly. Several times the broker is stopped or killed and restarted from its files. Then as many timers that
+are all due within one minute. All times are CPU time of the process, all threads included.
 
-    put     from the queue of timers into the wheel
-    fired   out of the wheel into the topic; spread over 400 days mostly each alone in its millisecond, with
-            an append and a turn of the loop of its own, and those that are rolled on the way among them
-    start   reading the timer log with all of them waiting
-    memory  what the process holds by itself (RssAnon), less that before
+    put     from the queue of timers into the wheel fired   out of the wheel into the topic, timers that are
+    rolled over included; spread over 400 days most are
+            alone in their millisecond and need an append and a turn of the loop each
+    start   reading the timer log while all of them wait
+    memory  growth of the process's own memory (RssAnon)
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from turbopump.store.store import Store
 from turbopump.testing.loop import VirtualClock, run_virtual
 
 from . import report
-from .__main__ import keep
-from .compare import say
+from .__main__ import write_results
+from .compare import print_now
 
 DAY_MS = 86_400_000
-LONGEST_MS = 400 * DAY_MS
+MAX_DELAY_MS = 400 * DAY_MS
 TOPIC = "T"
-SAVED_EVERY_S = 86_400.0
-LIVES_END_AFTER_DAYS = (0.001, 0.01, 1, 30, 150)  # by turns stopped and killed
+SAVE_INTERVAL_S = 86_400.0
+LIVES_END_AFTER_DAYS = (0.001, 0.01, 1, 30, 150)  # stopped and killed in turns
 WINDOW_DAYS = 13
 
 
@@ -70,14 +70,14 @@ class Life:
         self.timing.on_postponed = self.timers.postponed
 
     async def start(self) -> float:
-        """How long it takes until timers go on."""
+        """Starts the timers; returns the CPU seconds until they are ready."""
         self.store.flusher.start()
         began = time.process_time()
         self.tasks = [
             asyncio.create_task(self.timers.run()),
-            asyncio.create_task(self.timers.keep(SAVED_EVERY_S)),
+            asyncio.create_task(self.timers.keep(SAVE_INTERVAL_S)),
         ]
-        while not self.timers._is_ready:  # noqa: ASYNC110 - nobody tells
+        while not self.timers._is_ready:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.001)
         return time.process_time() - began
 
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=128, help="bytes of a body")
     options = parser.parse_args()
-    timers.LONGEST_PAUSE_S = 86_400.0  # nobody sets this clock
+    timers.LONGEST_PAUSE_S = 86_400.0  # the virtual clock is never set
     row: dict[str, Any] = {}
     for measure in (spread, together):
         root = tempfile.mkdtemp(prefix="timers-")
@@ -112,8 +112,8 @@ def main() -> None:
             row |= run_virtual(measure(root, options.messages, options.size))
         finally:
             shutil.rmtree(root)
-    say(str(row))
-    keep("timers", {"machine": report.machine(), "rows": [row]}, markdown(row))
+    print_now(str(row))
+    write_results("timers", {"machine": report.machine(), "rows": [row]}, markdown(row))
 
 
 async def spread(root: str, messages: int, size: int) -> dict[str, Any]:
@@ -121,18 +121,20 @@ async def spread(root: str, messages: int, size: int) -> dict[str, Any]:
     life = Life(root, clock)
     before_mib = memory_mib()
     began_ms = clock.now_ms()
-    due_ms = [began_ms + int(LONGEST_MS ** chance.random()) for _ in range(messages)]
+    due_ms = [began_ms + int(MAX_DELAY_MS ** chance.random()) for _ in range(messages)]
     send(life, due_ms, bytes(size - 8))
     await life.store.upkeep.take_checkpoint()
     sent_mib = memory_mib()
     put_s = await life.start()
     waiting_mib = memory_mib()
     fired_s, starts = 0.0, []
-    for number, days in enumerate((*LIVES_END_AFTER_DAYS, LONGEST_MS / DAY_MS + 1)):
+    for number, days in enumerate((*LIVES_END_AFTER_DAYS, MAX_DELAY_MS / DAY_MS + 1)):
         began = time.process_time()
         await asyncio.sleep((began_ms + days * DAY_MS - clock.now_ms()) / 1000)
         fired_s += time.process_time() - began
-        say(f"day {(clock.now_ms() - began_ms) / DAY_MS:.4f}: {delivered(life.store):,} of {messages:,}")
+        print_now(
+            f"day {(clock.now_ms() - began_ms) / DAY_MS:.4f}: {delivered(life.store):,} of {messages:,}"
+        )
         await life.end(killed=number % 2 == 1)
         life = Life(root, clock)
         starts.append(await life.start())
@@ -153,7 +155,7 @@ async def spread(root: str, messages: int, size: int) -> dict[str, Any]:
 
 
 async def together(root: str, messages: int, size: int) -> dict[str, Any]:
-    """All due within a minute: many in one append."""
+    """Measures timers that are all due within a minute, so that many are appended together."""
     clock, chance = VirtualClock(), random.Random(1)
     life = Life(root, clock)
     first_ms = clock.now_ms() + 3_600_000
@@ -187,7 +189,7 @@ def delivered(store: Store) -> int:
 
 
 def judged(store: Store, due_ms: list[int]) -> dict[str, int]:
-    """How late each was, from what is stored."""
+    """Counts lateness, losses and duplicates from the stored records."""
     queue = store.queues.queue(TOPIC, 0)
     late: list[int] = []
     seen = bytearray(len(due_ms))
@@ -213,7 +215,7 @@ def judged(store: Store, due_ms: list[int]) -> dict[str, int]:
 
 
 def memory_mib() -> float:
-    """Without pages of files, which the system takes back when it needs them."""
+    """Anonymous memory of this process; pages of files are left out, since the system can take them back."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon:"))
 

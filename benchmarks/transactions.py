@@ -1,12 +1,12 @@
-"""Transactions: what a half message and its commit cost, and what a hundred thousand open ones do.
+"""Measures transactions: the cost of a half message and its commit, and of 100,000 open transactions.
 
 `python -m benchmarks.transactions [--only ours]`: our broker, Apache's 4.9.7 and 5.5.0 in one run.
 
-    ended   4 connections, 16 transactions under way on each: half message, its answer, commit, its answer
-    open    so many half messages that nobody ends; then a producer comes, and is asked about each
+    ended   4 connections, 16 transactions in flight on each: half message, its answer, commit, its answer
+    open    half messages without an end; then a producer connects and is asked about each of them
 
-The generator is Python and has a core of its own, so the rate is its own where a broker is faster: CPU time
-of the broker for one transaction is what compares.
+The generator is Python and uses a core of its own, so that it limits the rate where a broker is faster:
+compare the CPU time of the broker per transaction.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from turbopump.runtime.clock import SystemClock
 from turbopump.runtime.network import SystemNetwork
 
 from . import generator, report, servers
-from .__main__ import keep
-from .compare import say
+from .__main__ import write_results
+from .compare import print_now
 from .push import cpu_seconds
 from .servers import Running
 
@@ -53,20 +53,24 @@ def main() -> None:
             if kind == servers.OURS:
                 row |= asyncio.run(left_open(server, options))
             rows.append(row)
-            say(f"{kind}: {row['per_s']:,.0f} transactions/s, {row['cpu_us']:.0f} us each")
+            print_now(f"{kind}: {row['per_s']:,.0f} transactions/s, {row['cpu_us']:.0f} us each")
         finally:
             server.kill()
-    keep("transactions", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
+    write_results("transactions", {"machine": report.machine(), "rows": rows}, markdown(rows, options))
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.transactions", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--only", action="append", choices=servers.ALL, help="this server alone")
-    parser.add_argument("--seconds", type=float, default=10.0, help="measured, after a warm-up")
-    parser.add_argument("--warm-up", type=float, default=8.0, help="seconds: a JVM compiles meanwhile")
+    parser.add_argument(
+        "--only", action="append", choices=servers.ALL, help="only this server (may be repeated)"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of the measured window")
+    parser.add_argument(
+        "--warm-up", type=float, default=8.0, help="seconds of load before it, in which a JVM compiles"
+    )
     parser.add_argument("--size", type=int, default=256, help="bytes of a body")
-    parser.add_argument("--open", type=int, default=100_000, help="half messages that nobody ends")
+    parser.add_argument("--open", type=int, default=100_000, help="number of half messages without an end")
     return parser
 
 
@@ -104,7 +108,7 @@ async def lane(client: Client, address: str, size: int, until: float) -> int:
         }
         answer = await client.call(address, Command(RequestCode.END_TRANSACTION, ext=end), TIMEOUT_S)
         if answer.code:
-            raise generator.LoadFailed(f"the end was refused: {answer.remark}")
+            raise generator.LoadFailed(f"the broker refused the end of a transaction: {answer.remark}")
         count += 1
     return count
 
@@ -120,12 +124,12 @@ async def half(client: Client, address: str, size: int) -> Command:
     request = Command(RequestCode.SEND_MESSAGE_V2, ext=fields, body=bytes(size) or b"x")
     answer = await client.call(address, request, TIMEOUT_S)
     if answer.code:
-        raise generator.LoadFailed(f"a half message was refused: {answer.remark}")
+        raise generator.LoadFailed(f"the broker refused a half message: {answer.remark}")
     return answer
 
 
 async def left_open(server: Running, options: argparse.Namespace) -> dict[str, Any]:
-    """Memory of the broker before and after; then the round in which a producer is asked about all."""
+    """Measures memory per open transaction, and the round of checks that asks a producer about all."""
     client = Client(SystemNetwork(), SystemClock())
     try:
         before = server.memory_mib()["broker"]["anonymous"]
@@ -144,7 +148,7 @@ async def left_open(server: Running, options: argparse.Namespace) -> dict[str, A
 
 
 async def asked(server: Running, wanted: int) -> tuple[int, float]:
-    """A producer that is asked and does not answer: how many questions come in a round, at which cost."""
+    """Connects a producer that answers no checks; returns how many come, and the broker's CPU seconds."""
     count = 0
 
     all_came = asyncio.Event()

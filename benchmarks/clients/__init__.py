@@ -1,1 +1,1 @@
-"""Our Python client beside those of Kafka, Redis and NATS: `python -m benchmarks.clients`."""
+"""Compares our Python client with those of Kafka, Redis and NATS: `python -m benchmarks.clients`."""

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.clients`: our Python client beside confluent-kafka, aiokafka, redis-py and nats-py.
+"""`python -m benchmarks.clients`: compares our client with confluent-kafka, aiokafka, redis-py and nats-py.
 
-All servers stay up for the whole run; each round takes every shape of load to each client in turn, so figures
-that are compared lie seconds apart. A client is one process, its server another. `--more` adds rounds to the
+All servers stay up for the whole run. Each round runs every shape of load with each client in turn, so that
+compared figures are seconds apart. A client is one process, its server another. `--more` adds rounds to the
 last results: the tables show medians over all of them.
 """
 
@@ -22,8 +22,8 @@ from typing import Any
 from tests.interop.artifacts import Missing
 
 from benchmarks import report
-from benchmarks.__main__ import RESULTS, keep
-from benchmarks.compare import say, wait_for_quiet
+from benchmarks.__main__ import RESULTS, write_results
+from benchmarks.compare import print_now, wait_for_quiet
 from benchmarks.generator import CACHE, ROOT
 
 from . import shapes, systems, table
@@ -39,7 +39,7 @@ FILLERS = {
 }
 SEND_TOPIC, BACKLOG_TOPIC = "sends", "backlog"
 CLIENT_TIMEOUT_S = 120.0
-WARM_UP_S = 8.0  # for servers that compile what they see often
+WARM_UP_S = 8.0  # for servers on a JVM, which compiles code that runs often
 
 
 def main() -> None:
@@ -57,18 +57,23 @@ def main() -> None:
         bench.prepare(clients)
         for run in bench.rounds(clients):
             result["runs"].append(run)
-    keep("clients", result, table.markdown(result))
+    write_results("clients", result, table.markdown(result))
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.clients", description=__doc__)
     option = parser.add_argument
-    option("--quick", action="store_true", help="one round of short windows: a look, not a figure")
-    option("--only", action="append", choices=[client.name for client in CLIENTS], help="may be repeated")
-    option("--shape", action="append", choices=(*SENDS, *CONSUMES), help="may be repeated")
+    option("--quick", action="store_true", help="one round of short windows, for a rough figure")
+    option(
+        "--only",
+        action="append",
+        choices=[client.name for client in CLIENTS],
+        help="only this client (may be repeated)",
+    )
+    option("--shape", action="append", choices=(*SENDS, *CONSUMES), help="only this shape (may be repeated)")
     option("--rounds", type=int, default=3)
     option("--seconds", type=float, default=3.0, help="length of a measured window")
-    option("--messages", type=int, default=300_000, help="of the backlog that is consumed")
+    option("--messages", type=int, default=300_000, help="size of the backlog that is consumed")
     option("--patience", type=float, default=2.0, help="seconds a window may wait for quiet cores")
     option("--more", action="store_true", help="add to the last results")
     option("--dir", default=str(CACHE / "clients"), help="where the servers keep their stores")
@@ -104,18 +109,18 @@ def start_all(
     for name in dict.fromkeys(client.system for client in clients):
         try:
             if name != systems.OURS:
-                systems.python_of_others()  # without its clients a server is of no use
+                systems.python_of_others()  # its client; without one the server is not needed
             running[name] = systems.start(name, home / name)
             stack.callback(running[name].process.kill)
-            say(f"{name} {running[name].version} runs")
+            print_now(f"{name} {running[name].version} is running")
         except (Missing, RuntimeError) as error:
             missing[name] = str(error)
-            say(f"{name} is missing: {error}")
+            print_now(f"{name} is missing: {error}")
     return running, missing
 
 
 class Bench:
-    """The client processes, started one after the other."""
+    """Runs the client processes one after the other."""
 
     def __init__(self, running: dict[str, System], plan: argparse.Namespace, round_number: int) -> None:
         self._running, self._plan, self._first = running, plan, round_number
@@ -127,12 +132,12 @@ class Bench:
             self.packages = systems.versions_of_others(python)
 
     def prepare(self, clients: list[Client]) -> None:
-        """Backlogs to consume, and load for a JVM to get warm with."""
+        """Fills the backlogs that are consumed, and warms up servers that run on a JVM."""
         for name, system in self._running.items():
             self._drive(FILLERS[name], system, FILL, BACKLOG_TOPIC)
             if not self._plan.quick:
                 self._drive(FILLERS[name], system, shapes.SEND_MANY, SEND_TOPIC, seconds=WARM_UP_S)
-            say(f"{name} is prepared")
+            print_now(f"{name} is prepared")
 
     def rounds(self, clients: list[Client]) -> Iterator[dict[str, Any]]:
         for number in range(self._first, self._first + self._plan.rounds):
@@ -151,7 +156,7 @@ class Bench:
         cost = f"{measured.client_us:6.1f} us client {measured.server_us:6.1f} us server"
         latency = f"p50 {measured.p50_ms:6.2f} p99 {measured.p99_ms:7.2f} ms"
         noise = f"others {measured.other_cores:.1f} cores, load {measured.load_average:.1f}"
-        say(f"{number} {shape:14} {client.name:15} {measured.rate:9,.0f}/s {cost} {latency} {noise}")
+        print_now(f"{number} {shape:14} {client.name:15} {measured.rate:9,.0f}/s {cost} {latency} {noise}")
         return {"client": client.name, "shape": shape, "round": number, **asdict(measured)}
 
     def _drive(
@@ -186,4 +191,4 @@ class Bench:
 if __name__ == "__main__":
     began = time.monotonic()
     main()
-    say(f"{time.monotonic() - began:.0f} s")
+    print_now(f"{time.monotonic() - began:.0f} s")

@@ -1,6 +1,6 @@
-"""One client process: `python -m benchmarks.clients.drive JOB` does what the JSON says, prints a `Measured`.
+"""Runs one client process: `python -m benchmarks.clients.drive JOB` takes JSON, prints a `Measured`.
 
-It runs in our environment for our client and in the benchmark's own for all others.
+Our client runs in our environment, all others in the environment of the benchmark.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def main() -> None:
 
 
 def measure(job: Job) -> Measured:
-    """All that is asyncio runs on uvloop, whoever's client it is."""
+    """Runs the job; every asyncio client runs on uvloop, ours and others."""
     adapter = importlib.import_module(f".with_{job.client}", __package__)
     shapes: dict[str, Callable[[Job], Measured | Awaitable[Measured]]] = adapter.SHAPES
     shape = shapes[job.shape]

@@ -1,7 +1,7 @@
-"""The shapes of load, the same for every client: how messages are sent, how a backlog is counted, the cost.
+"""Shapes of load, the same for every client: how messages are sent, how a backlog is counted, the cost.
 
-Comes in: a `Job`, and from an adapter (`with_*.py`) the one call that sends. Goes out: a `Measured`. The
-standard library alone, since the clients of other systems live in an environment without ours.
+In: a `Job`, and from an adapter (`with_*.py`) the call that sends. Out: a `Measured`. Imports only the
+standard library, since the clients of other systems run in an environment without ours.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 BODY = bytes(range(256)) * 4
 IN_FLIGHT = 64
-BULK = 1000  # messages handed over at once, and awaited together
-BATCH = 32  # messages a batch handler gets
-WAIT_S = 1.0  # of a read that finds nothing
-LOOK_EVERY = 256  # messages, whether the time is up
+BULK = 1000  # messages handed over and awaited together
+BATCH = 32  # messages of a call of a batch handler
+WAIT_S = 1.0  # longest wait of a read
+MESSAGES_PER_CHECK = 256  # of the clock
 
 SEND_MANY, SEND_ONE, SEND_BLOCKING, SEND_BULK = "send many", "send one", "send blocking", "send bulk"
 FILL = "fill"
@@ -38,7 +38,7 @@ class Job:
     address: str
     pids: tuple[int, ...]  # of the server
     topic: str
-    group: str  # a new one for every run that consumes
+    group: str  # a new one for each run that consumes
     messages: int  # of the backlog
     warm_s: float
     seconds: float  # at most
@@ -47,20 +47,20 @@ class Job:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a window saw. Latencies are of sends, from the call to the acknowledgement."""
+    """Figures of a window. Latencies are those of sends, from the call to the acknowledgement."""
 
     messages: int
     rate: float
-    client_us: float  # CPU time of a message, all threads
+    client_us: float  # CPU time per message, all threads
     server_us: float
     p50_ms: float
     p99_ms: float
-    other_cores: float  # what neither the client nor the server used
+    other_cores: float  # used by other processes than client and server
     load_average: float
 
 
 class Window:
-    """Opened after the warm-up, closed once: what went by between, on clocks and in processes."""
+    """Takes clocks and CPU times when it is made, after the warm-up, and again at `close`."""
 
     def __init__(self, pids: tuple[int, ...]) -> None:
         self._pids = pids
@@ -89,7 +89,7 @@ class Window:
 
 
 async def awaited(job: Job, send: Callable[[], Awaitable[object]], in_flight: int) -> Measured:
-    """So many tasks; each awaits the acknowledgement of its message and sends the next."""
+    """Sends from `in_flight` tasks, each of which awaits an acknowledgement before its next message."""
     await _tasks(job.warm_s, send, in_flight)
     window = Window(job.pids)
     latencies = await _tasks(job.seconds, send, in_flight)
@@ -110,7 +110,7 @@ async def _tasks(seconds: float, send: Callable[[], Awaitable[object]], in_fligh
 
 
 def blocking(job: Job, send: Callable[[], object]) -> Measured:
-    """One thread that waits for each acknowledgement."""
+    """Sends from one thread, which waits for each acknowledgement."""
     _one_by_one(job.warm_s, send)
     window = Window(job.pids)
     latencies = _one_by_one(job.seconds, send)
@@ -127,7 +127,7 @@ def _one_by_one(seconds: float, send: Callable[[], object]) -> list[float]:
 
 
 async def bulk(job: Job, send_all: Callable[[int], Awaitable[object]]) -> Measured:
-    """So many messages given away at once, and their acknowledgements awaited together."""
+    """Sends `BULK` messages without waiting, then awaits all their acknowledgements."""
     await _bulks(job.warm_s, send_all)
     window = Window(job.pids)
     return window.close(await _bulks(job.seconds, send_all))
@@ -142,7 +142,7 @@ async def _bulks(seconds: float, send_all: Callable[[int], Awaitable[object]]) -
 
 
 async def fill(job: Job, send_all: Callable[[int], Awaitable[object]]) -> Measured:
-    """The backlog that is consumed later; its figures are of no use to anybody."""
+    """Sends the backlog that is consumed later. Its figures are not used."""
     window = Window(job.pids)
     for _ in range(0, job.messages, BULK):
         await send_all(BULK)
@@ -153,10 +153,10 @@ async def fill(job: Job, send_all: Callable[[int], Awaitable[object]]) -> Measur
 
 
 class Backlog:
-    """What every handler calls: it looks at the body and counts.
+    """Counts messages and bytes for a handler.
 
-    A tenth is not counted (joining the group, first fetches); the window ends with the backlog or when the
-    time is up. Handlers may run in several threads: `seen += 1` has no point at which CPython would switch.
+    The first tenth is not counted (joining the group, first fetches); the window ends with the backlog or
+    when the time is up. Handlers may run in several threads: CPython does not switch within `seen += 1`.
     """
 
     def __init__(self, job: Job, when_over: Callable[[], object] = lambda: None) -> None:
@@ -189,10 +189,10 @@ class Backlog:
             self.over = True
             self.measured = self._window.close(self.seen - self._warm)
             self._when_over()
-        self._next = min(self.seen + LOOK_EVERY, self._job.messages)
+        self._next = min(self.seen + MESSAGES_PER_CHECK, self._job.messages)
 
 
-# --- what it costs ---------------------------------------------------------------------------------------
+# --- CPU time ---------------------------------------------------------------------------------------
 
 TICK = os.sysconf("SC_CLK_TCK")
 
@@ -203,6 +203,6 @@ def cpu_seconds(pid: int) -> float:
 
 
 def machine_busy_s() -> float:
-    """CPU seconds that all cores have spent on anything, idle and waiting for disks aside."""
+    """CPU seconds that all cores have spent on work; idle time and waiting for disks are left out."""
     user, nice, system, _idle, _waiting, *interrupts = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + sum(interrupts)) / TICK

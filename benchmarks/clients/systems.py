@@ -1,7 +1,7 @@
-"""The servers of the comparison, fetched from the registries, started with an empty store, one process each.
+"""Fetches and starts the servers of the comparison, with an empty store, one process each.
 
 Kafka comes from Maven Central, Redis as Debian's package, nats-server by `go install`, and the Python clients
-of all three by pip into an environment of their own. What cannot be had is `Missing`, with a reason.
+of all three by pip into their own environment. What cannot be fetched raises `Missing` with the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEBIAN_PACKAGES = ("redis-server", "redis-tools", "libjemalloc2", "liblzf1")
 FETCH_TIMEOUT_S = 600.0
 READY_TIMEOUT_S = 60.0
 
-# What Kafka's own start script gives the JVM.
+# Options that Kafka's own start script gives the JVM.
 KAFKA_JVM = (
     *("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
@@ -53,7 +53,7 @@ KAFKA_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qk"  # any id will do
 
 DURABILITY = {
     OURS: "ASYNC_FLUSH, its default: in the page cache when acknowledged, synced in the background; 4 queues",
-    KAFKA: "its default: in the page cache when acknowledged, synced when the kernel likes; one node "
+    KAFKA: "its default: in the page cache when acknowledged, synced when the kernel decides; one node "
     "(KRaft), 4 partitions, 1 GiB of heap",
     REDIS: "appendonly, everysec: written to its file when acknowledged, synced every second; no snapshots",
     NATS: "JetStream, file storage: written to its file when acknowledged, synced every 2 minutes",
@@ -62,7 +62,7 @@ DURABILITY = {
 
 @dataclass(frozen=True)
 class System:
-    """A server that runs; `address` is what its clients are given."""
+    """A running server; `address` is for its clients."""
 
     name: str
     version: str
@@ -105,7 +105,7 @@ def _redis(home: Path) -> System:
     options = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(home), "--save", ""]
     durable = ["--appendonly", "yes", "--appendfsync", "everysec"]
     process = servers.Process([program, *options, *durable], home / "log", environment)
-    version = _said([program, "--version"], environment).partition("v=")[2].partition(" ")[0]
+    version = _output([program, "--version"], environment).partition("v=")[2].partition(" ")[0]
     return _listening(System(REDIS, version, f"redis://127.0.0.1:{port}", process), port)
 
 
@@ -128,7 +128,9 @@ def _listening(system: System, port: int) -> System:
         except OSError:
             if time.monotonic() > deadline:
                 system.process.kill()
-                raise RuntimeError(f"{system.name} does not listen:\n{system.process.tail()}") from None
+                raise RuntimeError(
+                    f"{system.name} did not listen within {READY_TIMEOUT_S:.0f} s:\n{system.process.tail()}"
+                ) from None
             time.sleep(0.1)
 
 
@@ -136,7 +138,7 @@ def _listening(system: System, port: int) -> System:
 
 
 def python_of_others() -> str:
-    """The Python of an environment with the dependency group `bench`, and nothing of ours."""
+    """Path of the Python of an environment with the dependency group `bench` and without our package."""
     wanted: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["bench"]
     mark = hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:12]
 
@@ -149,12 +151,12 @@ def python_of_others() -> str:
 
 
 def versions_of_others(python: str) -> dict[str, str]:
-    lines = _said([python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"])
+    lines = _output([python, "-m", "pip", "list", "--format=freeze", "--disable-pip-version-check"])
     return dict(line.split("==") for line in lines.split())
 
 
 def redis_program() -> tuple[str, dict[str, str]]:
-    """The machine's own, or that of Debian's packages, with the environment that finds its libraries."""
+    """Path of redis-server, installed or from Debian's packages, and the environment for its libraries."""
     if (installed := shutil.which("redis-server")) is not None:
         return installed, {}
 
@@ -178,7 +180,7 @@ def nats_program() -> Path:
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
-    """A directory of the cache that is only taken for whole when it was made to the end."""
+    """Makes a directory of the cache, unless an earlier run has completed it."""
     target = CACHE / name
     done = target / ".done"
     if not done.exists():
@@ -207,6 +209,6 @@ def fetch(
         raise Missing(f"{what}: {' '.join(command[:2])} failed: {(done.stdout + done.stderr)[-400:]}")
 
 
-def _said(command: list[str], environment: dict[str, str] | None = None) -> str:
+def _output(command: list[str], environment: dict[str, str] | None = None) -> str:
     given = {**os.environ, **(environment or {})}
     return subprocess.run(command, env=given, capture_output=True, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""Who takes part, and the results as Markdown tables."""
+"""Lists the clients that are compared, and formats the results as Markdown tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONSUME_TARGET = 60_000
 
 @dataclass(frozen=True)
 class Client:
-    """A Python client of a system; `shapes` are those that its library has."""
+    """A Python client of a system; `shapes` are those that its library supports."""
 
     name: str
     label: str
@@ -67,7 +67,7 @@ HEADINGS = {
     SEND_MANY: f"Sends, {shapes.IN_FLIGHT} in flight, each acknowledgement awaited",
     SEND_ONE: "Sends, one in flight, awaited",
     SEND_BLOCKING: "Sends, blocking, one by one",
-    SEND_BULK: f"Sends in bulk: {shapes.BULK:,} handed over at once, awaited together",
+    SEND_BULK: f"Sends in bulk: {shapes.BULK:,} handed over and awaited together",
     CONSUME_ASYNC: "A backlog, `async def` handler",
     CONSUME_BATCH: f"A backlog, `def` handler or loop, batches of {shapes.BATCH}",
     CONSUME_ONE: "A backlog, `def` handler or loop, one by one",
@@ -101,7 +101,7 @@ def head(result: dict[str, Any]) -> str:
 
 
 def rounds(result: dict[str, Any]) -> int:
-    """Runs may be added for some clients or shapes alone: the fewest that any figure has."""
+    """Smallest number of rounds behind any figure: `--more` may add them for some clients or shapes only."""
     return min(Counter((run["client"], run["shape"]) for run in result["runs"]).values())
 
 
@@ -118,7 +118,7 @@ def participants(result: dict[str, Any]) -> str:
 
 
 def of_shape(result: dict[str, Any], shape: str) -> dict[str, list[dict[str, Any]]]:
-    """The runs of each client, in the order of CLIENTS."""
+    """Runs of each client, in the order of CLIENTS."""
     runs = [run for run in result["runs"] if run["shape"] == shape]
     found = {client.name: [run for run in runs if run["client"] == client.name] for client in CLIENTS}
     return {name: of_client for name, of_client in found.items() if of_client}
@@ -140,20 +140,20 @@ def shape_table(shape: str, found: dict[str, list[dict[str, Any]]]) -> str:
 
 
 def absent(client: Client, shape: str, width: int) -> list[str]:
-    """A client whose library has no such way is named, once; variants of it are not."""
+    """Row of a client whose library does not support a shape; empty for variants of a client."""
     if not client.package:
         return []
     return [label(client, shape), WHY_NOT[client.name, shape], *[""] * (width - 2)]
 
 
 def label(client: Client, shape: str) -> str:
-    """How sends are acknowledged means nothing to a consumer."""
+    """Name of a client; for consumers without the acknowledgement of sends."""
     return client.label.partition(",")[0] if shape in shapes.CONSUMES else client.label
 
 
 WHY_NOT = {
     ("confluent", SEND_ONE): "see blocking",
-    ("confluent", CONSUME_ASYNC): "see its asyncio face",
+    ("confluent", CONSUME_ASYNC): "see its asyncio client",
     ("aiokafka", SEND_BLOCKING): "asyncio only",
     ("aiokafka", CONSUME_ONE): "asyncio only",
     ("nats", SEND_BLOCKING): "asyncio only",
@@ -179,4 +179,4 @@ def targets(result: dict[str, Any]) -> str:
             rate, best = median(runs, "rate"), max(run["rate"] for run in runs)
             verdict = "met" if rate >= wanted else "**missed**"
             rows.append([HEADINGS[shape], f"{wanted:,}", f"{rate:,.0f} (best round {best:,.0f})", verdict])
-    return table(["target for turbopump, 1 KiB, one process", "wanted/s", "measured/s", ""], rows)
+    return table(["target for turbopump, 1 KiB, one process", "target/s", "measured/s", ""], rows)

@@ -1,4 +1,4 @@
-"""confluent-kafka: librdkafka with its delivery callbacks. One thread calls, its own do the work."""
+"""confluent-kafka: librdkafka with delivery callbacks, called from one thread."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .shapes import BODY, Backlog, Job, Measured, Window, now
 
 POLL_S = 0.1
 
-# The best of what was tried for few messages under way: two requests, each filling while the other is away.
-# Its default, 5 ms of lingering, is made for bulk: 9,000 sends/s here. Without a limit to the requests each
-# message is one: 11,000.
+# The best settings found for few messages in flight: two requests, one fills while the other is away. The
+# default, 5 ms of lingering, suits bulk sends: 9,000 sends/s here. Without a limit on requests each message
+# is a request of its own: 11,000.
 PROMPT = {"linger.ms": 0, "max.in.flight": 2}
 
 
@@ -23,7 +23,7 @@ def settings(job: Job, **more: object) -> dict[str, Any]:
 
 
 def send_many(job: Job) -> Measured:
-    """So many under way, kept up by the callbacks."""
+    """Keeps `IN_FLIGHT` messages in flight; delivery callbacks send the next."""
     producer = Producer(settings(job, **PROMPT))
     in_flight(producer, job.topic, job.warm_s)
     window = Window(job.pids)
@@ -69,7 +69,7 @@ async def fill(job: Job) -> Measured:
 
 
 async def handed_over(producer: Producer, topic: str, count: int) -> None:
-    """Its defaults: it lingers 5 ms to make larger batches."""
+    """Uses the defaults, with which the producer lingers 5 ms to make larger batches."""
     failed: list[object] = []
 
     def delivered(error: object, _message: Message) -> None:

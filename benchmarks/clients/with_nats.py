@@ -51,7 +51,7 @@ async def handed_over(job: Job, shape: Callable[..., Any]) -> Measured:
 
 
 async def consume_async(job: Job) -> Measured:
-    """A push subscription; the callback's message is acknowledged when it returns."""
+    """Uses a push subscription; a message is acknowledged when the callback returns."""
     enough = asyncio.Event()
     backlog = Backlog(job, enough.set)
 
@@ -65,7 +65,7 @@ async def consume_async(job: Job) -> Measured:
 
 
 async def consume_batch(job: Job) -> Measured:
-    """A pull subscription, as its documentation recommends for work; `ack` publishes and does not wait."""
+    """Uses a pull subscription, as its documentation recommends; `ack` publishes and does not wait."""
     backlog = Backlog(job)
     async with connected(job) as stream:
         subscription = await stream.pull_subscribe(job.topic, durable=job.group)

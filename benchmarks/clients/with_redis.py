@@ -25,7 +25,7 @@ async def send_one(job: Job) -> Measured:
 
 
 async def awaited(job: Job, in_flight: int) -> Measured:
-    """A pool with a connection for each that waits: redis-py has one request under way on each."""
+    """Uses a pool with a connection per waiting task: redis-py has one request in flight on each."""
     async with redis.asyncio.Redis.from_url(job.address) as client:
         await client.unlink(job.topic)
         add, topic = client.xadd, job.topic
@@ -61,7 +61,7 @@ async def pipelined(job: Job, shape: Callable[..., Any]) -> Measured:
 
 
 async def consume_async(job: Job) -> Measured:
-    """Reads of 32, a handler for each message, one XACK for those that were handled."""
+    """Reads 32 messages, calls a handler for each, and acknowledges them by one XACK."""
     backlog = Backlog(job)
 
     async def handle(fields: dict[bytes, bytes]) -> None:
@@ -89,7 +89,7 @@ def consume_batch(job: Job) -> Measured:
 
 
 def consume_one(job: Job) -> Measured:
-    """Reads of 32 too, but each message is acknowledged when it was handled."""
+    """Reads 32 messages and acknowledges each when it was handled."""
     backlog = Backlog(job)
     with redis.Redis.from_url(job.address) as client:
         for messages in read(client, job, backlog):

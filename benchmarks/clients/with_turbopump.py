@@ -1,4 +1,4 @@
-"""Ours: `turbopump.aio` where one awaits, `turbopump` where one blocks."""
+"""Ours: `turbopump.aio` for awaited shapes, `turbopump` for blocking ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def fill(job: Job) -> Measured:
 
 async def batches(job: Job, shape: Callable[..., Any]) -> Measured:
     async with aio.Producer("bench", name_servers=job.address) as producer:
-        await producer.send(Message(job.topic, BODY))  # the topic is made by its first message
+        await producer.send(Message(job.topic, BODY))  # creates the topic
         measured: Measured = await shape(
             job, lambda count: producer.send_batch([Message(job.topic, BODY) for _ in range(count)])
         )

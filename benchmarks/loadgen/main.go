@@ -69,7 +69,7 @@ type server struct {
 	MemoryBefore  memory  `json:"memory_before"`
 }
 
-// machine tells how far to trust the rest: who else used the cores, and was the generator the limit?
+// machine shows how far to trust the rest: the use of the cores by other processes and by the generator.
 type machine struct {
 	LoadAverage    float64 `json:"load_average"`
 	GeneratorCores float64 `json:"generator_cores"`
@@ -136,7 +136,7 @@ func parseOptions(mode string, arguments []string) (options, error) {
 	flags.StringVar(&o.broker, "broker-name", "broker-a", "broker name in the requests")
 	flags.DurationVar(&o.warmup, "warmup", time.Second, "load before the measured window")
 	flags.DurationVar(&o.duration, "duration", 5*time.Second, "the measured window")
-	flags.Int64Var(&o.count, "count", 0, "so many requests in all, measured from the first, instead of a window")
+	flags.Int64Var(&o.count, "count", 0, "number of requests, measured from the first one, instead of a window")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "how long to try (first)")
 	pids := flags.String("pid", "", "server processes whose CPU time and memory to read, by commas")
 	if err := flags.Parse(arguments); err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// What the kernel says about the server, this generator and the whole machine.
+// Figures of the kernel about the server, this generator and the whole machine.
 
 const ticksPerSecond = 100 // USER_HZ: fixed by the Linux ABI
 
