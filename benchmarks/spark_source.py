@@ -97,7 +97,7 @@ def main() -> None:
         if options.size or options.share != 1.0:  # too rough to be written to results/
             print(text)
         else:
-            write_results(f"spark_source_{options.cores}", {"machine": machine, "sections": sections}, text)
+            write_results(f"spark_source_{options.cores}", {"machine": machine, "told": sections}, text)
     finally:
         ours.process.kill()
         theirs.process.kill()
