@@ -23,10 +23,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from turbopump.broker.acknowledgement import choose
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay import timers
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE, TimedMessages
+from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties
 from turbopump.protocol.names import TIMER_TOPIC
@@ -62,8 +65,10 @@ class Life:
         files = ConfigFiles(config.config_dir, self.disk)
         rules = TimerRules(roll_window_slots=WINDOW_DAYS * 86_400)
         self.timing = TimerIntake(self.store, lambda: rules, "a", clock, rules.precision_ms)
+        acknowledgement = choose(config, "ASYNC_MASTER", self.store.flusher)
+        writer = MessageWriter(self.store, acknowledgement, Traffic(clock), clock)
         self.timers = TimedMessages(
-            self.store, topics, self.store.log.append, files.save, self.workers, clock, self.disk, rules
+            self.store, topics, writer, files.save, self.workers, clock, self.disk, rules
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from tests.simulation.lives import Action, Lives
+from tests.writers import writer_of
 
 from turbopump.broker.config import GroupRules, Identity, TopicRules
 from turbopump.broker.consume.send_back import SendBackHandler
@@ -27,7 +28,6 @@ from turbopump.broker.delay import levels
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.levels import FILE, TICK_S, DelayedMessages
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.topics import Topic, Topics
 from turbopump.protocol import properties as props
 from turbopump.protocol.command import Command
@@ -123,16 +123,14 @@ class World(Lives):
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
         self.schedule = DelaySchedule(store)
-        self.delays = DelayedMessages(store, topics, store.log.append, files.save, self.workers, self.clock)
+        writer = writer_of(store, self.clock)
+        self.delays = DelayedMessages(store, topics, writer, files.save, self.workers, self.clock)
         files.load(FILE, lambda data: self.delays.load(data) >= 0)
         self.delays.open()
         self.schedule.on_postponed = self.delays.postponed
         store.retention.guards.append(self.delays.rescue)
         groups = SubscriptionGroups(GroupRules(), self.clock)
-        append, traffic = store.log.append, Traffic(self.clock, lambda: 0)
-        self.retries = SendBackHandler(
-            store, topics, groups, self.schedule, append, traffic, self.chance, "127.0.0.1"
-        )
+        self.retries = SendBackHandler(store, topics, groups, self.schedule, writer, self.chance, "127.0.0.1")
         self._start_store()
         self.tasks = [asyncio.create_task(self.delays.run()), asyncio.create_task(self.delays.keep(SAVE_S))]
         self.opened_ms = self.clock.now_ms()

@@ -279,7 +279,7 @@ class World:
         )
         token = who.set("broker")
         try:
-            with mock.patch("turbopump.broker.tables.Offsets", self._new_offsets):
+            with mock.patch("turbopump.broker.tables.CommittedOffsets", self._new_offsets):
                 await asyncio.create_task(self.broker.start())
         finally:
             who.reset(token)

@@ -13,6 +13,7 @@ from typing import cast
 
 from tests.simulation.delays import SAVE_S, START_S, Name, Noted
 from tests.simulation.delays import World as DelayWorld
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay import timer_recovery, timers
@@ -82,16 +83,16 @@ class World(DelayWorld):
         topics = Topics(TopicRules(), Identity(broker_name="a"), self.clock)
         topics.update(Topic("T", 4, 4), {})
         files = ConfigFiles(self.config.config_dir, self.disk)
-        append = store.log.append
+        writer = writer_of(store, self.clock)
         self.timing = TimerIntake(store, lambda: self.rules, "a", self.clock, self.rules.precision_ms)
         self.timers = TimedMessages(
-            store, topics, append, files.save, self.workers, self.clock, self.disk, self.rules
+            store, topics, writer, files.save, self.workers, self.clock, self.disk, self.rules
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()
         self.timing.on_postponed = self.timers.postponed
         self.recalls = RecallHandler(
-            store, topics, self.timing, append, lambda: self.rules, lambda: True, self.clock, "a", "R"
+            topics, self.timing, writer, lambda: self.rules, lambda: True, self.clock, "a", "R"
         )
         store.retention.guards.append(self.timers.rescue)
         self._start_store()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tests.simulation.lives import Action, Lives
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
@@ -148,12 +149,17 @@ class World(Lives):
         self._start_store()
         if not self.noted:
             store.log.append([Draft(store.queues.queue("Plain", 0), b"first", b"", 0, 0, 0, bytes(8))])
+        writer = writer_of(store, self.clock)
         self.transactions = OpenTransactions(
-            store, topics, self.offsets, DelaySchedule(store), store.log.append, lambda: RULES, self.clock
+            store, topics, self.offsets, DelaySchedule(store), writer, lambda: RULES, self.clock
         )
         await reopen(store, self.transactions)
-        self.requests = TransactionHandler(self.transactions, store, lambda: RULES, self.clock)
-        self.checks = TransactionChecks(self.transactions, store, _Deciders(self), lambda: RULES, self.clock)
+        self.requests = TransactionHandler(
+            self.transactions, store, writer.acknowledgement, lambda: RULES, self.clock
+        )
+        self.checks = TransactionChecks(
+            self.transactions, store, writer.acknowledgement, _Deciders(self), lambda: RULES, self.clock
+        )
         store.retention.guards.append(self.checks.rescue)
         self.tasks = [asyncio.create_task(work) for work in (self.checks.run(), self._keep())]
         log.info(

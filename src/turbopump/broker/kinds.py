@@ -15,8 +15,8 @@ from turbopump.broker.delay.levels import DelayedMessages
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.delay.timers import FILE as TIMER_FILE
 from turbopump.broker.delay.timers import TimedMessages
-from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.running import keep_running
 from turbopump.broker.storage import Storage
 from turbopump.broker.tables import Tables, load
@@ -44,6 +44,7 @@ class Ground:
     store: Storage
     tables: Tables
     sending: SendHandler
+    writer: MessageWriter
     schedule: DelaySchedule
     timing: TimerIntake
     files: ConfigFiles
@@ -57,8 +58,7 @@ class Ground:
 
 
 def delays(on: Ground) -> DelayedMessages:
-    append = on.sending.append_unanswered
-    delays = DelayedMessages(on.store, on.tables.topics, append, on.files.save, on.workers, on.clock)
+    delays = DelayedMessages(on.store, on.tables.topics, on.writer, on.files.save, on.workers, on.clock)
     load(on.files, DELAY_FILE, delays.load)
     delays.open()
     on.stack.push_async_callback(delays.close)
@@ -69,36 +69,39 @@ def delays(on: Ground) -> DelayedMessages:
 
 async def transactions(on: Ground) -> tuple[OpenTransactions, TransactionHandler]:
     """Those that are open are known before anybody is served."""
-    tables, append = on.tables, on.sending.append_unanswered
+    tables = on.tables
     transactions = OpenTransactions(
         on.store,
         tables.topics,
         tables.offsets,
         on.schedule,
-        append,
+        on.writer,
         on.rules,
         on.clock,
         on.timing,
-        on.sending.append_group,
     )
     await reopen(on.store, transactions)
     on.sending.on_half = transactions.prepared
     on.stack.push_async_callback(transactions.save_progress)
     producers = TransactionProducers(tables.members, on.config().identity.broker_name)
-    checks = TransactionChecks(transactions, on.store, producers, on.rules, on.clock)
+    checks = TransactionChecks(
+        transactions, on.store, on.writer.acknowledgement, producers, on.rules, on.clock
+    )
     on.store.retention.guards.append(checks.rescue)
     keep_running(checks.run(), on.stack)
     keep_running(checks.keep(), on.stack)
-    return transactions, TransactionHandler(transactions, on.store, on.rules, on.clock)
+    return transactions, TransactionHandler(
+        transactions, on.store, on.writer.acknowledgement, on.rules, on.clock
+    )
 
 
 async def ledger(
-    on: Ground, transactions: OpenTransactions, receipts: Receipts, client: Client
+    on: Ground, transactions: OpenTransactions, client: Client
 ) -> tuple[LedgerHandler, LedgerSendHandler]:
     """Decisions about many messages at once. All books are known before anybody is served."""
     name, store, clock = on.config().identity.broker_name, on.store, on.clock
     ledger = LedgerBooks(name)
-    written = LedgerLog(ledger, store, on.sending.append_unanswered, clock)
+    written = LedgerLog(ledger, store, on.writer, clock)
     await written.reopen()
     store.retention.guards.append(written.rescue)
     homes = BookHomes(ledger, name, client, on.config().name_servers.addresses, clock)
@@ -107,15 +110,15 @@ async def ledger(
     hours = lambda: on.config().transactions.id_retention_hours  # noqa: E731
     keep_running(BookExpiry(ledger, written, settling, hours, clock).run(), on.stack)
     return (
-        LedgerHandler(ledger, written, settling, store),
-        LedgerSendHandler(ledger, name, transactions, on.sending, on.timing, receipts, store, clock),
+        LedgerHandler(ledger, written, settling, store, on.writer.acknowledgement),
+        LedgerSendHandler(ledger, name, transactions, on.sending, on.timing, on.writer, store, clock),
     )
 
 
 def timers(on: Ground) -> TimedMessages:
-    append, rules = on.sending.append_unanswered, on.config().timers
+    rules = on.config().timers
     timers = TimedMessages(
-        on.store, on.tables.topics, append, on.files.save, on.workers, on.clock, on.disk, rules
+        on.store, on.tables.topics, on.writer, on.files.save, on.workers, on.clock, on.disk, rules
     )
     load(on.files, TIMER_FILE, timers.load)
     timers.open()

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from turbopump.broker import kinds
+from turbopump.broker.acknowledgement import choose, promise
 from turbopump.broker.address import advertised, primary_local_address
 from turbopump.broker.admin.configuration import ConfigurationHandler
 from turbopump.broker.admin.connections import ConnectionHandler
@@ -53,6 +54,7 @@ from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.replies import ReplyHandler
 from turbopump.broker.produce.send import SendHandler, SendRules
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.registration import BrokerEndpoint, NameServerRegistration
 from turbopump.broker.running import keep_running
 from turbopump.broker.tables import TableFiles, Tables
@@ -74,22 +76,12 @@ from turbopump.runtime.disk import Disk, Workers
 from turbopump.runtime.network import Network, descriptor_limit
 from turbopump.store.config_files import ConfigFiles
 from turbopump.store.flags import Reason
-from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 
 log = logging.getLogger(__name__)
 
 FAST_PORT_STEP = -2
 REGISTERED_WITHIN_S = 3.0
-
-PROMISES = {
-    Durability.BUFFER: "the message is in this process's memory; it is lost when the process dies",
-    Durability.MEMORY: (
-        "the message is in the operating system's memory: it survives a crash of this process, not of the "
-        "machine. For more, set flushDiskType=SYNC_FLUSH"
-    ),
-    Durability.DISK: "the message is synced to disk",
-}
 
 
 class Broker:
@@ -124,10 +116,7 @@ class Broker:
     @property
     def acknowledgement(self) -> str:
         """What the answer to a send means, in words."""
-        store = self.config.store
-        if store.syncs_each:
-            return PROMISES[Durability.DISK]
-        return PROMISES[Durability.BUFFER if store.uses_pool else Durability.MEMORY]
+        return promise(self.config.store)
 
     @property
     def trouble(self) -> str | None:
@@ -179,12 +168,14 @@ class Broker:
         stack.push_async_callback(pulling.abandon)
         schedule = DelaySchedule(store)
         timing = self._timing(store)
-        sending, receipts = self._sending(store, tables, schedule, timing)
-        retries = self._retries(store, tables, schedule, sending)
-        ground = self._ground(store, tables, sending, schedule, timing, files, stack)
+        acknowledgement = choose(config.store, config.identity.role, store.flusher)
+        writer = MessageWriter(store, acknowledgement, tables.traffic, clock)
+        sending, receipts = self._sending(store, tables, schedule, timing, writer)
+        retries = self._retries(store, tables, schedule, writer)
+        ground = self._ground(store, tables, sending, writer, schedule, timing, files, stack)
         delays = kinds.delays(ground)
         transactions, ending = await kinds.transactions(ground)
-        ledger = await kinds.ledger(ground, transactions, receipts, client)
+        ledger = await kinds.ledger(ground, transactions, client)
         timers = kinds.timers(ground)
         tools = self._tools(
             store,
@@ -207,11 +198,11 @@ class Broker:
             timers,
             clients,
             QueryHandler(store, tables.topics),
-            self._recalls(store, tables, timing, sending),
+            self._recalls(tables, timing, writer),
             *tools,
         ]
         parts += self._consumer_side(store, tables, pulling, fence, stack)
-        parts.append(self._replies(store, tables, sending, receipts))
+        parts.append(self._replies(tables, sending, receipts, writer))
         parts.append(self._assignments(client, tables))
         routes = {code: route for part in parts for code, route in part.routes().items()}
         observed = RemotingFigures(tables.traffic) if config.metrics.exporter == "PROM" else None
@@ -228,7 +219,8 @@ class Broker:
             stack.push_async_callback(server.stop)
         stack.callback(pulling.close)
         fast_paths = [
-            self._send_many(store, tables, sending, receipts, router) for router in (main_router, fast_router)
+            self._send_many(store, tables, sending, writer, receipts, router)
+            for router in (main_router, fast_router)
         ]
 
         def topics_changed(topics: list[Topic]) -> None:
@@ -342,14 +334,16 @@ class Broker:
         )
 
     def _sending(
-        self, store: Store, tables: Tables, schedule: DelaySchedule, timing: TimerIntake
+        self,
+        store: Store,
+        tables: Tables,
+        schedule: DelaySchedule,
+        timing: TimerIntake,
+        writer: MessageWriter,
     ) -> tuple[SendHandler, Receipts]:
         config = self.config
         ip, _ = unpack_host(store.log.store_host)
-        lacks_slave = config.identity.role == "SYNC_MASTER"
-        receipts = Receipts(
-            store.log.store_host, config.sending.region_id, config.sending.trace_on, lacks_slave
-        )
+        receipts = Receipts(store.log.store_host, config.sending.region_id, config.sending.trace_on)
         rules = SendRules(
             ip,
             config.identity.cluster_name,
@@ -369,7 +363,7 @@ class Broker:
             self._clock,
             self._chance,
             ids.next,
-            tables.traffic,
+            writer,
             schedule,
             timing,
             writable=lambda: self._may(WRITE),
@@ -378,15 +372,14 @@ class Broker:
         return sending, receipts
 
     def _retries(
-        self, store: Store, tables: Tables, schedule: DelaySchedule, sending: SendHandler
+        self, store: Store, tables: Tables, schedule: DelaySchedule, writer: MessageWriter
     ) -> SendBackHandler:
         return SendBackHandler(
             store,
             tables.topics,
             tables.groups,
             schedule,
-            sending.append_unanswered,
-            tables.traffic,
+            writer,
             self._chance,
             unpack_host(store.log.store_host)[0],
             writable=lambda: self._may(WRITE),
@@ -397,6 +390,7 @@ class Broker:
         store: Store,
         tables: Tables,
         sending: SendHandler,
+        writer: MessageWriter,
         schedule: DelaySchedule,
         timing: TimerIntake,
         files: ConfigFiles,
@@ -407,6 +401,7 @@ class Broker:
             store,
             tables,
             sending,
+            writer,
             schedule,
             timing,
             files,
@@ -420,14 +415,11 @@ class Broker:
         name, rules = self.config.identity.broker_name, self.config.timers
         return TimerIntake(store, lambda: self.config.timers, name, self._clock, rules.precision_ms)
 
-    def _recalls(
-        self, store: Store, tables: Tables, timing: TimerIntake, sending: SendHandler
-    ) -> RecallHandler:
+    def _recalls(self, tables: Tables, timing: TimerIntake, writer: MessageWriter) -> RecallHandler:
         return RecallHandler(
-            store,
             tables.topics,
             timing,
-            sending.append_unanswered,
+            writer,
             rules=lambda: self.config.timers,
             writable=lambda: self._may(WRITE),
             clock=self._clock,
@@ -440,24 +432,31 @@ class Broker:
         return AssignmentHandler(routes, tables.members, tables.topics, tables.groups, self._clock)
 
     def _replies(
-        self, store: Store, tables: Tables, sending: SendHandler, receipts: Receipts
+        self, tables: Tables, sending: SendHandler, receipts: Receipts, writer: MessageWriter
     ) -> ReplyHandler:
         return ReplyHandler(
             tables.members,
             sending,
             receipts,
+            writer,
             self._clock,
-            store.flusher.durability,
             stores=lambda: self.config.sending.store_replies,
         )
 
     def _send_many(
-        self, store: Store, tables: Tables, sending: SendHandler, receipts: Receipts, router: Router
+        self,
+        store: Store,
+        tables: Tables,
+        sending: SendHandler,
+        writer: MessageWriter,
+        receipts: Receipts,
+        router: Router,
     ) -> PlainSendHandler:
         return PlainSendHandler(
             store,
             tables.topics,
             sending,
+            writer,
             receipts,
             router,
             self.config.store.max_message_size,

@@ -124,6 +124,11 @@ class Flusher:
         return len(self._waiters)
 
     @property
+    def unsynced_bytes(self) -> int:
+        """How many bytes of the log are not on the medium yet."""
+        return self._log.end - self._log.synced
+
+    @property
     def waits_s(self) -> float:
         """How long the first of them has been waiting."""
         return self._clock.monotonic() - self._waiters[0][1] if self._waiters else 0.0

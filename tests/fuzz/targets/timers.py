@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator
 
 from tests.fuzz.targets import Target
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay.timer_intake import TimerIntake
@@ -81,7 +82,7 @@ class Life:
         files = ConfigFiles(CONFIG.config_dir, disk)
         self.timing = TimerIntake(self.store, lambda: RULES, "a", clock, RULES.precision_ms)
         self.timers = TimedMessages(
-            self.store, topics, self.store.log.append, files.save, workers, clock, disk, RULES
+            self.store, topics, writer_of(self.store, clock), files.save, workers, clock, disk, RULES
         )
         files.load(FILE, lambda data: self.timers.load(data) >= 0)
         self.timers.open()

@@ -37,16 +37,15 @@ class LedgerBench:
             self.bench.topics,
             None,  # type: ignore[arg-type] # how far everything is closed is not asked here
             DelaySchedule(store),
-            sending.append_unanswered,
+            self.bench.writer,
             lambda: CheckRules(6000, 15, DAY_MS),
             clock,
             timing,
-            sending.append_group,
         )
         self.ended: Counter[tuple[str, HalfDecision, int]] = Counter()
         self.transactions.on_ended = self._on_ended
         self.desk = LedgerSendHandler(
-            self.ledger, HOME, self.transactions, sending, timing, self.bench.receipts, store, clock
+            self.ledger, HOME, self.transactions, sending, timing, self.bench.writer, store, clock
         )
         self.settling = Settlement(self.transactions, store, self, lambda: 30.0, clock)
         self.answers: list[Any] = []
@@ -77,7 +76,7 @@ class LedgerBench:
 
     def outcome(self) -> list[Any]:
         halves, stamps = self.transactions.halves, self.transactions.stamps
-        traffic = self.bench.sending.traffic
+        traffic = self.bench.writer.traffic
         return [
             self.answers,
             self.bench.log(),

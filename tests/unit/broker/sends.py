@@ -8,11 +8,11 @@ import msgspec
 from tests.unit.broker.desk import CONFIG, SMALL_STORE
 from tests.unit.store.kit import HandClock
 from tests.unit.store.lab import Workers
+from tests.writers import writer_of
 
 from turbopump.broker.delay.level_records import DelaySchedule
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.plain_sends import PlainSendHandler
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import SendHandler, SendRules
@@ -55,6 +55,7 @@ class Bench:
         receipts = Receipts(self.store.log.store_host, "DefaultRegion", True)
         rules = SendRules("127.0.0.1", "DefaultCluster", "DefaultRegion", True, 4 << 20)
         numbers = iter(range(1 << 40))
+        self.writer = writer_of(self.store, clock)
         sending = SendHandler(
             self.store,
             self.topics,
@@ -64,13 +65,15 @@ class Bench:
             clock,
             Chance(1),
             lambda: f"GENERATED{next(numbers)}",
-            Traffic(clock),
+            self.writer,
             DelaySchedule(self.store),
             TimerIntake(self.store, lambda: CONFIG.timers, "broker-a", clock, 1000),
         )
         self.sending, self.receipts, self.clock = sending, receipts, clock
         self.router = make_router(sending.routes())
-        self.many = PlainSendHandler(self.store, self.topics, sending, receipts, self.router, 4 << 20)
+        self.many = PlainSendHandler(
+            self.store, self.topics, sending, self.writer, receipts, self.router, 4 << 20
+        )
         self.topics.on_change = lambda topics: self.many.topics_changed([topic.name for topic in topics])
         self.connection = Recorder()
 

@@ -6,6 +6,7 @@ import lzma
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from tests.unit.broker.desk import Desk, records, running
@@ -360,7 +361,7 @@ def test_what_is_done_is_on_disk_within_ten_seconds() -> None:
     ids=["4.9.7", "5.5.0"],
 )
 def test_apaches_files_are_read(text: str) -> None:
-    delays = DelayedMessages(*[None] * 6)  # type: ignore[arg-type]
+    delays = DelayedMessages(None, None, MagicMock(), *[None] * 3)  # type: ignore[arg-type]
     assert delays.load(text.encode()) == 4
     file = delays._file
     assert file is not None
@@ -371,7 +372,7 @@ def test_apaches_files_are_read(text: str) -> None:
     "text", [b"", b"{", b"[]", b'{"offsetTable":{"1":1},"waiting":{"1":[1,2]}}', b"null"]
 )
 def test_a_damaged_file_is_not_taken(text: bytes) -> None:
-    delays = DelayedMessages(*[None] * 6)  # type: ignore[arg-type]
+    delays = DelayedMessages(None, None, MagicMock(), *[None] * 3)  # type: ignore[arg-type]
     with pytest.raises(Exception):  # noqa: B017 - whatever it is, the copy beside it is used
         delays.load(text)
     assert delays._file is None
@@ -638,7 +639,7 @@ def test_what_is_written_down_says_nothing_about_later_messages(first: int, wait
         log_end = desk.store.log.end
         for _ in range(3):
             await send(desk, level=3)
-        delays = DelayedMessages(desk.store, *[None] * 5)  # type: ignore[arg-type]
+        delays = DelayedMessages(desk.store, None, MagicMock(), *[None] * 3)  # type: ignore[arg-type]
         text = f'{{"offsetTable":{{"3":{first}}},"logOffset":{log_end},"waiting":{{"3":{waiting}}}}}'
         delays.load(text.encode())
         delays.open()

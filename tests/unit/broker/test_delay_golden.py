@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of, expected_of
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TopicRules
 from turbopump.broker.delay.levels import FILE, DelayedMessages
@@ -29,7 +30,7 @@ async def open_and_wait(name: str, root: str, now_ms: int) -> tuple[list[Record]
     end = store.log.end
     topics = Topics(TopicRules(), Identity(broker_name="a"), clock)
     files = ConfigFiles(store.config.config_dir, disk)
-    delays = DelayedMessages(store, topics, store.log.append, files.save, SystemWorkers(), clock)
+    delays = DelayedMessages(store, topics, writer_of(store, clock), files.save, SystemWorkers(), clock)
     files.load(FILE, lambda data: delays.load(data) >= 0)
     delays.open()
     running = asyncio.create_task(delays.run())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.unit.store.kit import STORES, apache_store
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, TimerRules, TopicRules
 from turbopump.broker.delay.timers import FILE, TimedMessages
@@ -45,7 +46,9 @@ async def resume(root: str, now_ms: int, until_ms: int) -> list[Record]:
     topics = Topics(TopicRules(), Identity(broker_name="broker-a"), clock)
     topics.update(Topic("TimerT", 4, 4), {})
     files = ConfigFiles(config.config_dir, disk)
-    timers = TimedMessages(store, topics, store.log.append, files.save, workers, clock, disk, TimerRules())
+    timers = TimedMessages(
+        store, topics, writer_of(store, clock), files.save, workers, clock, disk, TimerRules()
+    )
     files.load(FILE, lambda data: timers.load(data) >= 0)
     timers.open()
     running = asyncio.create_task(timers.run())

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.broker.producers import COMMIT, HALF, OP, ROLLBACK
 from tests.unit.store.kit import apache_store
 from tests.unit.store.lab import config_of
+from tests.writers import writer_of
 
 from turbopump.broker.config import Identity, OffsetRules, TopicRules
 from turbopump.broker.delay.level_records import DelaySchedule
@@ -45,16 +46,19 @@ class Broker:
         offsets = CommittedOffsets(OffsetRules(), clock)
         if knows_progress:
             offsets.load(Path(root, "config", "consumerOffset.json").read_bytes())
+        writer = writer_of(self.store, clock)
         self.transactions = OpenTransactions(
             self.store,
             topics,
             offsets,
             DelaySchedule(self.store),
-            self.store.log.append,
+            writer,
             lambda: RULES,
             clock,
         )
-        self.requests = TransactionHandler(self.transactions, self.store, lambda: RULES, clock)
+        self.requests = TransactionHandler(
+            self.transactions, self.store, writer.acknowledgement, lambda: RULES, clock
+        )
 
     async def halves(self) -> list[Record]:
         return [half async for half in records(self.store, self.store.queues.queue(HALF, 0), 0)]

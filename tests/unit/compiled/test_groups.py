@@ -77,7 +77,7 @@ def test_a_plain_batch_is_taken_whole() -> None:
     for bench in (compiled, pure):
         bench.receive(event)
     assert compiled.outcome() == pure.outcome()
-    assert compiled.sending.traffic.together == {compiled.store.queues.queue("T", 2): 99}
+    assert compiled.writer.traffic.together == {compiled.store.queues.queue("T", 2): 99}
 
 
 def test_a_batch_to_a_topic_with_several_tags_is_marked_so() -> None:

@@ -7,10 +7,11 @@ moves its offset on when it hears of success, so success is said only of a copy 
 
 from collections.abc import Callable
 
+from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.delay.level_records import DelaySchedule, copied
 from turbopump.broker.groups.groups import SubscriptionGroup, SubscriptionGroups
-from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.send import COUNTS_RETRIES_SINCE
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, Topics
 from turbopump.protocol import properties
@@ -25,14 +26,11 @@ from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import INNER_BATCH, UNIT_SUBSCRIBED
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.chance import Chance
-from turbopump.store.append import Appended, Draft
+from turbopump.store.append import Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.flush import Durability
 
 FIRST_LEVEL = 3  # of the first round: 10 s with the usual levels
 DEAD_LETTER_QUEUES = 1
-
-Append = Callable[[list[Draft]], list[Appended]]
 
 
 class SendBackHandler:
@@ -42,8 +40,7 @@ class SendBackHandler:
         topics: Topics,
         groups: SubscriptionGroups,
         schedule: DelaySchedule,
-        append: Append,
-        traffic: Traffic,
+        writer: MessageWriter,
         chance: Chance,
         broker_ip: str,
         writable: Callable[[], bool] = lambda: True,
@@ -52,8 +49,8 @@ class SendBackHandler:
         self._topics = topics
         self._groups = groups
         self._schedule = schedule
-        self._append = append
-        self._traffic = traffic
+        self._writer = writer
+        self._traffic = writer.traffic
         self._chance = chance
         self._broker_ip = broker_ip
         self._writable = writable
@@ -66,25 +63,15 @@ class SendBackHandler:
         if draft is None:
             return reply(request.command)
         try:
-            [(offset, _, size)] = self._append([draft])
+            [(offset, _, size)] = self._writer.append_counted([draft])
         except Refused as refused:  # whatever the reason, Apache's answer is this one
             raise SystemFailure(refused.remark) from None
         self._count(request.header.group, draft)
         if draft.delay_ms >= 0:
             self._schedule.on_postponed(draft.queue)
-        if not self._store.flusher.syncs_each:
-            return reply(request.command)
-
-        request.connection.begin(size)
-
-        def answer(durability: Durability) -> None:
-            try:
-                request.answer(_answer(request.command, durability))
-            finally:
-                request.connection.end(size)
-
-        self._store.flusher.durable(offset + size, answer)
-        return None
+        return self._writer.acknowledgement.answer(
+            request, offset + size, size, lambda safety: _answer(request.command, safety)
+        )
 
     def _count(self, group: str, draft: Draft) -> None:
         topic = properties.find(draft.properties, properties.RETRY_TOPIC) or ""
@@ -152,7 +139,7 @@ def _draft(record: Record, pairs: dict[str, str], queue: ConsumeQueue, delay_ms:
     return draft
 
 
-def _answer(request: Command, durability: Durability) -> Command:
-    if durability is Durability.DISK:
+def _answer(request: Command, safety: Safety) -> Command:
+    if safety.is_safe:
         return reply(request)
-    return reply(request, ResponseCode.SYSTEM_ERROR, "FLUSH_DISK_TIMEOUT")
+    return reply(request, ResponseCode.SYSTEM_ERROR, safety.code.name)

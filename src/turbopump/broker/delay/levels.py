@@ -23,6 +23,7 @@ import msgspec
 from turbopump.broker.delay import level_records
 from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.pending import DueRun, Entry, PendingDelays, QueuePosition
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol import dialect, names
@@ -36,7 +37,6 @@ from turbopump.runtime.disk import Workers
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
-from turbopump.store.flush import Durability
 from turbopump.store.queue_ext import is_address
 
 log = logging.getLogger(__name__)
@@ -79,11 +79,18 @@ class DelayFile(msgspec.Struct, omit_defaults=True):
 
 class DelayedMessages:
     def __init__(
-        self, store: Storage, topics: Topics, append: Append, save: Save, workers: Workers, clock: Clock
+        self,
+        store: Storage,
+        topics: Topics,
+        writer: MessageWriter,
+        save: Save,
+        workers: Workers,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._topics = topics
-        self._append = append
+        self._writer = writer
+        self._append = writer.append_counted
         self._save = save
         self._workers = workers
         self._clock = clock
@@ -94,7 +101,7 @@ class DelayedMessages:
         self._saved: tuple[dict[int, QueuePosition], int] | None = None
         self._version = 0
         self._is_ready = False
-        self._pacing = TurnPacer(store)
+        self._pacing = TurnPacer(store, writer.acknowledgement)
         self._no_rewriting_before = 0.0
         self._fetching: dict[DueRun, asyncio.Task[None]] = {}
         self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
@@ -363,7 +370,7 @@ class DelayedMessages:
             log.info("Delayed messages are written anew before their file is deleted: %d bytes", size)
         if size > self._store.config.commit_log_file_size // 2:
             self._no_rewriting_before = self._clock.monotonic() + REWRITING_PAUSE_S
-        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
+        return await self._writer.acknowledgement.on_disk(self._store.log.end)
 
     def _doomed(self, run: DueRun, below: int) -> list[Entry]:
         """The first of a run, as many as one append should hold, if they lie below."""
@@ -398,7 +405,7 @@ class DelayedMessages:
         log_end, positions = self._store.log.end, self._pending.positions()
         if not positions or (positions, log_end) == self._saved:
             return
-        if await self._store.flusher.wait_durable(log_end) is not Durability.DISK:
+        if not await self._writer.acknowledgement.on_disk(log_end):
             return
         self._version += 1
         await self._workers.run(self._save, FILE, self._dump(positions, log_end))

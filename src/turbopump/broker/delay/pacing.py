@@ -5,14 +5,18 @@ In: how long there is nothing to do. Out: the next turn may begin. What the work
 
 import asyncio
 
+from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.storage import Storage
 
-MAX_UNSYNCED = 64 << 20  # SYNC_FLUSH: bytes that were appended and that nobody can read yet
+MAX_UNSAFE = 64 << 20  # bytes that were appended and are not safe yet, so that no reader sees them
 
 
 class TurnPacer:
-    def __init__(self, store: Storage) -> None:
+    """Pauses between two turns of work in the background."""
+
+    def __init__(self, store: Storage, acknowledgement: Acknowledgement) -> None:
         self._store = store
+        self._acknowledgement = acknowledgement
         self._sleeper: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
@@ -23,9 +27,8 @@ class TurnPacer:
             await self._sleep(seconds)
         else:
             await asyncio.sleep(0)
-        store = self._store
-        if store.flusher.syncs_each and store.log.end - store.log.synced > MAX_UNSYNCED:
-            await store.flusher.wait_durable(store.log.end)
+        if self._acknowledgement.unsafe_bytes > MAX_UNSAFE:
+            await self._acknowledgement.safe(self._store.log.end)
 
     def wake_within(self, seconds: float) -> None:
         """There is news: who rests does not rest longer than this."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from turbopump.broker.config import TimerRules
 from turbopump.broker.delay import timer_records
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol import properties
@@ -23,7 +24,6 @@ from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.flush import Durability
 
 ROOM = 128
 """Bytes that the properties of a message must leave free, for those of its way through the wheel."""
@@ -82,20 +82,18 @@ class RecallHandler:
 
     def __init__(
         self,
-        store: Storage,
         topics: Topics,
         timing: TimerIntake,
-        append: Callable[[list[Draft]], list[Appended]],
+        writer: MessageWriter,
         rules: Callable[[], TimerRules],
         writable: Callable[[], bool],
         clock: Clock,
         broker: str,
         region: str,
     ) -> None:
-        self._store = store
         self._topics = topics
         self._timing = timing
-        self._append = append
+        self._writer = writer
         self._rules = rules
         self._writable = writable
         self._clock = clock
@@ -112,10 +110,7 @@ class RecallHandler:
             offset, _, size = self._store_recall(handle, request)
         except Refused as refused:
             return reply(request.command, refused.code, refused.remark, region)
-        if (
-            self._store.flusher.syncs_each
-            and await self._store.flusher.wait_durable(offset + size) is not Durability.DISK
-        ):
+        if not (await self._writer.acknowledgement.safe(offset + size)).is_safe:
             return reply(request.command, ResponseCode.SYSTEM_ERROR, "the recall is not on disk", region)
         ext = {"msgId": handle.unique_key, **region}
         return reply(request.command, ResponseCode.SUCCESS, NOTHING_SAID, ext)
@@ -169,7 +164,7 @@ class RecallHandler:
             tags_code=java_hash(timer_records.RECALL_TAG),
             unique_key=handle.unique_key,
         )
-        appended = self._append([draft])[0]
+        appended = self._writer.append_counted([draft])[0]
         self._timing.on_postponed()
         return appended
 

@@ -25,6 +25,7 @@ from turbopump.broker.delay.pacing import TurnPacer
 from turbopump.broker.delay.timer_counts import TimerCounts, TimerProgress
 from turbopump.broker.delay.timer_recovery import TimerRecovery
 from turbopump.broker.delay.timer_rescue import TimerRescue
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import DataVersion, TimerMetrics, TimingCount
@@ -39,7 +40,6 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store import timer_check
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
-from turbopump.store.flush import Durability
 from turbopump.store.timer_check import Note, TimerCheck
 from turbopump.store.timer_log import DEAD, NONE, RECALL, TimerLog, Unit
 from turbopump.store.timer_wheel import Slot, TimerWheel
@@ -73,7 +73,7 @@ class TimedMessages:
         self,
         store: Storage,
         topics: Topics,
-        append: Append,
+        writer: MessageWriter,
         save: Save,
         workers: Workers,
         clock: Clock,
@@ -82,7 +82,8 @@ class TimedMessages:
     ) -> None:
         self._store = store
         self._topics = topics
-        self._append = append
+        self._writer = writer
+        self._append = writer.append_counted
         self._save = save
         self._workers = workers
         self._clock = clock
@@ -108,7 +109,7 @@ class TimedMessages:
         self._busy = asyncio.Lock()
         self._changed = asyncio.Event()
         self._is_ready = False
-        self._pacing = TurnPacer(store)
+        self._pacing = TurnPacer(store, writer.acknowledgement)
         self._trouble = RateLimitedLog(log, 60.0, logging.ERROR)
         self._lost = RateLimitedLog(log, 60.0, logging.ERROR, LOST_LINES)
         self._passed_over = 0
@@ -543,7 +544,7 @@ class TimedMessages:
 
     async def _bury(self, places: Iterable[int]) -> bool:
         """Marks units as dead, when their copies are safe. False: they are not, and nothing is marked."""
-        if await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
+        if not await self._writer.acknowledgement.on_disk(self._store.log.end):
             return False
         for count, at in enumerate(places):
             self._log.bury(at)

@@ -18,8 +18,10 @@ from typing import Protocol
 
 import msgspec
 
+from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, stays_as_sent
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.compiled import PlainSends
@@ -35,7 +37,6 @@ from turbopump.protocol.sysflag import INNER_BATCH, TRANSACTION_MASK
 from turbopump.remoting.connection import Connection, Shortcut
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.flush import Durability
 
 PREFIX = struct.Struct(">II")  # frame length; header length, whose top byte 0 says JSON
 Decoder = msgspec.json.Decoder[SendFrame] | msgspec.json.Decoder[LongSendFrame]
@@ -72,6 +73,7 @@ class PlainSendHandler:
         store: Storage,
         topics: Topics,
         sending: SendHandler,
+        writer: MessageWriter,
         receipts: Receipts,
         router: GeneralSends,
         max_message_size: int,
@@ -80,9 +82,11 @@ class PlainSendHandler:
         self._store = store
         self._topics = topics
         self._added = sending.added
-        self._append = sending.append
+        self._append = writer.append
         self._accepts = sending.accepts
-        self._took = sending.traffic.took
+        self._took_since = writer.took_since
+        self._took = writer.traffic.took
+        self._acknowledgement = writer.acknowledgement
         self._unheard = sending.unheard
         self._monotonic = sending.monotonic
         self._receipts = receipts
@@ -92,12 +96,7 @@ class PlainSendHandler:
         self._writable = writable
         self._targets: dict[str, list[ConsumeQueue]] = {}
         self._shapes: dict[str, Shape | None] = {}
-        self._templates = {  # by name: hashing the member itself is a call into Python
-            durability.value: tuple(
-                receipts.template(receipts.code(durability, waits), durability) for waits in (False, True)
-            )
-            for durability in Durability
-        }
+        self._templates: dict[Safety, bytes] = {}
         self.shortcut: Shortcut | None = None
         """Serves the plain sends at the front of a read event, as `serve` would; None: it cannot be had."""
         sends = self._twin()
@@ -131,13 +130,15 @@ class PlainSendHandler:
     # the compiled way
 
     def _twin(self) -> PlainSends | None:
-        durability, receipts = self._store.flusher.durability, self._receipts
+        acknowledgement, receipts = self._acknowledgement, self._receipts
+        if acknowledgement.immediate is None:
+            return None
         return self._store.compiled.plain_sends(
             targets=self._targets,
             not_plain=tuple(name.encode() for name in NOT_PLAIN),
             added=self._added,
-            hurried=receipts.parts(receipts.code(durability, waits=False), durability),
-            waited=receipts.parts(receipts.code(durability, waits=True), durability),
+            hurried=receipts.parts(acknowledgement.unawaited),
+            waited=receipts.parts(acknowledgement.immediate),
             max_message_size=self._max_message_size,
             max_frame=MAX_FRAME,
         )
@@ -266,17 +267,18 @@ class PlainSendHandler:
         except Refused as refused:
             self._refuse(connection, asked, refused)
             return
-        if not self._store.flusher.syncs_each:
-            self._answer(connection, asked, appended, self._store.flusher.durability)
+        acknowledgement = self._acknowledgement
+        if acknowledgement.immediate is not None:
+            self._answer(connection, asked, appended, acknowledgement.immediate)
             return
         hurried = [row for row in zip(asked, appended, strict=True) if not row[0][4]]
         waiting = [row for row in zip(asked, appended, strict=True) if row[0][4]]
         if hurried:
-            self._answer(connection, *_unzip(hurried), Durability.MEMORY)
+            self._answer(connection, *_unzip(hurried), acknowledgement.unawaited)
         if waiting:
-            self._answer_when_durable(connection, *_unzip(waiting), drafts)
+            self._answer_when_safe(connection, *_unzip(waiting), drafts)
 
-    def _answer_when_durable(
+    def _answer_when_safe(
         self, connection: Connection, asked: list[Asked], appended: list[Appended], drafts: list[Draft]
     ) -> None:
         """Counts as one request in flight: a peer cannot pile up sends on a disk that stalls."""
@@ -285,21 +287,22 @@ class PlainSendHandler:
         began = self._monotonic()
         connection.begin(held)
 
-        def answer(durability: Durability) -> None:
-            self._took(int((self._monotonic() - began) * 1000), [draft.queue for draft in drafts])
+        def answer(safety: Safety) -> None:
+            self._took_since(began, drafts)
             try:
-                self._answer(connection, asked, appended, durability)
+                self._answer(connection, asked, appended, safety)
             finally:
                 connection.end(held)
 
-        self._store.flusher.durable(last + size, answer)
+        self._acknowledgement.when_safe(last + size, answer)
 
     def _answer(
-        self, connection: Connection, asked: list[Asked], appended: list[Appended], durability: Durability
+        self, connection: Connection, asked: list[Asked], appended: list[Appended], safety: Safety
     ) -> None:
+        """Answers each send: `safety` is for senders that wait."""
         out: list[bytes] = []
         prefix = PREFIX.pack
-        hurried, waited = self._templates[durability.value]
+        hurried, waited = self._template(self._acknowledgement.unawaited), self._template(safety)
         rows = zip(asked, appended)  # noqa: B905 - `strict` costs 0.2 us a call
         for (opaque, queue_id, unique_key, oneway, waits), (offset, queue_offset, _) in rows:
             if oneway:
@@ -310,6 +313,12 @@ class PlainSendHandler:
             out.append(header)
         if out:
             connection.write(b"".join(out))
+
+    def _template(self, safety: Safety) -> bytes:
+        template = self._templates.get(safety)
+        if template is None:
+            template = self._templates[safety] = self._receipts.template(safety)
+        return template
 
     def _refuse(self, connection: Connection, asked: list[Asked], refused: Refused) -> None:
         ext = self._receipts.refused()

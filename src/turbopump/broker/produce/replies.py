@@ -13,6 +13,7 @@ from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.members import Members
 from turbopump.broker.produce.receipt import Receipts
 from turbopump.broker.produce.send import PreparedRecords, SendHandler
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.protocol import properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -28,7 +29,6 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -38,22 +38,22 @@ LINES_EVERY_S = 10.0
 
 
 class ReplyHandler:
-    """`stores` tells whether replies are kept; `durability` what a stored one has reached."""
+    """Passes replies on to the clients that asked. `stores` tells whether replies are kept as well."""
 
     def __init__(
         self,
         members: Members[Connection],
         sending: SendHandler,
         receipts: Receipts,
+        writer: MessageWriter,
         clock: Clock,
-        durability: Durability,
         stores: Callable[[], bool] = lambda: True,
     ) -> None:
         self._members = members
         self._sending = sending
         self._receipts = receipts
+        self._writer = writer
         self._clock = clock
-        self._durability = durability
         self._stores = stores
         self._owed = ConcurrencyLimit(MAX_UNANSWERED)
         self._lost = RateLimitedLog(log, LINES_EVERY_S)
@@ -123,8 +123,10 @@ class ReplyHandler:
         if not self._stores():
             return self._receipts.refused() | nowhere
         try:
-            appended = self._sending.append(prepared.drafts)
+            appended = self._writer.append(prepared.drafts)
         except Refused as refused:
             self._lost.log(self._clock.monotonic(), "A reply is not kept: %s", refused.remark)
             return self._receipts.refused() | nowhere
-        return self._receipts.fields(prepared.queue_id, appended, None, self._durability)
+        return self._receipts.fields(
+            prepared.queue_id, appended, None, self._writer.acknowledgement.unawaited
+        )

@@ -8,19 +8,18 @@ the same rules at once and gives the same bytes.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
+from turbopump.broker.acknowledgement import Safety
 from turbopump.broker.delay.level_records import TIMERS, DelaySchedule, delay_level
 from turbopump.broker.delay.timer_intake import ROOM as TIMER_ROOM
 from turbopump.broker.delay.timer_intake import TimerIntake
 from turbopump.broker.groups.groups import SubscriptionGroups
-from turbopump.broker.metrics.traffic import Traffic
 from turbopump.broker.produce.receipt import Receipts
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import FAQ, Topic, Topics
 from turbopump.broker.transactions.records import ADDED_LATER, is_half
 from turbopump.broker.transactions.records import prepare as prepare_half
-from turbopump.compiled import Arrivals
 from turbopump.protocol import batch, inner, light, properties
 from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, reply
@@ -36,7 +35,6 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.delays import DELIVER_AT
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -63,8 +61,6 @@ NOT_PLAIN = frozenset(
 """A message with one of these properties is not kept as it was sent, or not at all: it is never plain."""
 
 NOT_PLAIN_NAMES = tuple(name.encode() for name in sorted(NOT_PLAIN))
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ class SendHandler:
         clock: Clock,
         chance: Chance,
         next_unique_key: Callable[[], str],
-        traffic: Traffic,
+        writer: MessageWriter,
         schedule: DelaySchedule,
         timing: TimerIntake,
         writable: Callable[[], bool] = lambda: True,
@@ -119,14 +115,16 @@ class SendHandler:
         self.monotonic = clock.monotonic
         self._chance = chance
         self._next_unique_key = next_unique_key
-        self.traffic = traffic
+        self._writer = writer
+        self._acknowledgement = writer.acknowledgement
+        self._traffic = writer.traffic
         self._writable = writable
         self._schedule = schedule
         self._timing = timing
         self._in_order = in_order
         self._unheard = RateLimitedLog(log, UNHEARD_INTERVAL_S, logging.WARNING, UNHEARD_LINES)
         self.added = _added_properties(rules)
-        self._together = store.compiled.groups()
+        self._together = store.compiled.groups() if self._acknowledgement.immediate is not None else None
         self._id_front = receipts.store_host.hex().upper().encode()
         self.on_half: Callable[[Draft, Appended], None] = lambda draft, appended: None
         """Called after a half message of a transaction was appended."""
@@ -142,10 +140,10 @@ class SendHandler:
 
     def send(self, request: Request[SendMessageRequest]) -> Command | None:
         try:
-            if (answer := self._plain_batch(request)) is not None:
-                return answer
+            if (answered := self._plain_batch(request)) is not None:
+                return answered
             prepared = self.prepare(request.header, request.command.body, request)
-            appended = self.append(prepared.drafts, together=True)
+            appended = self._writer.append(prepared.drafts, together=True)
         except Refused as refused:
             if request.command.is_oneway:
                 self.unheard(request.connection.peer[0], refused)
@@ -156,65 +154,21 @@ class SendHandler:
             self.on_half(prepared.drafts[0], appended[0])
         if prepared.recall_handle is not None:
             self._timing.on_postponed()
-        if not prepared.waits or not self._store.flusher.syncs_each:
-            return self._answer(request, prepared, appended, self._store.flusher.durability)
+        acknowledgement, began = self._acknowledgement, self.monotonic()
+        if not prepared.waits:
+            return self._answer(request, prepared, appended, acknowledgement.unawaited)
 
-        connection, size, began = request.connection, len(request.command.body), self.monotonic()
-        connection.begin(size)
+        def answer(safety: Safety) -> Command:
+            if acknowledgement.immediate is None:
+                self._writer.took_since(began, prepared.drafts)
+            return self._answer(request, prepared, appended, safety)
 
-        def answer_later(durability: Durability) -> None:
-            self.traffic.took(int((self.monotonic() - began) * 1000), _queues(prepared.drafts))
-            try:
-                request.answer(self._answer(request, prepared, appended, durability))
-            finally:
-                connection.end(size)
-
-        offset, _, record_size = appended[-1]
-        self._store.flusher.durable(offset + record_size, answer_later)
-        return None
+        offset, _, size = appended[-1]
+        return acknowledgement.answer(request, offset + size, len(request.command.body), answer)
 
     def unheard(self, host: str, refused: Refused) -> None:
         """A one-way send is refused, which its producer does not hear: so it is in the log, with a count."""
         self._unheard.log(self.monotonic(), "One-way send of %s is refused: %s", host, refused)
-
-    def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
-        """Into the store, and into the statistics; with SYNC_FLUSH, whoever answers says how long it took."""
-        monotonic = self.monotonic
-        began = monotonic()
-        try:
-            appended = self._store.log.append(drafts, together)
-        except Refused:
-            self.traffic.put_failures += len(drafts)
-            raise
-        if not self._store.flusher.syncs_each:
-            self.traffic.took(int((monotonic() - began) * 1000), _queues(drafts))
-        if together and (others := sum(draft.count for draft in drafts) - 1):
-            self.traffic.together[drafts[0].queue] += others
-        return appended
-
-    def append_unanswered(self, drafts: list[Draft]) -> list[Appended]:
-        """`append` for one who does not say how long it took."""
-        began = self.monotonic()
-        appended = self.append(drafts)
-        if self._store.flusher.syncs_each:
-            offset, _, size = appended[-1]
-            queues = _queues(drafts)
-
-            def took(durability: Durability) -> None:
-                self.traffic.took(int((self.monotonic() - began) * 1000), queues)
-
-            self._store.flusher.durable(offset + size, took)
-        return appended
-
-    def append_group(
-        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
-    ) -> T | None:
-        """`append` by a compiled way (`Store.groups`); `queues`: of all messages."""
-        began = self.monotonic()
-        taken = self._store.compiled.append_group(take)
-        if taken is not None:
-            self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
-        return taken
 
     def _plain_batch(self, request: Request[SendMessageRequest]) -> Command | None:
         """A batch of plain messages, read and stored in one step. None: it is none, nothing has happened."""
@@ -230,7 +184,7 @@ class SendHandler:
         if queue.is_batch or not _fit(*numbers):
             return None
         host = request.connection.peer_host
-        done = self.append_group(
+        done = self._writer.append_group(
             lambda arrivals: together.batch(
                 body, queue, *numbers, host, NOT_PLAIN_NAMES, largest, self._id_front, arrivals
             ),
@@ -240,11 +194,12 @@ class SendHandler:
             return None
         ids, first, count = done
         if count > 1:
-            self.traffic.together[queue] += count - 1
-        durability, unique_key = self._store.flusher.durability, pairs.get(properties.UNIQUE_KEY)
-        code = self._receipts.code(durability, pairs.get(properties.WAIT) != "false")
-        fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, durability)
-        return reply(request.command, code, None, fields)
+            self._traffic.together[queue] += count - 1
+        unique_key, waits = pairs.get(properties.UNIQUE_KEY), pairs.get(properties.WAIT) != "false"
+        known = self._acknowledgement.immediate if waits else self._acknowledgement.unawaited
+        assert known is not None  # otherwise there is no compiled way
+        fields = self._receipts.fields_with(header.queueId, ids, first, unique_key, known)
+        return reply(request.command, known.code, None, fields)
 
     def prepare(
         self,
@@ -263,7 +218,7 @@ class SendHandler:
             topic = self._topics.for_group(dlq_topic(header.topic[len(RETRY_PREFIX) :]), 1)
             pairs[properties.DELAY] = DEAD_LETTER_LEVEL
             first = pairs.get(properties.RETRY_TOPIC, header.topic)
-            self.traffic.dead_letters[header.topic[len(RETRY_PREFIX) :], first] += 1
+            self._traffic.dead_letters[header.topic[len(RETRY_PREFIX) :], first] += 1
             target = 0
         else:
             target = queue_id
@@ -510,17 +465,16 @@ class SendHandler:
         request: Request[SendMessageRequest],
         prepared: PreparedRecords,
         appended: list[Appended],
-        durability: Durability,
+        safety: Safety,
     ) -> Command:
-        code = self._receipts.code(durability, prepared.waits)
-        ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, durability)
+        ext = self._receipts.fields(prepared.queue_id, appended, prepared.unique_key, safety)
         if prepared.recall_handle is not None:
             ext["recallHandle"] = prepared.recall_handle
         if (first := prepared.drafts[0]).delay_ms >= 0:
             ext["delayLevel"] = str(first.queue.queue_id + 1)  # applied, perhaps not the one asked for
         if prepared.is_inner_batch and prepared.unique_key is not None:
             ext["batchUniqId"] = prepared.unique_key
-        return reply(request.command, code, None, ext)
+        return reply(request.command, safety.code, None, ext)
 
 
 def refuse_in_batch(pairs: dict[str, str]) -> None:
@@ -577,10 +531,6 @@ def _fit(sys_flag: int, reconsume_times: int, born_timestamp: int) -> bool:
     """Whether a record has room for them; when not, the general way says so."""
     is_small = max(abs(sys_flag), abs(reconsume_times)) < 1 << 31
     return is_small and abs(born_timestamp) < 1 << 63
-
-
-def _queues(drafts: list[Draft]) -> list[ConsumeQueue]:
-    return [draft.queue for draft in drafts]
 
 
 def _dropped(name: str) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Protocol
 
+from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.config import BrokerConfig
 from turbopump.broker.groups.members import Members
 from turbopump.broker.storage import Storage
@@ -31,7 +32,6 @@ from turbopump.protocol.record import Record
 from turbopump.remoting.connection import Connection
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.rate_limited_log import RateLimitedLog
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class TransactionChecks:
         self,
         transactions: OpenTransactions,
         store: Storage,
+        acknowledgement: Acknowledgement,
         deciders: Deciders,
         rules: Callable[[], CheckRules],
         clock: Clock,
@@ -71,6 +72,7 @@ class TransactionChecks:
         self._transactions = transactions
         self._halves = transactions.halves
         self._store = store
+        self._acknowledgement = acknowledgement
         self._deciders = deciders
         self._rules = rules
         self._clock = clock
@@ -147,7 +149,7 @@ class TransactionChecks:
             words = "Open transactions cannot be written anew, so their file is not deleted"
             self._say(f"{words}: {refused.remark}")
             return False
-        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
+        return await self._acknowledgement.on_disk(self._store.log.end)
 
     def _write_anew(self, half: OpenHalf) -> None:
         found = self._store.log.look_up(half.at)

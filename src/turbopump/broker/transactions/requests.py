@@ -11,6 +11,7 @@ in the index of op records, and for stores that Apache wrote, or without an inde
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from turbopump.broker.acknowledgement import Acknowledgement, Safety
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions import records as forms
 from turbopump.broker.transactions.halves import CheckRules, HalfDecision, OpenHalf, immunity_ms
@@ -18,7 +19,7 @@ from turbopump.broker.transactions.ledger.stamps import stamp_of
 from turbopump.broker.transactions.recovery import records
 from turbopump.broker.transactions.transactions import OpenTransactions
 from turbopump.protocol import properties, record
-from turbopump.protocol.codes import RequestCode, ResponseCode
+from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET, Command, reply
 from turbopump.protocol.errors import IllegalOperation, SystemFailure
 from turbopump.protocol.headers.send import EndTransactionRequest, ResumeCheckHalfMessageRequest
@@ -28,7 +29,6 @@ from turbopump.protocol.record import Record
 from turbopump.protocol.sysflag import COMMIT, NOT_TRANSACTIONAL, ROLLBACK
 from turbopump.remoting.router import Answer, Request, Result, Route, Routes
 from turbopump.runtime.clock import Clock
-from turbopump.store.flush import Durability
 
 DECISIONS = {COMMIT: HalfDecision.COMMIT, ROLLBACK: HalfDecision.ROLLBACK}
 LOOKED_UP = 32  # records of one key
@@ -38,10 +38,16 @@ SEARCHING = 4  # long searches at once
 
 class TransactionHandler:
     def __init__(
-        self, transactions: OpenTransactions, store: Storage, rules: Callable[[], CheckRules], clock: Clock
+        self,
+        transactions: OpenTransactions,
+        store: Storage,
+        acknowledgement: Acknowledgement,
+        rules: Callable[[], CheckRules],
+        clock: Clock,
     ) -> None:
         self._transactions = transactions
         self._store = store
+        self._acknowledgement = acknowledgement
         self._rules = rules
         self._clock = clock
         self._searching = asyncio.Semaphore(SEARCHING)
@@ -122,28 +128,14 @@ class TransactionHandler:
                 raise SystemFailure("Find prepared transaction message failed")
             current = newer
         at, _, size = self._transactions.settle(current, half, decision)
-        if request.command.is_oneway or not self._store.flusher.syncs_each:
-            return _done(request.command, decision)
-        self._answer_when_safe(request, at + size, decision)
-        return None
+        command = request.command
+        if command.is_oneway:
+            return _done(command, decision)
 
-    def _answer_when_safe(
-        self, request: Request[EndTransactionRequest], end: int, decision: HalfDecision
-    ) -> None:
-        size = len(request.command.body)
-        request.connection.begin(size)
+        def answer(safety: Safety) -> Command:
+            return _done(command, decision) if safety.is_safe else reply(command, safety.code)
 
-        def answer(durability: Durability) -> None:
-            command = request.command
-            try:
-                if durability is Durability.DISK:
-                    request.answer(_done(command, decision))
-                else:
-                    request.answer(reply(command, ResponseCode.FLUSH_DISK_TIMEOUT))
-            finally:
-                request.connection.end(size)
-
-        self._store.flusher.durable(end, answer)
+        return self._acknowledgement.answer(request, at + size, len(command.body), answer)
 
     async def _search_and_end(
         self, request: Request[EndTransactionRequest], quoted: Record, decision: HalfDecision

@@ -13,11 +13,11 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
 
 from turbopump.broker.delay.level_records import DelaySchedule, delay_level, destination, place_named
 from turbopump.broker.delay.timer_intake import TimerIntake, TimerPlacement
 from turbopump.broker.groups.offsets import CommittedOffsets
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topics
 from turbopump.broker.transactions import records as forms
@@ -38,7 +38,6 @@ from turbopump.protocol.record import Record
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
 from turbopump.store.consume_queue import ConsumeQueue
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -46,19 +45,11 @@ GROUP = "CID_RMQ_SYS_TRANS"
 QUEUE = 0
 REMEMBERED = 65_536  # decisions of late: the index knows all others
 
-T = TypeVar("T")
-Append = Callable[[list[Draft]], list[Appended]]
 Timed = Callable[[dict[str, str], str, int], TimerPlacement | None]
 
 
 Committed = tuple[list[int], list[ConsumeQueue]]
 """Of messages that were committed together: when they were born, and their queues."""
-
-
-class AppendGroup(Protocol):
-    def __call__(
-        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
-    ) -> T | None: ...
 
 
 class OpenTransactions:
@@ -68,13 +59,11 @@ class OpenTransactions:
         topics: Topics,
         offsets: CommittedOffsets,
         schedule: DelaySchedule,
-        append: Append,
+        writer: MessageWriter,
         rules: Callable[[], CheckRules],
         clock: Clock,
         timing: TimerIntake | None = None,
-        append_group: AppendGroup | None = None,
     ) -> None:
-        """`append_group`: of `Sending`, where there is a compiled way to commit many together."""
         self.halves = OpenHalves()
         self.stamps = StampedHalves()
         self.on_ended: Callable[[str, HalfDecision, int, int], None] | None = None
@@ -83,12 +72,12 @@ class OpenTransactions:
         self._topics = topics
         self._offsets = offsets
         self._schedule = schedule
-        self._append = append
+        self._writer = writer
+        self._append = writer.append_counted
         self._rules = rules
         self._clock = clock
         self._timing = timing
-        self._groups = store.compiled.groups() if append_group is not None else None
-        self._append_group = append_group
+        self._groups = store.compiled.groups() if writer.acknowledgement.immediate is not None else None
         self._decided: dict[int, HalfDecision] = {}  # by root, those of late
 
     @property
@@ -166,10 +155,12 @@ class OpenTransactions:
 
     def commit_together(self, halves: list[OpenHalf]) -> bool:
         """The same in one step for plain messages that are committed. False: nothing has happened."""
-        groups, append = self._groups, self._append_group
-        if groups is None or append is None or not halves:
+        groups = self._groups
+        if groups is None or not halves:
             return False
-        done = append(lambda arrivals: self._commit(groups, halves, arrivals), self._queues)
+        done = self._writer.append_group(
+            lambda arrivals: self._commit(groups, halves, arrivals), self._queues
+        )
         if done is None:
             return False
         born, _ = done
@@ -332,7 +323,7 @@ class OpenTransactions:
         half, op = self.progress()
         if self.saved_progress() == (half, op):
             return
-        if await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK:
+        if await self._writer.acknowledgement.on_disk(self._store.log.end):
             self._offsets.commit(GROUP, HALF_TOPIC, QUEUE, half)
             self._offsets.commit(GROUP, OP_HALF_TOPIC, QUEUE, op)
 

@@ -12,16 +12,15 @@ import logging
 
 import msgspec
 
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.ledger.ledger import BookForgotten, Change, LedgerBooks, read_change
 from turbopump.broker.transactions.recovery import records
-from turbopump.broker.transactions.transactions import Append
 from turbopump.protocol import properties
 from turbopump.protocol.errors import BrokenBody, FlushDiskTimeout, Refused
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.runtime.clock import Clock
 from turbopump.store.append import Appended, Draft
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +29,10 @@ PROPERTIES = properties.pack({properties.WAIT: "true"}).encode()
 
 
 class LedgerLog:
-    def __init__(self, ledger: LedgerBooks, store: Storage, append: Append, clock: Clock) -> None:
+    def __init__(self, ledger: LedgerBooks, store: Storage, writer: MessageWriter, clock: Clock) -> None:
         self._ledger = ledger
         self._store = store
-        self._append = append
+        self._writer = writer
         self._clock = clock
         self._since: dict[str, int] = {}  # id -> where the oldest record lies that its book needs
         self._end: dict[str, int] = {}  # id -> where its newest record ends
@@ -56,13 +55,13 @@ class LedgerLog:
 
     def write(self, change: Change) -> None:
         """Raises Refused, and then nothing has happened."""
-        (appended,) = self._append([self._draft(change)])
+        (appended,) = self._writer.append_counted([self._draft(change)])
         self._ledger.apply(change, self._clock.now_ms())
         self._noted(change, appended)
 
     async def safe(self, id: str) -> None:
         """Returns when all that is known of the id is on disk. Raises FlushDiskTimeout."""
-        if await self._store.flusher.wait_durable(self._end.get(id, 0)) is not Durability.DISK:
+        if not await self._writer.acknowledgement.on_disk(self._end.get(id, 0)):
             raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
 
     async def rescue(self, below: int) -> bool:
@@ -73,7 +72,7 @@ class LedgerLog:
         except Refused as refused:
             log.error("Books cannot be written anew, so their file is not deleted: %s", refused.remark)
             return False
-        return await self._store.flusher.wait_durable(self._store.log.end) is Durability.DISK
+        return await self._writer.acknowledgement.on_disk(self._store.log.end)
 
     def _write_anew(self, id: str) -> None:
         changes = self._ledger.snapshot(id)

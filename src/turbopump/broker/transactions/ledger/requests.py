@@ -11,6 +11,7 @@ from heapq import nsmallest
 
 from msgspec.structs import replace
 
+from turbopump.broker.acknowledgement import Acknowledgement
 from turbopump.broker.storage import Storage
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks, entry_of, owed, state_of
 from turbopump.broker.transactions.ledger.ledger_log import LedgerLog
@@ -28,7 +29,6 @@ from turbopump.protocol.headers.ledger import (
     LedgerReadRequest,
 )
 from turbopump.remoting.router import Answer, Request, Route, Routes
-from turbopump.store.flush import Durability
 
 log = logging.getLogger(__name__)
 
@@ -38,11 +38,19 @@ MOST_ENDED = 16_384  # half messages in one call: about half a second
 
 
 class LedgerHandler:
-    def __init__(self, ledger: LedgerBooks, log: LedgerLog, settling: Settlement, store: Storage) -> None:
+    def __init__(
+        self,
+        ledger: LedgerBooks,
+        log: LedgerLog,
+        settling: Settlement,
+        store: Storage,
+        acknowledgement: Acknowledgement,
+    ) -> None:
         self._ledger = ledger
         self._log = log
         self._settling = settling
         self._store = store
+        self._acknowledgement = acknowledgement
 
     def routes(self) -> Routes:
         return {
@@ -105,7 +113,7 @@ class LedgerHandler:
             raise IllegalOperation(f"{count} half messages of {id} are open here: they would wait for ever")
         highest = self._ledger.books[id].highest
         self._log.write(change)
-        if await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
+        if not await self._acknowledgement.on_disk(self._store.log.end):
             raise FlushDiskTimeout("the ledger cannot be written to disk; ask again")
         log.warning(
             "Transactional id %s is forgotten, on request; it had decided up to batch %d", id, highest
@@ -120,7 +128,7 @@ class LedgerHandler:
         counts = await self._settling.settle(header.id, header.batch, MOST_ENDED)
         left = self._settling.left(header.id, header.batch)
         is_last = not left or not counts.total
-        if is_last and await self._store.flusher.wait_durable(self._store.log.end) is not Durability.DISK:
+        if is_last and not await self._acknowledgement.on_disk(self._store.log.end):
             raise FlushDiskTimeout("what has ended cannot be written to disk; ask again")
         if header.settled and not left:
             self._ledger.settled(header.id, header.batch)

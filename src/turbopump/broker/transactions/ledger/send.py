@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from turbopump.broker.delay.level_records import delay_level
 from turbopump.broker.delay.timer_intake import TimerIntake
-from turbopump.broker.produce.receipt import NAMES, Receipts
 from turbopump.broker.produce.send import NOT_PLAIN, SendHandler, check_zeros, tag_bits
+from turbopump.broker.produce.writer import MessageWriter
 from turbopump.broker.storage import Storage
 from turbopump.broker.topics import Topic
 from turbopump.broker.transactions.ledger.ledger import LedgerBooks, check_names, entry_of
@@ -65,7 +65,7 @@ class LedgerSendHandler:
         transactions: OpenTransactions,
         sending: SendHandler,
         timing: TimerIntake,
-        receipts: Receipts,
+        writer: MessageWriter,
         store: Storage,
         clock: Clock,
     ) -> None:
@@ -74,7 +74,7 @@ class LedgerSendHandler:
         self._transactions = transactions
         self._sending = sending
         self._timing = timing
-        self._receipts = receipts
+        self._writer = writer
         self._store = store
         self._clock = clock
         self._groups = store.compiled.groups()
@@ -87,11 +87,8 @@ class LedgerSendHandler:
         stamp = LedgerStamp(header.id, header.batch, header.run, header.token, header.home)
         self._check(stamp)
         stored = self._together(stamp, request) or self._one_by_one(stamp, request)
-        durability = self._store.flusher.durability
-        if self._store.flusher.syncs_each:
-            durability = await self._store.flusher.wait_durable(stored.end)
-        told = LedgerSendResponse(stored.count, NAMES.get(durability, durability.value))
-        return Answer(told, code=self._receipts.code(durability, waits=True))
+        safety = await self._writer.acknowledgement.safe(stored.end)
+        return Answer(LedgerSendResponse(stored.count, safety.durability), code=safety.code)
 
     def _together(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves | None:
         """In one step. None: something of it is not plain, and nothing has happened."""
@@ -106,7 +103,7 @@ class LedgerSendHandler:
             place, _ = self._place(*names, connection.peer)
             return sys.intern(names[0]), tag_bits(place)
 
-        done = self._sending.append_group(
+        done = self._writer.append_group(
             lambda arrivals: groups.halves(
                 request.body,
                 queue,
@@ -130,7 +127,7 @@ class LedgerSendHandler:
 
     def _one_by_one(self, stamp: LedgerStamp, request: Request[LedgerSendRequest]) -> StoredHalves:
         drafts, topics = self._drafts(stamp, request)
-        appended = self._sending.append_unanswered(drafts)
+        appended = self._writer.append_counted(drafts)
         self._transactions.stamped(stamp, appended[0][1], [at for at, _, _ in appended], topics)
         at, _, size = appended[-1]
         return StoredHalves(len(drafts), at + size)

@@ -1,0 +1,206 @@
+"""Decides when a stored message is answered, and what the answer promises.
+
+In: where the record of a message ends in the log. Out: a `Safety`, at once or later. Every handler that
+stores a message for somebody who waits asks the one `Acknowledgement` that was picked at start; the receipt
+of a send is made from its result. The rule for replicas or a quorum is another subclass, here or in
+`replication`, and no handler has to know of it. What is never here: appending, and the text of an answer.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from turbopump.protocol.codes import ResponseCode
+from turbopump.protocol.command import Command
+from turbopump.remoting.router import Request
+from turbopump.store.config import StoreConfig
+from turbopump.store.flush import Durability
+
+H = TypeVar("H")
+
+PROMISES = {
+    Durability.BUFFER: "the message is in this process's memory; it is lost when the process dies",
+    Durability.MEMORY: (
+        "the message is in the operating system's memory: it survives a crash of this process, not of the "
+        "machine. For more, set flushDiskType=SYNC_FLUSH"
+    ),
+    Durability.DISK: "the message is synced to disk",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Safety:
+    """Where a message was when its sender was answered. Compared by identity: answers are cached by it."""
+
+    durability: str
+    """`buffer`, `memory` or `disk`, as the receipt says it."""
+    replicas: int = 1
+    """How many brokers have the message."""
+    code: ResponseCode = ResponseCode.SUCCESS
+    """What a sender that waits is answered with."""
+    is_safe: bool = True
+    """False: the sync that was waited for failed or took too long."""
+
+
+AFTER_SYNC = {
+    Durability.BUFFER: Safety("buffer"),
+    Durability.MEMORY: Safety("memory"),
+    Durability.DISK: Safety("disk"),
+    Durability.TIMEOUT: Safety("memory", code=ResponseCode.FLUSH_DISK_TIMEOUT, is_safe=False),
+    Durability.FAILED: Safety("memory", code=ResponseCode.FLUSH_DISK_TIMEOUT, is_safe=False),
+}
+
+
+class Syncs(Protocol):
+    """The part of the store that brings the log to the medium."""
+
+    def durable(self, offset: int, done: Callable[[Durability], None]) -> None:
+        """Calls `done` once, when everything below `offset` is on the medium or that has failed."""
+
+    async def wait_durable(self, offset: int) -> Durability: ...
+
+    @property
+    def unsynced_bytes(self) -> int: ...
+
+
+class Acknowledgement:
+    """The rule by which stored messages are answered. One per broker, picked by `choose` at start."""
+
+    promise: str
+    """What the answer to a send means, in words."""
+    unawaited: Safety
+    """What is said to a sender that does not wait (WAIT=false), in the pass that stores the message."""
+    immediate: Safety | None
+    """What is said to a sender that waits, when that is known in the same pass; None: `when_safe` says it."""
+
+    def __init__(self, syncs: Syncs) -> None:
+        self._syncs = syncs
+
+    def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
+        """Calls `done` once: when all records below `end` are as safe as promised, or that has failed."""
+        raise NotImplementedError
+
+    async def safe(self, end: int) -> Safety:
+        """Waits for what `when_safe` tells."""
+        if self.immediate is not None:
+            return self.immediate
+        outcome: asyncio.Future[Safety] = asyncio.get_running_loop().create_future()
+
+        def done(safety: Safety) -> None:
+            if not outcome.done():  # the waiter may have been cancelled
+                outcome.set_result(safety)
+
+        self.when_safe(end, done)
+        return await outcome
+
+    async def on_disk(self, end: int) -> bool:
+        """Waits until all records below `end` are on this broker's disk and as safe as promised.
+
+        For progress and decisions that are kept elsewhere and must never be ahead of the log.
+        """
+        return await self._syncs.wait_durable(end) is Durability.DISK
+
+    @property
+    def unsafe_bytes(self) -> int:
+        """Bytes of the log that readers do not see yet because they are not safe."""
+        return 0
+
+    def answer(
+        self, request: Request[H], end: int, size: int, make: Callable[[Safety], Command]
+    ) -> Command | None:
+        """Answers a request when its records, which end at `end`, are safe.
+
+        Returns the answer when that is now. Otherwise returns None and answers later; until then the request
+        counts as `size` bytes in flight, so that a peer cannot pile up requests on a disk that stalls.
+        """
+        if self.immediate is not None:
+            return make(self.immediate)
+        connection = request.connection
+        connection.begin(size)
+
+        def later(safety: Safety) -> None:
+            try:
+                request.answer(make(safety))
+            finally:
+                connection.end(size)
+
+        self.when_safe(end, later)
+        return None
+
+
+class MemoryAcknowledgement(Acknowledgement):
+    """ASYNC_FLUSH: a message is answered as soon as it is in memory."""
+
+    immediate: Safety
+
+    def __init__(self, syncs: Syncs, durability: Durability) -> None:
+        super().__init__(syncs)
+        self.promise = PROMISES[durability]
+        self.immediate = self.unawaited = AFTER_SYNC[durability]
+
+    def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
+        done(self.immediate)
+
+
+class DiskAcknowledgement(Acknowledgement):
+    """SYNC_FLUSH: a message is answered when it is on the medium, or when that failed or took too long."""
+
+    promise = PROMISES[Durability.DISK]
+    unawaited = AFTER_SYNC[Durability.MEMORY]
+    immediate = None
+
+    def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
+        self._syncs.durable(end, lambda durability: done(AFTER_SYNC[durability]))
+
+    @property
+    def unsafe_bytes(self) -> int:
+        return self._syncs.unsynced_bytes
+
+
+class NoSlaveAcknowledgement(Acknowledgement):
+    """SYNC_MASTER without a slave: stored as another rule says, and a sender that waits hears that no other
+    broker has the message.
+    """
+
+    def __init__(self, syncs: Syncs, alone: Acknowledgement) -> None:
+        super().__init__(syncs)
+        self._alone = alone
+        self._without_slave: dict[Safety, Safety] = {}
+        self.promise = alone.promise
+        self.unawaited = alone.unawaited
+        self.immediate = None if alone.immediate is None else self._lacking(alone.immediate)
+
+    def when_safe(self, end: int, done: Callable[[Safety], None]) -> None:
+        self._alone.when_safe(end, lambda safety: done(self._lacking(safety)))
+
+    @property
+    def unsafe_bytes(self) -> int:
+        return self._alone.unsafe_bytes
+
+    def _lacking(self, safety: Safety) -> Safety:
+        lacking = self._without_slave.get(safety)
+        if lacking is None:
+            lacking = replace(safety, code=ResponseCode.SLAVE_NOT_AVAILABLE)
+            self._without_slave[safety] = lacking
+        return lacking
+
+
+def choose(config: StoreConfig, role: str, syncs: Syncs) -> Acknowledgement:
+    """Picks the rule that flushDiskType and brokerRole ask for."""
+    acknowledgement: Acknowledgement
+    if config.syncs_each:
+        acknowledgement = DiskAcknowledgement(syncs)
+    else:
+        durability = Durability.BUFFER if config.uses_pool else Durability.MEMORY
+        acknowledgement = MemoryAcknowledgement(syncs, durability)
+    if role == "SYNC_MASTER":
+        acknowledgement = NoSlaveAcknowledgement(syncs, acknowledgement)
+    return acknowledgement
+
+
+def promise(config: StoreConfig) -> str:
+    """What the answer to a send means with this configuration, in words."""
+    if config.syncs_each:
+        return PROMISES[Durability.DISK]
+    return PROMISES[Durability.BUFFER if config.uses_pool else Durability.MEMORY]

@@ -1,0 +1,74 @@
+"""Appends messages to the log, and counts how long it took until they were safe.
+
+In: drafts of records. Out: where each of them is. All parts of a broker that store messages append through
+the one writer. What is never here: what a message says, and its answer.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from turbopump.broker.acknowledgement import Acknowledgement, Safety
+from turbopump.broker.metrics.traffic import Traffic
+from turbopump.broker.storage import Storage
+from turbopump.compiled import Arrivals
+from turbopump.protocol.errors import Refused
+from turbopump.runtime.clock import Clock
+from turbopump.store.append import Appended, Draft
+from turbopump.store.consume_queue import ConsumeQueue
+
+T = TypeVar("T")
+
+
+class MessageWriter:
+    def __init__(
+        self, store: Storage, acknowledgement: Acknowledgement, traffic: Traffic, clock: Clock
+    ) -> None:
+        self.acknowledgement = acknowledgement
+        self.traffic = traffic
+        self.monotonic = clock.monotonic
+        self._store = store
+
+    def append(self, drafts: list[Draft], together: bool = False) -> list[Appended]:
+        """Stores all drafts or raises Refused. `together`: in one file of the log, as a batch.
+
+        When messages are not safe at once, the caller counts how long it took (`took_since`).
+        """
+        began = self.monotonic()
+        try:
+            appended = self._store.log.append(drafts, together)
+        except Refused:
+            self.traffic.put_failures += len(drafts)
+            raise
+        if self.acknowledgement.immediate is not None:
+            self.took_since(began, drafts)
+        if together and (others := sum(draft.count for draft in drafts) - 1):
+            self.traffic.together[drafts[0].queue] += others
+        return appended
+
+    def append_counted(self, drafts: list[Draft]) -> list[Appended]:
+        """Stores all drafts or raises Refused, and counts how long it takes until they are safe."""
+        began = self.monotonic()
+        appended = self.append(drafts)
+        acknowledgement = self.acknowledgement
+        if acknowledgement.immediate is None:
+            offset, _, size = appended[-1]
+
+            def took(safety: Safety) -> None:
+                self.took_since(began, drafts)
+
+            acknowledgement.when_safe(offset + size, took)
+        return appended
+
+    def append_group(
+        self, take: Callable[[Arrivals | None], T | None], queues: Callable[[T], list[ConsumeQueue]]
+    ) -> T | None:
+        """Appends by a compiled way; `queues` returns the queues of all messages."""
+        began = self.monotonic()
+        taken = self._store.compiled.append_group(take)
+        if taken is not None:
+            self.traffic.took(int((self.monotonic() - began) * 1000), queues(taken))
+        return taken
+
+    def took_since(self, began: float, drafts: list[Draft]) -> None:
+        """Counts how long it took to store these, since a moment of the monotonic clock."""
+        self.traffic.took(int((self.monotonic() - began) * 1000), [draft.queue for draft in drafts])
