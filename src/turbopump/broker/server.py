@@ -493,7 +493,7 @@ class Broker:
                 resets_here=lambda: self.config.offsets.reset_here,
                 tell_pulls=pulling.offsets_reset,
             ),
-            ConsumerRelay(members, topics, groups, store, name),
+            ConsumerRelay(members, topics, groups, store.log, name),
         ]
 
     def _tools(
@@ -543,7 +543,7 @@ class Broker:
                 name,
                 self.address,
             ),
-            QueueHandler(store, tables.members, tables.filters),
+            QueueHandler(store.queues, tables.members, tables.filters),
             ConnectionHandler(tables.members, offsets),
             ConfigurationHandler(self._as_running(), self._clock, apply),
             RuntimeHandler(

@@ -17,7 +17,7 @@ from turbopump.store.queries import KeyQueries
 from turbopump.store.queues import ConsumeQueues
 from turbopump.store.reading import QueueReader
 from turbopump.store.retention import Retention
-from turbopump.store.times import StoreTimes
+from turbopump.store.times import MessageTimes
 from turbopump.store.upkeep import Upkeep
 
 
@@ -37,7 +37,7 @@ class Storage(Protocol):
     @property
     def queries(self) -> KeyQueries: ...
     @property
-    def times(self) -> StoreTimes: ...
+    def times(self) -> MessageTimes: ...
     @property
     def flusher(self) -> Flusher: ...
     @property

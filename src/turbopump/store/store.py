@@ -44,7 +44,7 @@ from turbopump.store.queues import ANY, ConsumeQueues
 from turbopump.store.reading import QueueReader
 from turbopump.store.recovery import Recovered, Recovery
 from turbopump.store.retention import Retention
-from turbopump.store.times import StoreTimes
+from turbopump.store.times import MessageTimes
 from turbopump.store.upkeep import Parts, Upkeep
 
 MAX_KEYS = 1 << 20  # messages whose keys recovery on a full disk keeps, about 300 MB
@@ -105,7 +105,7 @@ class Store:
         )
         self.reader = QueueReader(self.commit_log, config, disk, workers)
         self.queries = KeyQueries(self.log, self.index, self._dispatcher, config)
-        self.times = StoreTimes(self.commit_log, disk, workers)
+        self.times = MessageTimes(self.commit_log, disk, workers)
         self.recovered_end: int | None = None
         """End of the log after a crash, which may have cost later messages; None after an orderly stop."""
         self._tasks: set[asyncio.Task[None]] = set()

@@ -34,7 +34,7 @@ class Readable(Protocol):
     def read(self, offset: int, size: int) -> bytes | None: ...
 
 
-class StoreTimes:
+class MessageTimes:
     """Store times of messages, and messages by store time."""
 
     def __init__(self, log: CommitLog, disk: Disk, workers: Workers) -> None:

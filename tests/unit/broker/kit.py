@@ -121,8 +121,8 @@ class Bench:
                 resets_here=lambda: self.config.offsets.reset_here,
                 tell_pulls=lambda group, topic, queue_ids: None,
             ),
-            ConsumerRelay(self.members, self.topics, self.groups, self.store, "broker-a"),
-            QueueHandler(self.store, self.members, self.filters),
+            ConsumerRelay(self.members, self.topics, self.groups, self.store.log, "broker-a"),
+            QueueHandler(self.store.queues, self.members, self.filters),
             QueryHandler(self.store, self.topics),
             TopicHandler(
                 self.topics,

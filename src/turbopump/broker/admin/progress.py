@@ -41,6 +41,7 @@ from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.runtime.clock import Clock
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.times import MessageTimes
 
 AHEAD = 2**63 - 1  # what 308 says of a queue on which the others are further than the group
 GROUPS_AT_ONCE = 50  # of 317: others have their turn between ...
@@ -88,7 +89,7 @@ class ProgressHandler:
         asked = [header.topic] if (header.topic or "").strip() else self._offsets.topics_of_group(group)
         wanted = listed or [name for name in asked if name and self._members.reads(group, name)]
         stats = ConsumeStats()
-        consumed = _Consumed(self._store)
+        consumed = _Consumed(self._store.times)
         for topic in self._existing(wanted):
             stats.consumeTps += self._statistics.group_get_tps(group, topic.name)
             stats.offsetTable |= await self._table(group, topic, topic.read_queues, consumed)
@@ -99,7 +100,7 @@ class ProgressHandler:
         """Of every group that the broker knows, also those that have read nothing."""
         body = ConsumeStatsList(brokerAddr=self._address)
         in_flight = 0
-        consumed = _Consumed(self._store)
+        consumed = _Consumed(self._store.times)
         for number, group in enumerate(self._groups.all()):
             if number % GROUPS_AT_ONCE == GROUPS_AT_ONCE - 1:
                 await self._clock.sleep(0)
@@ -121,7 +122,7 @@ class ProgressHandler:
         topic = self._topics.find(header.topic)
         if topic is None:
             raise TopicNotFound(f"topic[{header.topic}] not exist")
-        times, asked_ms = StoreTimes(self._store), self._clock.now_ms()
+        times, asked_ms = StoreTimes(self._store.times), self._clock.now_ms()
         found = [
             self._span(header.group, topic.name, queue_id, times) for queue_id in range(topic.write_queues)
         ]
@@ -253,8 +254,8 @@ def _shown(queue: MessageQueue, span: _Span, times: StoreTimes, asked_ms: int) -
 class _Consumed:
     """When the last messages that groups consumed were stored: told to all at the end."""
 
-    def __init__(self, store: Storage) -> None:
-        self._times = StoreTimes(store)
+    def __init__(self, times: MessageTimes) -> None:
+        self._times = StoreTimes(times)
         self._told: list[tuple[OffsetWrapper, int]] = []
 
     def last(self, progress: OffsetWrapper, queue: ConsumeQueue, offset: int) -> None:

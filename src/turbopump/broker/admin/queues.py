@@ -2,7 +2,6 @@
 
 from turbopump.broker.consume.filters import GroupFilters
 from turbopump.broker.groups.members import Members
-from turbopump.broker.storage import Storage
 from turbopump.protocol.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody
 from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import NOT_SET
@@ -10,14 +9,15 @@ from turbopump.protocol.headers.query import QueryConsumeQueueRequest
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.router import Answer, Request, Route, Routes
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
+from turbopump.store.queues import ConsumeQueues
 
 MAX_COUNT = 10_000  # entries in one answer
 NO_FILTER = "null"
 
 
 class QueueHandler:
-    def __init__(self, store: Storage, members: Members[Connection], filters: GroupFilters) -> None:
-        self._store = store
+    def __init__(self, queues: ConsumeQueues, members: Members[Connection], filters: GroupFilters) -> None:
+        self._queues = queues
         self._members = members
         self._filters = filters
 
@@ -28,7 +28,7 @@ class QueueHandler:
         """Without a body when the queue does not reach there. At most one file's entries."""
         header = request.header
         topic, queue_id, index = header.topic or "", header.queueId, header.index
-        queue = self._store.queues.find(topic, queue_id) if topic and queue_id >= 0 else None
+        queue = self._queues.find(topic, queue_id) if topic and queue_id >= 0 else None
         if queue is None or not queue.min_offset <= index < queue.max_offset:
             return Answer(remark=f"Index {index} of {queue_id}@{topic} is not exist!")
         body = QueryConsumeQueueResponseBody(

@@ -2,8 +2,8 @@
 old ones come from the disk.
 """
 
-from turbopump.broker.storage import Storage
 from turbopump.store.consume_queue import ConsumeQueue
+from turbopump.store.times import MessageTimes
 
 NONE = -1
 
@@ -11,8 +11,8 @@ NONE = -1
 class StoreTimes:
     """First `find` all messages, then `read` their times, then ask for each."""
 
-    def __init__(self, store: Storage) -> None:
-        self._store = store
+    def __init__(self, source: MessageTimes) -> None:
+        self._source = source
         self._times = {NONE: NONE}
 
     def find(self, queue: ConsumeQueue, offset: int) -> int:
@@ -24,7 +24,7 @@ class StoreTimes:
 
     async def read(self) -> None:
         wanted = sorted(position for position in self._times if position != NONE)
-        self._times |= await self._store.times.read(wanted)
+        self._times |= await self._source.read(wanted)
 
     def __getitem__(self, position: int) -> int:
         """-1 when there is no such message (any more)."""

@@ -155,7 +155,7 @@ class TopicHandler:
         if topic is None:
             raise TopicNotFound(f"topic[{name}] not exist")
         table: dict[MessageQueue, TopicOffset] = {}
-        times = StoreTimes(self._store)
+        times = StoreTimes(self._store.times)
         newest: list[tuple[TopicOffset, int]] = []
         for queue_id in range(max(topic.read_queues, topic.write_queues)):
             bounds = TopicOffset(lastUpdateTimestamp=0, maxOffset=0, minOffset=0)

@@ -8,20 +8,19 @@ waits for more than the fuel of one.
 import asyncio
 
 from turbopump.broker.consume.filter_modules import FilterModule
-from turbopump.broker.storage import Storage
 from turbopump.protocol.errors import BrokenRecord
 from turbopump.protocol.record import decode
 from turbopump.store.consume_queue import ConsumeQueue
 from turbopump.store.errors import NotInMemory
-from turbopump.store.reading import GetResult, GetStatus
+from turbopump.store.reading import GetResult, GetStatus, QueueReader
 
 MOST_SEEN = 800  # messages put to a module for one pull, as many as other pulls look at
 MOST_BYTES = 256 << 10  # of one answer, as for messages in memory
 
 
 class ModulePulls:
-    def __init__(self, store: Storage) -> None:
-        self._store = store
+    def __init__(self, reader: QueueReader) -> None:
+        self._reader = reader
         self._turn = asyncio.Lock()
 
     async def choose(self, queue: ConsumeQueue, offset: int, most: int, module: FilterModule) -> GetResult:
@@ -56,7 +55,7 @@ class ModulePulls:
 
     async def _one(self, queue: ConsumeQueue, offset: int) -> GetResult:
         try:
-            return self._store.reader.get(queue, offset, 1, may_wait=False)
+            return self._reader.get(queue, offset, 1, may_wait=False)
         except NotInMemory as missing:
-            await self._store.reader.fetch(missing.places)
-            return self._store.reader.get(queue, offset, 1)
+            await self._reader.fetch(missing.places)
+            return self._reader.get(queue, offset, 1)

@@ -123,7 +123,7 @@ class PullHandler:
         self._traffic = traffic
         self._fence = fence
         self._filters = filters
-        self._choosing = ModulePulls(store)
+        self._choosing = ModulePulls(store.reader)
         self._broker_readable = broker_readable
         self._serves_lite = serves_lite
         self._broker_ip = broker_ip

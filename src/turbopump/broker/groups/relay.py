@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from turbopump.broker.groups.concurrency import ConcurrencyLimit
 from turbopump.broker.groups.groups import SubscriptionGroups
 from turbopump.broker.groups.members import Member, Members
-from turbopump.broker.storage import Storage
+from turbopump.broker.log import Log
 from turbopump.broker.topics import Topics
 from turbopump.protocol.bodies import GetConsumerStatusBody, MessageQueue
 from turbopump.protocol.codes import RequestCode, ResponseCode, version_name
@@ -45,13 +45,13 @@ class ConsumerRelay:
         members: Members[Connection],
         topics: Topics,
         groups: SubscriptionGroups,
-        store: Storage,
+        messages: Log,
         broker_name: str,
     ) -> None:
         self._members = members
         self._topics = topics
         self._groups = groups
-        self._store = store
+        self._messages = messages
         self._broker_name = broker_name
         self._owed = ConcurrencyLimit(MAX_UNANSWERED)
 
@@ -127,8 +127,8 @@ class ConsumerRelay:
 
     def _record(self, offset_id: str | None) -> bytes:
         _, _, offset = parse_offset_id(offset_id or "")
-        record = self._store.log.look_up(offset)
-        data = self._store.log.read(offset, record.size) if record is not None else None
+        record = self._messages.look_up(offset)
+        data = self._messages.read(offset, record.size) if record is not None else None
         if data is None:
             raise SystemFailure(f"can not find message by the offset, {offset}")
         return data
