@@ -14,7 +14,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.patience import NEVER
+from turbopump.remoting.late_requests import NEVER
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)

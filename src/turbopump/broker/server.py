@@ -66,8 +66,8 @@ from turbopump.protocol.inner import OF_BATCHES, QUEUE_TYPE
 from turbopump.protocol.permissions import READ, WRITE
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
+from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
-from turbopump.remoting.patience import Patience
 from turbopump.remoting.router import Link, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
@@ -213,9 +213,9 @@ class Broker:
         for router in (main_router, fast_router):
             stack.push_async_callback(router.close)
         flow = FlowControl(lambda: self.config.waits, lambda: store.flags.is_set(Reason.BUSY))
-        patience = Patience(flow.late, flow.shortest_s)
+        late_requests = LateRequests(flow.late, flow.shortest_s)
         for server in servers:
-            server.patience = patience
+            server.late_requests = late_requests
             stack.push_async_callback(server.stop)
         stack.callback(pulling.close)
         fast_paths = [

@@ -1,42 +1,42 @@
-"""The calling side: one connection per address, dialled when first needed, and again after it broke.
-Those that are idle are closed, as servers do it, by the same rules.
+"""The calling side: one connection per address, dialled when first needed and again after it broke.
 
-Requests that the other side sends on such a connection go to the router given here.
+Idle connections are closed by the same rules as those of a server. Requests that the other side sends on a
+dialled connection go to the router given here.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from turbopump.protocol.addresses import split_address
 from turbopump.protocol.codes import ResponseCode
-from turbopump.protocol.command import RESPONSE, Command, decode
-from turbopump.protocol.errors import BrokenFrame
-from turbopump.protocol.frame import HEAD, JSON
+from turbopump.protocol.command import Command
 from turbopump.protocol.packed_send import PackedSend
-from turbopump.remoting.connection import Connection, ConnectionClosed
-from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.remoting.connection import Connection, ConnectionClosed, ConnectionGroup
+from turbopump.remoting.dialled import DialledConnection
+from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Network
-from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
 GO_AWAY = int(ResponseCode.GO_AWAY)
 CONNECT_TIMEOUT_S = 3.0
 CALL_TIMEOUT_S = 3.0
-RETIRE_S = 3.0  # for what is under way on a connection whose server has sent us away
+RETIRE_S = 3.0  # for calls under way on a connection whose server answered GO_AWAY
 CLOSE_TIMEOUT_S = 1.0  # for what is written and not sent yet
 
 
 class Unaddressable(ConnectionError):
-    """What stands for an address, perhaps in a route, is none."""
+    """An address, perhaps from a route, is not of the form host:port."""
 
 
 class Client:
+    """Calls servers by address, over connections that it opens, shares among callers and closes."""
+
     def __init__(
         self,
         network: Network,
@@ -52,11 +52,10 @@ class Client:
         self._router = router or Router({})
         self._limits = limits or Limits()
         self._connect_timeout_s = connect_timeout_s
-        self._unfinished: Unfinished[Connection] = Unfinished()
-        self._misbehaved = RateLimitedLog(log, self._limits.log_interval_s)
-        self._failures = RateLimitedLog(log, self._limits.log_interval_s, logging.ERROR)
-        self._connections: dict[str, Connection] = {}
-        self._dials: dict[str, asyncio.Task[Connection]] = {}
+        self._group = ConnectionGroup.of(self._limits, log)
+        self._connections: dict[str, DialledConnection] = {}
+        self._tasks = Tasks(log)
+        self._dials: dict[str, asyncio.Task[DialledConnection]] = {}
         self.extra = dict(extra or {})
         self._retired: set[Connection] = set()
         self._sweeper: asyncio.Task[None] | None = None
@@ -66,8 +65,9 @@ class Client:
     async def call(
         self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> Command:
-        """The answer, whatever its code. Raises OSError: nobody there, connection lost, TimeoutError.
-        A server that sends us away is asked once more, on another connection.
+        """Returns the answer, whatever its code. Raises OSError: no server, connection lost, TimeoutError.
+
+        If the answer is GO_AWAY, the server is asked once more, on another connection.
         """
         started = self._clock.monotonic()
         connection, answer = await self._call(address, request, timeout_s)
@@ -79,7 +79,7 @@ class Client:
 
     async def _call(
         self, address: str, request: Command | PackedSend, timeout_s: float
-    ) -> tuple[Connection, Command]:
+    ) -> tuple[DialledConnection, Command]:
         answer = self.ask(address, request, timeout_s)
         if answer is not None:
             return self._connections[address], await answer
@@ -91,7 +91,9 @@ class Client:
     def ask(
         self, address: str, request: Command | PackedSend, timeout_s: float
     ) -> asyncio.Future[Command] | None:
-        """The same where there is nothing to wait for but the answer; None: use `call`. Raises OSError."""
+        """Writes a request at once and returns the future of its answer; None if `call` has to wait for the
+        connection first. Raises OSError.
+        """
         if self.extra:
             self._mark(request)
         connection = self._connections.get(address)
@@ -102,7 +104,7 @@ class Client:
     async def send_oneway(
         self, address: str, request: Command | PackedSend, timeout_s: float = CALL_TIMEOUT_S
     ) -> None:
-        """Returns when it is on its way, which takes a while when the peer is slow. Raises OSError."""
+        """Returns when the request is written, which takes a while if the peer is slow. Raises OSError."""
         connection = self._connections.get(address)
         if connection is None or connection.is_closing or connection.is_full:
             connection = await self._ready(address, timeout_s)
@@ -111,25 +113,25 @@ class Client:
         connection.send_oneway(request)
 
     def _mark(self, request: Command | PackedSend) -> None:
-        """A draft has them already: who makes one asks for `extra`."""
+        """Adds the extra fields to a command. A packed send has them already: its maker reads `extra`."""
         if isinstance(request, Command):
             request.ext = {**(request.ext or {}), **self.extra}
 
-    async def _ready(self, address: str, timeout_s: float) -> Connection:
-        """A connection that takes more, in that time. Raises OSError."""
+    async def _ready(self, address: str, timeout_s: float) -> DialledConnection:
+        """Returns a connection that can be written to, within `timeout_s`. Raises OSError."""
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 connection = await self.connect(address)
                 while connection.is_full:
-                    await connection.room()
+                    await connection.writable()
                 return connection
         except TimeoutError:
             if limit.expired():
                 raise TimeoutError(f"{address} took no request in {timeout_s} s") from None
             raise
 
-    async def connect(self, address: str) -> Connection:
-        """The connection to `address`. Callers that come while it is being dialled share the dial."""
+    async def connect(self, address: str) -> DialledConnection:
+        """Returns the connection to `address`. Callers that come while it is being dialled share the dial."""
         connection = self._connections.get(address)
         if connection is not None and not connection.is_closing:
             return connection
@@ -137,19 +139,16 @@ class Client:
             raise ConnectionClosed("this client is closed")
         dial = self._dials.get(address)
         if dial is None:
-            dial = self._dials[address] = asyncio.create_task(self._dial(address), name=f"dial {address}")
+            dial = self._dials[address] = self._tasks.start(
+                self._dial(address), f"dial {address}", log_failure=False
+            )
             dial.add_done_callback(lambda ended: self._dialled(address, ended))
         return await asyncio.shield(dial)  # one impatient caller must not end the dial of the others
 
     async def close(self) -> None:
         """Closes all connections after what was written has been sent. Running calls fail."""
         self._closed = True
-        tasks: list[asyncio.Task[Any]] = list(self._dials.values())
-        if self._sweeper is not None:
-            tasks.append(self._sweeper)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         for connection in (*self._connections.values(), *self._retired):
             connection.close()
         if self._connections:
@@ -161,20 +160,12 @@ class Client:
             connection.abort()
         await self._router.close()
 
-    async def _dial(self, address: str) -> Connection:
+    async def _dial(self, address: str) -> DialledConnection:
         try:
             host, port = split_address(address)
         except ValueError as error:
             raise Unaddressable(str(error)) from None
-        connection = Connection(
-            self._router.serve,
-            self._limits,
-            self._unfinished,
-            self._misbehaved,
-            self._failures,
-            answers,
-            gathers=True,
-        )
+        connection = DialledConnection(self._router.serve, self._group)
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 await self._network.connect(lambda: connection, host, port)
@@ -183,11 +174,11 @@ class Client:
         self._connections[address] = connection
         connection.on_closed.append(lambda closed: self._forget(address, closed))
         if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep(), name="close idle connections")
+            self._sweeper = self._tasks.start(self._sweep(), "close idle connections")
         return connection
 
     async def _sweep(self) -> None:
-        """For as long as there are connections: who has none is not woken."""
+        """Examines connections regularly, for as long as there are any: a client without does not wake up."""
         while self._connections or self._retired:
             await self._clock.sleep(self._limits.sweep_s)
             now = self._clock.monotonic()
@@ -195,42 +186,21 @@ class Client:
                 connection.examine(now)
         self._sweeper = None
 
-    def _retire(self, address: str, connection: Connection) -> None:
-        """Nothing new goes there. What is under way has a moment to be answered."""
+    def _retire(self, address: str, connection: DialledConnection) -> None:
+        """Sends nothing more to a connection, and closes it when calls under way have had time to end."""
         if self._connections.get(address) is connection:
             del self._connections[address]
             self._retired.add(connection)
             connection.on_closed.append(self._retired.discard)
             asyncio.get_running_loop().call_later(RETIRE_S, connection.close)
 
-    def _dialled(self, address: str, dial: asyncio.Task[Connection]) -> None:
+    def _dialled(self, address: str, dial: asyncio.Task[DialledConnection]) -> None:
         self._dials.pop(address, None)
         if not dial.cancelled():
-            dial.exception()  # looked at: whoever waited for it may have gone
+            dial.exception()  # retrieved, so that asyncio does not log it: the callers may be gone
 
     def _forget(self, address: str, connection: Connection) -> None:
         if self._connections.get(address) is connection:
             del self._connections[address]
         if not self._connections:
             self._all_closed.set()
-
-
-def answers(connection: Connection, data: bytes) -> tuple[int, bytes]:
-    """Gives out the answers that are at the front of a read event: nearly all that a client ever reads. Stops
-    at the first frame that is not whole, is no answer or is not what we write ourselves: for the router.
-    """
-    at, end = 0, len(data)
-    while end - at > HEAD.size:
-        length, header_length = HEAD.unpack_from(data, at)
-        after, body_at = at + 4 + length, at + HEAD.size + header_length
-        if after > end or not at + HEAD.size < body_at <= after:
-            break
-        try:
-            command = decode((JSON, data[at + HEAD.size : body_at], data[body_at:after]))
-        except BrokenFrame:
-            break
-        if not command.flag & RESPONSE:
-            break
-        connection.answered(command)
-        at = after
-    return at, b""

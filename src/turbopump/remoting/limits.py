@@ -69,8 +69,8 @@ def connections_within(descriptors: int, servers: int = 1) -> int:
 H = TypeVar("H", bound=Hashable)
 
 
-class Unfinished(Generic[H]):
-    """Bytes of unfinished frames: who holds how many, of the connections of one server or client."""
+class UnfinishedFrames(Generic[H]):
+    """Counts the bytes of unfinished frames that the connections of one server or client hold."""
 
     __slots__ = ("_held", "bytes")
 
@@ -86,5 +86,5 @@ class Unfinished(Generic[H]):
         self.bytes -= self._held.pop(holder, 0)
 
     def largest(self) -> H:
-        """Looks at all of them: only for the moment when there are too many bytes."""
+        """Returns the one that holds most. Looks at all of them: only for when there are too many bytes."""
         return max(self._held, key=self._held.__getitem__)

@@ -8,15 +8,18 @@ import asyncio
 import contextlib
 import errno
 import logging
-from typing import Protocol
+from typing import Protocol, cast
 
 from turbopump.protocol.addresses import MAX_PORT
-from turbopump.remoting.connection import Connection, Serve, Shortcut
-from turbopump.remoting.limits import Limits, Unfinished
-from turbopump.remoting.patience import Patience
+from turbopump.remoting.accepted import AcceptedConnection
+from turbopump.remoting.connection import Connection, ConnectionGroup, Serve, Shortcut
+from turbopump.remoting.late_requests import LateRequests
+from turbopump.remoting.limits import Limits
+from turbopump.remoting.unread import UnreadAnswers
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.network import Listener, Network, ProtocolFactory
 from turbopump.runtime.rate_limited_log import RateLimitedLog
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -45,31 +48,28 @@ class Server:
     ) -> None:
         self.router = router
         """Serves the connections that begin from now on."""
-        self.patience: Patience | None = None
-        """Of all its connections; they may wait for ever without."""
+        self.late_requests: LateRequests | None = None
+        """Measures how long requests waited, and has those answered that are too late; None: none is."""
         self._network = network
         self._clock = clock
         self._limits = limits or Limits()
-        self._unfinished: Unfinished[Connection] = Unfinished()
+        self._group = ConnectionGroup.of(self._limits, log)
+        self._unread = UnreadAnswers(self._limits.unread_bytes, clock, self._group.peer_errors)
         self._refused = RateLimitedLog(log, self._limits.log_interval_s)
-        self._misbehaved = RateLimitedLog(log, self._limits.log_interval_s)
-        self._failures = RateLimitedLog(log, self._limits.log_interval_s, logging.ERROR)
         self._listeners: list[Listener] = []
-        self._sweeper: asyncio.Task[None] | None = None
+        self._tasks = Tasks(log)
         self._all_closed = asyncio.Event()
         self._is_stopping = False
-        self._deaf: dict[Connection, int] = {}  # those that leave too much unread, longest first: how much
-        self._unread = 0  # the sum of these
-        self.connections: dict[Connection, None] = {}  # in the order of their coming
+        self.connections: dict[AcceptedConnection, None] = {}  # in the order in which they were accepted
 
     @property
     def waiting(self) -> int:
-        """Requests that were read and not begun, because too many of the same peer are under way."""
+        """The number of requests that were read and not begun: too many of the same peer are in flight."""
         return sum(connection.waiting for connection in self.connections)
 
     @property
     def waits_s(self) -> float:
-        """How long the first of them has been waiting."""
+        """Seconds for which the first of the waiting requests has waited."""
         return max((connection.waits_s for connection in self.connections), default=0.0)
 
     async def start(self, host: str, port: int) -> int:
@@ -77,8 +77,8 @@ class Server:
         self._is_stopping = False
         listener = await listen(self._network, self._accept, host, port)
         self._listeners.append(listener)
-        if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep(), name="close idle connections")
+        if not self._tasks:
+            self._tasks.start(self._sweep(), name="close idle connections")
         return listener.port
 
     async def stop(self, drain_s: float = 5.0) -> None:
@@ -87,11 +87,7 @@ class Server:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeper
-            self._sweeper = None
+        await self._tasks.close()
         for connection in list(self.connections):
             connection.drain()
         with contextlib.suppress(TimeoutError):
@@ -117,38 +113,24 @@ class Server:
                 self._clock.monotonic(), "Refusing connections: %d are open", len(self.connections)
             )
             return _Refusal()
-        return _Accepted(
-            self.router.serve, self._limits, self._unfinished, self._misbehaved, self._failures, self
+        return AcceptedConnection(
+            self.router.serve,
+            self.router.shortcut,
+            self._group,
+            self.late_requests,
+            self._unread,
+            self._opened,
         )
 
-    def _leaves_unread(self, connection: Connection) -> None:
-        """Called when the output of one is full, and then after each write to it."""
-        unread = connection.unread
-        self._unread += unread - self._deaf.get(connection, 0)
-        self._deaf[connection] = unread
-        if self._unread > self._limits.unread_bytes:
-            self._count_unread()
-        while self._unread > self._limits.unread_bytes:
-            longest = next(iter(self._deaf))
-            words = "Closing %s: too many answers are left unread, and it has been deaf for longest"
-            self._misbehaved.log(self._clock.monotonic(), words, longest)
-            longest.abort()
-
-    def _count_unread(self) -> None:
-        """Some may have read a little since they were last written to. Each has more than `output_low`, so
-        there are never many.
-        """
-        for deaf in self._deaf:
-            self._deaf[deaf] = deaf.unread
-        self._unread = sum(self._deaf.values())
-
-    def _leaves_nothing(self, connection: Connection) -> None:
-        """It reads again, or is given up."""
-        self._unread -= self._deaf.pop(connection, 0)
+    def _opened(self, connection: AcceptedConnection) -> None:
+        self.connections[connection] = None
+        connection.on_closed.append(self._lost)
+        if self._is_stopping:  # was accepted just before the listener closed
+            connection.abort()
 
     def _lost(self, connection: Connection) -> None:
-        self._leaves_nothing(connection)
-        self.connections.pop(connection, None)
+        self._unread.forget(connection)
+        self.connections.pop(cast(AcceptedConnection, connection), None)
         if not self.connections:
             self._all_closed.set()
 
@@ -158,71 +140,11 @@ class Server:
             now = self._clock.monotonic()
             for connection in list(self.connections):
                 connection.examine(now)
-            self._bound_unread(now)
-
-    def _bound_unread(self, now: float) -> None:
-        """Those count as well that leave less unread than makes them deaf: there may be very many."""
-        unread = {connection: connection.unread for connection in self.connections}
-        total = sum(unread.values())
-        for most in sorted(unread, key=unread.__getitem__, reverse=True):
-            if total <= self._limits.unread_bytes:
-                break
-            words = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
-            self._misbehaved.log(now, words, most, unread[most])
-            total -= unread[most]
-            most.abort()
-
-
-class _Accepted(Connection):
-    """A connection that tells its server when it begins and ends, and when its peer does not read."""
-
-    __slots__ = ("_server",)
-
-    def __init__(
-        self,
-        serve: Serve,
-        limits: Limits,
-        unfinished: Unfinished[Connection],
-        peer_errors: RateLimitedLog,
-        failures: RateLimitedLog,
-        server: Server,
-    ) -> None:
-        super().__init__(serve, limits, unfinished, peer_errors, failures, server.router.shortcut)
-        self._server = server
-        self._patience = server.patience
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._server.connections[self] = None
-        if self._server._is_stopping:  # was accepted just before the listener closed
-            self.abort()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._server._leaves_unread(self)
-
-    def _leaves_unread(self) -> None:
-        super()._leaves_unread()
-        if not self.is_closing:
-            self._server._leaves_unread(self)
-
-    def resume_writing(self) -> None:
-        self._server._leaves_nothing(self)
-        super().resume_writing()
-
-    def abort(self) -> None:
-        self._server._leaves_nothing(self)
-        super().abort()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        try:
-            super().connection_lost(error)
-        finally:
-            self._server._lost(self)
+            self._unread.bound(self.connections, now)
 
 
 class _Refusal(asyncio.Protocol):
-    """One connection too many: closed without a word."""
+    """Closes a connection that exceeds `max_connections` as soon as it is accepted."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -213,7 +213,7 @@ async def test_a_header_that_never_ends_is_held_within_the_bound() -> None:
             timeout=PATIENCE_S,
         )
         assert done
-        assert world.server._unfinished.bytes <= 1 << 20
+        assert world.server._group.unfinished.bytes <= 1 << 20
         good = await Peer.dial(world.port)
         good.send(Command(ECHO, 1))
         await good.receive()
@@ -320,7 +320,7 @@ async def test_a_peer_that_leaves_in_the_middle_is_forgotten() -> None:
             await closed.wait()
         request.answer(Answer())
         assert not world.server.connections
-        assert world.server._unfinished.bytes == 0
+        assert world.server._group.unfinished.bytes == 0
 
 
 @real

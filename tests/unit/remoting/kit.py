@@ -7,10 +7,12 @@ from typing import Any
 
 from turbopump.protocol.command import Command, decode, encode
 from turbopump.protocol.frame import Frame, cut
-from turbopump.remoting.connection import Connection, Serve, Shortcut
-from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.remoting.accepted import AcceptedConnection
+from turbopump.remoting.connection import Connection, ConnectionGroup, Serve, Shortcut
+from turbopump.remoting.limits import Limits, UnfinishedFrames
+from turbopump.remoting.unread import UnreadAnswers
 from turbopump.runtime.rate_limited_log import RateLimitedLog
-from turbopump.testing.loop import run_virtual
+from turbopump.testing.loop import VirtualClock, run_virtual
 
 LOG = logging.getLogger("turbopump.remoting.test")
 
@@ -72,7 +74,7 @@ def connected(
     serve: Serve,
     limits: Limits | None = None,
     peer: Any = ("10.0.0.7", 4711),
-    unfinished: Unfinished[Connection] | None = None,
+    unfinished: UnfinishedFrames[Connection] | None = None,
     shortcut: Shortcut | None = None,
     peer_errors: RateLimitedLog | None = None,
     failures: RateLimitedLog | None = None,
@@ -81,9 +83,10 @@ def connected(
         peer_errors or RateLimitedLog(LOG, 0.0),
         failures or RateLimitedLog(LOG, 0.0, logging.ERROR),
     )
-    connection = Connection(
-        serve, limits or Limits(), unfinished or Unfinished(), peer_errors, failures, shortcut
-    )
+    limits = limits or Limits()
+    group = ConnectionGroup(limits, unfinished or UnfinishedFrames(), peer_errors, failures)
+    unread = UnreadAnswers(limits.unread_bytes, VirtualClock(), peer_errors)
+    connection = AcceptedConnection(serve, shortcut, group, None, unread, lambda connection: None)
     transport = RecordingTransport(peer)
     transport.protocol = connection
     connection.connection_made(transport)

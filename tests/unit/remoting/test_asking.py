@@ -7,27 +7,18 @@ from tests.unit.remoting.kit import LOG, RecordingTransport, commands, turn, vir
 
 from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.frame import JSON, ROCKETMQ
-from turbopump.remoting.client import Client, answers
-from turbopump.remoting.connection import Connection, ConnectionClosed
-from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.remoting.client import Client
+from turbopump.remoting.connection import ConnectionClosed, ConnectionGroup
+from turbopump.remoting.dialled import DialledConnection
+from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
-from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.network import MemoryNetwork, Weather
 
 
-def dialled(limits: Limits | None = None) -> tuple[Connection, RecordingTransport]:
-    limits = limits or Limits()
-    connection = Connection(
-        Router({}).serve,
-        limits,
-        Unfinished(),
-        RateLimitedLog(LOG, 10.0),
-        RateLimitedLog(LOG, 10.0),
-        answers,
-        gathers=True,
-    )
+def dialled(limits: Limits | None = None) -> tuple[DialledConnection, RecordingTransport]:
+    connection = DialledConnection(Router({}).serve, ConnectionGroup.of(limits or Limits(), LOG))
     transport = RecordingTransport()
     transport.protocol = connection
     connection.connection_made(transport)
@@ -110,7 +101,7 @@ async def test_a_peer_that_takes_nothing_makes_callers_wait_and_its_answers_are_
     (asked,) = commands(transport.writes[0])
     connection.data_received(encode(reply(asked, body=b"ok")))
     assert (await first).body == b"ok"
-    waiting = asyncio.ensure_future(connection.room())
+    waiting = asyncio.ensure_future(connection.writable())
     await turn()
     assert not waiting.done()
     transport.read()
@@ -123,7 +114,7 @@ async def test_who_waits_for_room_hears_of_the_end_of_the_connection() -> None:
     transport.reader_is_stuck = True
     connection.send_oneway(Command(1, body=bytes(2000)))
     await turn()
-    waiting = asyncio.ensure_future(connection.room())
+    waiting = asyncio.ensure_future(connection.writable())
     await turn()
     connection.connection_lost(None)
     await waiting

@@ -15,7 +15,7 @@ from turbopump.protocol.command import Command, encode, reply
 from turbopump.protocol.errors import BrokenFrame, Refused
 from turbopump.protocol.frame import Frame, cut, pack
 from turbopump.remoting.connection import Connection, ConnectionClosed, Shortcut, TooManyCalls
-from turbopump.remoting.limits import Limits, Unfinished
+from turbopump.remoting.limits import Limits, UnfinishedFrames
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.testing.loop import run_virtual
 
@@ -124,7 +124,7 @@ def test_frames_survive_any_segmentation(bodies: list[bytes], cuts: list[int], m
     edges = sorted({0, len(stream), *(edge for edge in cuts if edge < len(stream))})
 
     async def feed() -> None:
-        unfinished: Unfinished[Connection] = Unfinished()
+        unfinished: UnfinishedFrames[Connection] = UnfinishedFrames()
         shortcut = first_echoed(most) if most else None
         connection, transport = connected(echo, unfinished=unfinished, shortcut=shortcut)
         for start, end in pairwise(edges):
@@ -295,7 +295,7 @@ async def test_who_waits_for_an_answer_is_not_idle() -> None:
 @virtual
 async def test_unfinished_frames_share_one_bound_and_beyond_it_the_largest_is_closed() -> None:
     limits = Limits(unfinished_bytes=1000)
-    unfinished: Unfinished[Connection] = Unfinished()
+    unfinished: UnfinishedFrames[Connection] = UnfinishedFrames()
     head = (5000).to_bytes(4, "big") + b"\x00\x00\x00\x09"
     hog, hog_transport = connected(nothing, limits, unfinished=unfinished)
     second, second_transport = connected(nothing, limits, unfinished=unfinished)

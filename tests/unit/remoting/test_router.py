@@ -109,7 +109,9 @@ def test_an_answer_longer_than_a_frame_becomes_an_error_that_says_so(
     assert (error.code, error.body) == (1, b"")
     assert "longer than a frame" in (error.remark or "")
     assert [answered.answer for answered in told] == [0, 1]
-    assert "The answer to request 2 of 10.0.0.7:4711 is longer than a frame" in caplog.text
+    assert (
+        "Reply to request 2 from 10.0.0.7:4711 exceeds the frame limit; sent an error instead" in caplog.text
+    )
 
 
 def test_an_answer_with_fields_longer_than_a_header_becomes_an_error_too() -> None:

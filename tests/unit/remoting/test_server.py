@@ -290,7 +290,7 @@ async def test_of_many_peers_that_do_not_read_the_longest_deaf_are_closed() -> N
         await asyncio.sleep(1)
     assert sum(connection.unread for connection in server.connections) <= 100_000
     alive = [not peer.lost.done() for peer in peers]
-    assert alive == sorted(alive), "those that came first have been deaf for longest"
+    assert alive == sorted(alive), "those that came first have not read for longest"
     assert 0 < sum(alive) < 9
     reader = await dial(network, port)
     reader.transport.write(asked(1))

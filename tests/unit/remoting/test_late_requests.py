@@ -9,8 +9,8 @@ from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
+from turbopump.remoting.late_requests import NEVER, LateRequests
 from turbopump.remoting.limits import Limits
-from turbopump.remoting.patience import NEVER, Patience
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.remoting.server import Server
 from turbopump.testing.loop import VirtualClock, VirtualLoop
@@ -26,12 +26,12 @@ class Bench:
         self.network, self.clock = MemoryNetwork(), VirtualClock()
         self.late: list[float] = []
         self.go_on = asyncio.Event()
-        self.patience = Patience(self._late, lambda: shortest_s)
+        self.late_requests = LateRequests(self._refuse, lambda: shortest_s)
         router = Router(
             {SLOW: Route(None, self._slow), HOLD: Route(None, self._hold), QUICK: Route(None, self._quick)}
         )
         self.server = Server(router, self.network, self.clock, limits)
-        self.server.patience = self.patience
+        self.server.late_requests = self.late_requests
 
     async def start(self) -> str:
         return f"127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
@@ -52,7 +52,7 @@ class Bench:
     def _quick(self, request: Request[None]) -> Answer:
         return Answer()
 
-    def _late(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
+    def _refuse(self, connection: Connection, frames: list[Frame], waited_s: float) -> list[Frame]:
         self.late += [waited_s] * len(frames)
         for frame in frames:
             connection.write(encode(reply(decode(frame), 2)))
@@ -84,9 +84,9 @@ async def test_a_quiet_server_does_not_wake_up() -> None:
     address = await bench.start()
     client = bench.client()
     await client.call(address, request(QUICK), 5)
-    assert bench.patience._is_awake
+    assert bench.late_requests._is_ticking
     await asyncio.sleep(1)
-    assert not bench.patience._is_awake
+    assert not bench.late_requests._is_ticking
     await bench.server.stop()
 
 

@@ -7,7 +7,7 @@ from turbopump.protocol.command import Command, decode, encode, reply
 from turbopump.protocol.frame import Frame
 from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.patience import Patience
+from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.router import Answer, Request, Route, Router
 from turbopump.remoting.server import Server
 from turbopump.runtime.clock import SystemClock
@@ -36,7 +36,7 @@ def test_a_request_that_lay_there_is_late_and_the_next_is_not() -> None:
         network, clock = SystemNetwork(), SystemClock()
         router = Router({HOLD: Route(None, hold), QUICK: Route(None, lambda request: Answer())})
         server = Server(router, network, clock)
-        server.patience = Patience(refuse, lambda: LONG_S)
+        server.late_requests = LateRequests(refuse, lambda: LONG_S)
         address = f"127.0.0.1:{await server.start('127.0.0.1', 0)}"
         clients = [Client(network, clock) for _ in range(3)]
         for client in clients:

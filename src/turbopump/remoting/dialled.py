@@ -1,0 +1,119 @@
+"""A dialled connection: we ask, the peer answers. Requests of one turn of the loop are written together.
+
+It goes on reading answers while its own output waits: callers look at `is_full` before they ask.
+"""
+
+import asyncio
+
+from turbopump.protocol.command import RESPONSE, decode
+from turbopump.protocol.errors import BrokenFrame
+from turbopump.protocol.frame import HEAD, JSON
+from turbopump.remoting.connection import Connection, ConnectionClosed, ConnectionGroup, Serve, SpeaksHttp
+from turbopump.remoting.request_buffer import RequestBuffer
+
+HTTP = b"HTTP/"
+
+
+class DialledConnection(Connection):
+    """A connection that a client opened."""
+
+    __slots__ = ("_is_http", "_requests", "_waiters")
+
+    def __init__(self, serve: Serve, group: ConnectionGroup) -> None:
+        super().__init__(serve, group)
+        self._requests = RequestBuffer(self._send, self._calls, self._loop)
+        self._post = self._requests.add
+        self._waiters: list[asyncio.Future[None]] = []  # of `writable`
+        self._is_http = False  # what came is the answer of a web server
+
+    def data_received(self, data: bytes) -> None:
+        self.reads += 1
+        if self._held:
+            data = self._joined(data)
+            if not data:
+                return
+        if self.saturated or self._deferred:
+            self._cut(data, 0, b"", self._serve)
+            return
+        try:
+            used = self._take_answers(data)
+        except Exception as error:
+            self._fail(error)
+            return
+        if used < len(data):
+            self._cut(data, used, b"", self._serve)
+        else:
+            self._begun = None
+
+    def _take_answers(self, data: bytes) -> int:
+        """Gives the answers at the front of a read event to their callers, and returns where they end.
+
+        They are nearly all that a client reads. Stops at the first frame that is not whole, is a request or
+        is not encoded as we encode: these are for the router.
+        """
+        answered = self._calls.answered
+        at, end = 0, len(data)
+        while end - at > HEAD.size:
+            length, header_length = HEAD.unpack_from(data, at)
+            after, body_at = at + 4 + length, at + HEAD.size + header_length
+            if after > end or not at + HEAD.size < body_at <= after:
+                break
+            try:
+                command = decode((JSON, data[at + HEAD.size : body_at], data[body_at:after]))
+            except BrokenFrame:
+                break
+            if not command.flag & RESPONSE:
+                break
+            answered(command)
+            at = after
+        return at
+
+    # Writing
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the peer does not take what we wrote. Callers that can wait do so, with `writable`."""
+        return self._output_full
+
+    async def writable(self) -> None:
+        """Returns when the peer has taken most of what was written, or the connection has ended."""
+        while self._output_full and not self.is_closing:
+            waiter: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    # Ending
+
+    def close(self) -> None:
+        self._requests.flush()
+        super().close()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        super().connection_lost(error)
+        self._requests.drop()
+        self._wake_waiters()
+
+    def _late(self, code: int, timeout_s: float, reads: int) -> TimeoutError:
+        """Ends the connection when not one byte came in all that time: the peer may be gone, and the next
+        request dials again.
+        """
+        if reads == self.reads:
+            self.abort()
+        return super()._late(code, timeout_s, reads)
+
+    def _refuse(self, error: BrokenFrame, data: bytes) -> None:
+        self._is_http = self._is_http or data.startswith(HTTP)
+        super()._refuse(error, data)
+
+    def _why_closed(self) -> ConnectionClosed:
+        return SpeaksHttp(f"{self} answers in HTTP") if self._is_http else super()._why_closed()

@@ -1,0 +1,74 @@
+"""Answers that the peers of a server leave unread, bounded for all of them together."""
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+from turbopump.runtime.clock import Clock
+from turbopump.runtime.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+
+class Reader(Protocol):
+    """A connection whose peer may leave answers unread."""
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the peer has not taken yet."""
+
+    def abort(self) -> None: ...
+
+
+class UnreadAnswers:
+    """Counts what slow readers leave unread and closes connections when it is too much in all.
+
+    A slow reader is a peer whose output is full: it has more than `Limits.output_low` bytes unread.
+    """
+
+    def __init__(self, max_bytes: int, clock: Clock, peer_errors: RateLimitedLog) -> None:
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._peer_errors = peer_errors
+        self._slow: dict[Reader, int] = {}  # slow readers, longest first: bytes unread when last counted
+        self._total = 0  # the sum of these
+
+    def count(self, connection: Reader) -> None:
+        """Counts a slow reader; called when its output becomes full, and then after each write to it."""
+        unread = connection.unread
+        self._total += unread - self._slow.get(connection, 0)
+        self._slow[connection] = unread
+        if self._total > self._max_bytes:
+            self._recount()
+        while self._total > self._max_bytes:
+            longest = next(iter(self._slow))
+            words = "Closing %s: too many answers are left unread, and it has not read for longest"
+            self._peer_errors.log(self._clock.monotonic(), words, longest)
+            longest.abort()
+
+    def forget(self, connection: Reader) -> None:
+        """Stops counting a connection: it reads again, or is closed."""
+        self._total -= self._slow.pop(connection, 0)
+
+    def bound(self, connections: Iterable[Reader], now: float) -> None:
+        """Closes connections, largest first, until all together leave no more unread than permitted.
+
+        Looks at all of them, also at those that leave too little unread to be slow: there may be very many.
+        """
+        unread = {connection: connection.unread for connection in connections}
+        total = sum(unread.values())
+        for largest in sorted(unread, key=unread.__getitem__, reverse=True):
+            if total <= self._max_bytes:
+                break
+            words = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
+            self._peer_errors.log(now, words, largest, unread[largest])
+            total -= unread[largest]
+            largest.abort()
+
+    def _recount(self) -> None:
+        """Asks all slow readers: some may have read a little since they were last written to. Each has more
+        than `Limits.output_low`, so there are never many.
+        """
+        for connection in self._slow:
+            self._slow[connection] = connection.unread
+        self._total = sum(self._slow.values())
