@@ -38,7 +38,7 @@ OK = 0
 def observe_all(names: Iterable[str], kind: str, home: Path) -> dict[str, Future[Answers]]:
     """All these clients on one broker; an answer may be an exception."""
     cluster = peers.start(kind, peers.place(home / kind))
-    crews = {client: Observed(client, cluster, home / client) for client in names}
+    crews = {client: AnsweredRequest(client, cluster, home / client) for client in names}
     try:
         for crew in crews.values():
             crew.recruit()
@@ -78,7 +78,7 @@ def _together(
     }
 
 
-class Observed:
+class AnsweredRequest:
     def __init__(self, client: str, cluster: Cluster, work: Path) -> None:
         work.mkdir(parents=True)
         self._crew = Crew(cluster.namesrv, work)

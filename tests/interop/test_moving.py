@@ -32,7 +32,7 @@ def test_a_cluster_of_ours_is_moved_to_apache_under_load(
     expect_moved(early(BACK), capsys)
 
 
-def expect_moved(seen: two_brokers.Observed, capsys: pytest.CaptureFixture[str]) -> None:
+def expect_moved(seen: two_brokers.AnsweredRequest, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n{CLIENT}: {', '.join(seen.counts)}")
     added, removed = seen.answers["added"], seen.answers["removed"]

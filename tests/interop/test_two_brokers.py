@@ -39,7 +39,7 @@ def test_apache_still_behaves_as_recorded(
 
 
 def expect_as_recorded(
-    client: str, server: str, seen: two_brokers.Observed, capsys: pytest.CaptureFixture[str]
+    client: str, server: str, seen: two_brokers.AnsweredRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with capsys.disabled():
         print(f"\n{client}: {', '.join(seen.counts)}")

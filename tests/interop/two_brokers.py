@@ -40,23 +40,23 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Observed:
+class AnsweredRequest:
     answers: Answers
     counts: list[str]  # what is allowed to be lost, in words
 
 
-def observe(client: str, kind: str, home: Path) -> Observed:
+def observe(client: str, kind: str, home: Path) -> AnsweredRequest:
     return _observe(client, kind, kind, home, Scene.play)
 
 
-def move(client: str, old: str, new: str, home: Path) -> Observed:
+def move(client: str, old: str, new: str, home: Path) -> AnsweredRequest:
     """Off a broker of one kind to one of another kind, which joins its cluster."""
     return _observe(client, old, new, home, Scene.move)
 
 
 def _observe(
-    client: str, kind: str, joining: str, home: Path, play: Callable[[Scene, Cluster], Observed]
-) -> Observed:
+    client: str, kind: str, joining: str, home: Path, play: Callable[[Scene, Cluster], AnsweredRequest]
+) -> AnsweredRequest:
     a = peers.start(kind, peers.place(home / A), namesrv_conf={"orderMessageEnable": "true"})
     b: Cluster | None = None
     logs = home / "logs"
@@ -88,13 +88,13 @@ class Scene:
         assert eventually(lambda: self._writes_to(OLD, A) and self._reads_from(A), PATIENCE_S), "no load"
         self._begun = time.time()
 
-    def play(self, b: Cluster) -> Observed:
+    def play(self, b: Cluster) -> AnsweredRequest:
         return self._observed({"added": self._add(b), "killed": self._kill(b), "removed": self._remove(b)})
 
-    def move(self, b: Cluster) -> Observed:
+    def move(self, b: Cluster) -> AnsweredRequest:
         return self._observed({"added": self._add(b), "removed": self._remove(b, insists=True)})
 
-    def _observed(self, answers: Answers) -> Observed:
+    def _observed(self, answers: Answers) -> AnsweredRequest:
         sync = self._failed("sync")
         acknowledged = self._crew.acknowledged(OLD)
         got = self._crew.got(GROUP)
@@ -102,7 +102,7 @@ class Scene:
             "sync sends failed": len(sync),
             "acknowledged and not consumed": len(workers.lost(acknowledged, got)),
         }
-        return Observed(answers, self._counts())
+        return AnsweredRequest(answers, self._counts())
 
     def _add(self, b: Cluster) -> Facts:
         facts: Facts = {}

@@ -1,4 +1,4 @@
-"""Requests of one connection that wait for their answers, and when each of them has waited long enough.
+"""Requests of one connection that wait for their answers, and the deadline of each.
 
 One timer serves all deadlines: a timer for each would cost more than the rest of a call. No socket here.
 """
@@ -9,17 +9,21 @@ from collections.abc import Callable
 from turbopump.protocol.command import Command
 
 MAX_OPAQUE = 0x7FFFFFFF
-CLOCK_STEP_S = 0.001  # a timer may be so much early
-SWEEP_S = 1e-6  # for each waiting call: how often they are looked at, when they end one after the other
+CLOCK_STEP_S = 0.001  # a timer may be early by this much
+SWEEP_S = (
+    1e-6  # times the number of calls: the least time between two sweeps, when they end one after the other
+)
 NEVER_S = float("inf")
 
 Call = tuple[asyncio.Future[Command], float, float, int, int]
-"""Its answer, when its time is over, how long that was, the request code, and how often the peer had sent."""
+"""The future of the answer, deadline, timeout, request code, and `Connection.reads` when the call began."""
 
 
 class Calls:
-    """`late` is told of each call whose time is over: its code, its time, and how often the peer had sent
-    something when it began. What it returns is raised for whoever waits.
+    """Requests that wait for their answers, by opaque.
+
+    `late` makes the error of a call that ran out of time, from its code, its timeout and the number of read
+    events when it began.
     """
 
     __slots__ = ("_last_opaque", "_late", "_loop", "_timer", "_timer_at", "_waiting")
@@ -42,22 +46,23 @@ class Calls:
         return self._last_opaque
 
     def begin(self, opaque: int, code: int, timeout_s: float, reads: int) -> "asyncio.Future[Command]":
+        """Registers a call and returns the future of its answer."""
         loop = self._loop
         answer: asyncio.Future[Command] = loop.create_future()
         deadline = loop.time() + timeout_s
         self._waiting[opaque] = (answer, deadline, timeout_s, code, reads)
         if deadline < self._timer_at:
-            self._look_at(deadline)
+            self._sweep_at(deadline)
         return answer
 
     def answered(self, response: Command) -> None:
-        """One that nobody waits for any more is dropped, as every peer must."""
+        """Gives an answer to its caller. One that is no longer waited for is dropped, as every peer must."""
         call = self._waiting.pop(response.opaque, None)
         if call is not None and not call[0].done():
             call[0].set_result(response)
 
     def fail(self, why: Callable[[], BaseException]) -> None:
-        """No answer will come any more."""
+        """Ends all calls with the error that `why` makes: no answer will come any more."""
         for answer, *_ in self._waiting.values():
             if not answer.done():
                 answer.set_exception(why())
@@ -65,15 +70,15 @@ class Calls:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_at(self, moment: float) -> None:
-        """The next look at the deadlines is then."""
+    def _sweep_at(self, moment: float) -> None:
+        """Schedules the next sweep."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = moment
         self._timer = self._loop.call_at(moment, self._sweep)
 
     def _sweep(self) -> None:
-        """Ends the calls whose time is over. With many of them, late by as many microseconds at most."""
+        """Ends the calls that ran out of time; with n calls waiting, at most n microseconds late."""
         waiting = self._waiting
         now = self._loop.time()
         self._timer, self._timer_at = None, NEVER_S
@@ -87,4 +92,4 @@ class Calls:
             if not answer.done():
                 answer.set_exception(failure)
         if waiting:
-            self._look_at(max(min(call[1] for call in waiting.values()), now + SWEEP_S * len(waiting)))
+            self._sweep_at(max(min(call[1] for call in waiting.values()), now + SWEEP_S * len(waiting)))

@@ -1,8 +1,8 @@
 """A very small HTTP/1.1 server: GET and HEAD of a few paths, one request per connection.
 
-For what machines ask a server in passing: is it well, where are the name servers, how much passes. A request
-is at most 8 KiB and must come within 5 seconds; nothing of it but method and path is looked at. A page that
-takes a while to write is a coroutine; it has 10 seconds.
+Serves health checks, name server addresses and metrics. A request is at most 8 KiB and must come within 5
+seconds; only its method and path are read. A page that takes a while to write is a coroutine; it has 10
+seconds.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from http import HTTPStatus
 from typing import TypeAlias, cast
 
 from turbopump.runtime.network import Listener, Network
+from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +29,13 @@ Page: TypeAlias = Callable[[], Content | Awaitable[Content]]
 """Called for each request."""
 
 ANY = "*"
-"""At the end of a page's path: whatever begins like it and has no page of its own."""
+"""At the end of a page's path: serves all paths with this beginning that have no page of their own."""
 
 
 def name_server_pages(addresses: Callable[[], str]) -> dict[str, Page]:
-    """Where clients ask for `host:port;host:port` of the name servers; those of a unit add its name."""
+    """Returns the pages from which clients get `host:port;host:port` of the name servers; clients with a unit
+    name add it to the path.
+    """
 
     def page() -> Content:
         known = addresses().encode()
@@ -42,9 +45,12 @@ def name_server_pages(addresses: Callable[[], str]) -> dict[str, Page]:
 
 
 class HttpServer:
+    """Serves pages over HTTP/1.1."""
+
     def __init__(self, pages: Mapping[str, Page], network: Network) -> None:
         self.pages = dict(pages)
         self.open: set[_Exchange] = set()
+        self.tasks = Tasks(log)
         self._network = network
         self._listener: Listener | None = None
 
@@ -58,10 +64,11 @@ class HttpServer:
             self._listener = None
         for exchange in list(self.open):
             exchange.abort()
+        await self.tasks.close()
 
 
 class _Exchange(asyncio.Protocol):
-    """One request and its answer."""
+    """A connection with one request and its answer."""
 
     def __init__(self, server: HttpServer) -> None:
         self._server = server
@@ -93,8 +100,8 @@ class _Exchange(asyncio.Protocol):
         if too_long:
             self._send(_bad_request())
         else:
-            self._abort_after(PAGE_TIMEOUT_S + REQUEST_TIMEOUT_S)  # to write the page, and to take it
-            self._writing = asyncio.get_running_loop().create_task(self._answer(head))
+            self._abort_after(PAGE_TIMEOUT_S + REQUEST_TIMEOUT_S)  # for writing the page and for sending it
+            self._writing = self._server.tasks.start(self._answer(head), "answer HTTP request")
 
     async def _answer(self, head: bytes) -> None:
         self._send(await answer(head, self._server.pages))
@@ -121,12 +128,12 @@ class _Exchange(asyncio.Protocol):
 
 
 def _is_http(received: bytes | bytearray) -> bool:
-    """A request begins with a word. Clients of RocketMQ, which have the wrong port, begin with a length."""
+    """Returns whether a request may be HTTP: it begins with a letter, RocketMQ's with a length."""
     return received[:1].isalpha()
 
 
 async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
-    """The whole answer to a request whose first lines are `head`."""
+    """Returns the whole answer to a request whose first lines are `head`."""
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
         return _bad_request()

@@ -1,4 +1,4 @@
-"""One question over HTTP/1.1: GET a small page, one connection for it. Redirects are not followed."""
+"""Gets a small page over HTTP/1.1, with a connection for each. Redirects are not followed."""
 
 import asyncio
 from typing import cast
@@ -9,11 +9,11 @@ MAX_ANSWER = 64 * 1024
 
 
 class BadPage(OSError):
-    """Something answered, but not with the page."""
+    """The server answered, but not with the page."""
 
 
 async def get(network: Network, host: str, port: int, path: str, timeout_s: float) -> str:
-    """The page's text. Raises OSError: nobody there, TimeoutError, or any status but 200."""
+    """Returns the page's text. Raises OSError: no server, TimeoutError, or any status but 200."""
     exchange = _Exchange(f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
     try:
         async with asyncio.timeout(timeout_s):
@@ -31,15 +31,17 @@ async def get(network: Network, host: str, port: int, path: str, timeout_s: floa
 
 
 class _Exchange(asyncio.Protocol):
-    def __init__(self, question: bytes) -> None:
-        self._question = question
+    """A connection with one request; `answer` is all that came back."""
+
+    def __init__(self, request: bytes) -> None:
+        self._request = request
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
-        self._transport.write(self._question)
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -60,7 +62,7 @@ class _Exchange(asyncio.Protocol):
 
 
 def _length(received: bytearray) -> int | None:
-    """How long the whole answer is, once its head has said so."""
+    """Returns how long the whole answer is; None until its head is complete, or if it does not say."""
     head, end, _ = received.partition(b"\r\n\r\n")
     if not end:
         return None

@@ -1,4 +1,4 @@
-"""What one peer, and all of them together, may cost us: every bound of the network edge, with its reason."""
+"""What one peer, and all peers together, may cost: every bound of the network edge, with its reason."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -13,23 +13,25 @@ DESCRIPTOR_RESERVE = 1000  # for the files of a store, and for dialling
 
 @dataclass(frozen=True, slots=True)
 class Limits:
+    """The bounds of a server's or a client's connections."""
+
     max_frame: int = MAX_FRAME
     """Apache's own bound; a longer frame closes the connection."""
 
     unfinished_bytes: int = 128 * MIB
-    """Frames begun and not ended, all connections together; beyond it the one that holds most is closed."""
+    """Unfinished frames of all connections together; beyond it the connection that holds most is closed."""
 
     unfinished_s: float = 60.0
-    """A frame has to end so soon after it began, or its connection is closed: drops do not keep it alive."""
+    """A frame must end this soon after it began, or its connection is closed; more bytes do not extend it."""
 
     requests_in_flight: int = 1024
     """Running coroutine handlers of one connection; at the bound we stop reading from it."""
 
     request_bytes_in_flight: int = 64 * MIB
-    """The bodies those handlers hold, again per connection."""
+    """Bodies that those handlers hold, also per connection."""
 
     calls_in_flight: int = 65_535
-    """Requests of ours that one peer has not answered; Apache's clients allow themselves as many."""
+    """Requests of ours that one peer has not answered; Apache's clients have the same bound."""
 
     output_high: int = 1 * MIB
     """A peer that leaves this much of our answers unread is not read from any more ..."""
@@ -38,30 +40,34 @@ class Limits:
     """... until it has read down to here."""
 
     output_hard: int = 64 * MIB
-    """Answers that come anyway (parked pulls) end in a closed connection. Several times the largest frame."""
+    """Beyond this, answers that come anyway (parked pulls) close the connection. Several times the largest
+    frame."""
 
     unread_bytes: int = 256 * MIB
-    """What peers leave unread, all together; beyond it the longest deaf is closed. One answer more is held
-    for a moment; what those leave who are not deaf yet, below `output_high` each, is counted at a sweep."""
+    """Answers that all peers together leave unread; beyond it the one that has not read for longest is
+    closed. One answer more is held for a moment; peers that leave less than `output_high` are counted at a
+    sweep."""
 
     max_connections: int = MAX_CONNECTIONS
     """Connections of one server; the next one is closed as soon as it is accepted. See connections_within."""
 
     idle_s: float = 120.0
-    """Nothing read or written for so long: closed, as Apache's peers do; with half a frame held, too."""
+    """A connection on which nothing was read or written for this long is closed, as by Apache's peers; also
+    if it holds part of a frame."""
 
     sweep_s: float = 5.0
-    """How often we look for idle connections, old halves of frames and small answers that are left unread:
-    they may live this much longer."""
+    """The interval between looks for idle connections, old unfinished frames and small answers left unread:
+    they may last this much longer."""
 
     log_interval_s: float = 10.0
     """A line that peers can cause at will is written once per this many seconds, with a count."""
 
 
 def connections_within(descriptors: int, servers: int = 1) -> int:
-    """Limits.max_connections for each of so many servers in a process that may open so many descriptors.
+    """Returns `Limits.max_connections` for each of `servers` in a process that may open `descriptors`.
 
-    Without this, connections take the last descriptor and the next file of the store cannot be opened."""
+    Without this bound, connections take the last descriptor and the next file of the store cannot be opened.
+    """
     for_connections = max(descriptors - DESCRIPTOR_RESERVE, descriptors // 2)
     return min(MAX_CONNECTIONS, for_connections // servers)
 

@@ -41,7 +41,7 @@ MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be a
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler says; the router adds opaque and encoding. `header` is a Header or ready ext fields."""
+    """A handler's answer; the router adds opaque and encoding. `header` is a Header or ready ext fields."""
 
     header: Header | dict[str, str] | None = None
     body: bytes = b""
@@ -50,8 +50,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
-    """A request that was answered: with which code, how long after it came, and whether it had to wait."""
+class AnsweredRequest:
+    """What metrics record of an answer; `seconds` have passed since the request came."""
 
     code: int
     answer: int
@@ -59,11 +59,11 @@ class Observed:
     was_parked: bool
 
 
-Observe: TypeAlias = Callable[[Observed], None]
+Observe: TypeAlias = Callable[[AnsweredRequest], None]
 
 
 class Request(Generic[H]):
-    """A request on its way through a handler, with its header already typed."""
+    """A request that a handler serves, with its header typed."""
 
     __slots__ = ("_began", "_observe", "command", "connection", "header", "was_parked")
 
@@ -83,7 +83,7 @@ class Request(Generic[H]):
         return self.command.body
 
     def answer(self, answer: "Answer | Command") -> None:
-        """Answers now, for a handler that returned None. Nothing happens when the peer is gone."""
+        """Answers a request whose handler returned None. Does nothing if the connection has ended."""
         if isinstance(answer, Answer):
             answer = _command(self.command, answer)
         if answer.remark is not None and len(answer.remark) > MAX_REMARK:
@@ -92,10 +92,10 @@ class Request(Generic[H]):
         self.answered(answer.code)
 
     def answered(self, code: int) -> None:
-        """For one who writes the answer himself: it is on its way."""
+        """Records metrics for a reply; called by handlers that write the reply themselves."""
         if self._observe is not None:
             seconds = asyncio.get_running_loop().time() - self._began
-            self._observe(Observed(self.command.code, code, seconds, self.was_parked))
+            self._observe(AnsweredRequest(self.command.code, code, seconds, self.was_parked))
 
 
 Result: TypeAlias = Command | Answer | None
@@ -103,13 +103,16 @@ Result: TypeAlias = Command | Answer | None
 
 @dataclass(frozen=True, slots=True)
 class Route(Generic[H]):
+    """The header type and the handler of one request code."""
+
     header: type[H] | None
     handler: Callable[[Request[H]], Result | Awaitable[Result]]
     warn_as: str | None = None
-    """What a warning calls this request when it is refused; None: the peer's own log is the place to look.
+    """What a warning calls this request when it is refused; None: refusals are logged by the peer only.
 
     For requests without which a peer is not served at all, and whose senders often ignore the answer. Their
-    handlers are plain functions."""
+    handlers are plain functions.
+    """
 
     oneway_as: str | None = None
     """What a warning calls a one-way request of this kind that is refused: its sender gets no answer."""

@@ -1,7 +1,7 @@
-"""A listening server: accepts connections within its bounds, closes idle ones, stops without losing answers.
+"""A listening server: accepts connections within limits, closes idle ones, stops without losing answers.
 
-What a frame means is decided by the router it was given. A port asked as 0 is chosen so that the port two
-below and the one above are free as well: a broker puts its fast port and its replication port there.
+What a frame means is decided by the router it was given. For port 0 it chooses one of which the port
+two below and the one above are free as well: a broker has its fast port and its replication port there.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 NEIGHBOURS = (-2, 1)  # of a broker's port: fast port and replication port
 PORT_ATTEMPTS = 64
-ABORT_S = 1.0  # an aborted connection is gone in the next turn of the loop
+ABORT_S = 1.0  # an aborted connection ends in the next turn of the loop
 
 
 class FrameHandler(Protocol):
@@ -73,7 +73,7 @@ class Server:
         return max((connection.waits_s for connection in self.connections), default=0.0)
 
     async def start(self, host: str, port: int) -> int:
-        """Listens and returns the port. May be called again, for a second port served alike."""
+        """Listens and returns the port. May be called again for another port with the same service."""
         self._is_stopping = False
         listener = await listen(self._network, self._accept, host, port)
         self._listeners.append(listener)
@@ -82,7 +82,7 @@ class Server:
         return listener.port
 
     async def stop(self, drain_s: float = 5.0) -> None:
-        """Accepts and reads no more, lets running handlers answer for up to `drain_s`, then closes all."""
+        """Stops accepting and reading, lets running handlers answer for up to `drain_s`, then closes all."""
         self._is_stopping = True
         for listener in self._listeners:
             listener.close()
@@ -151,7 +151,7 @@ class _Refusal(asyncio.Protocol):
 
 
 async def listen(network: Network, factory: ProtocolFactory, host: str, port: int) -> Listener:
-    """Listens on `port`, or for 0 on one whose neighbours are free at this moment too."""
+    """Listens on `port`; for 0 on one whose neighbours are free at this moment too."""
     if port:
         return await network.listen(factory, host, port)
     for _ in range(PORT_ATTEMPTS):

@@ -10,8 +10,8 @@ from turbopump.runtime.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 
-class Reader(Protocol):
-    """A connection whose peer may leave answers unread."""
+class SlowReader(Protocol):
+    """A connection whose peer leaves answers unread."""
 
     @property
     def unread(self) -> int:
@@ -30,10 +30,10 @@ class UnreadAnswers:
         self._max_bytes = max_bytes
         self._clock = clock
         self._peer_errors = peer_errors
-        self._slow: dict[Reader, int] = {}  # slow readers, longest first: bytes unread when last counted
+        self._slow: dict[SlowReader, int] = {}  # slow readers, longest first: bytes unread when last counted
         self._total = 0  # the sum of these
 
-    def count(self, connection: Reader) -> None:
+    def count(self, connection: SlowReader) -> None:
         """Counts a slow reader; called when its output becomes full, and then after each write to it."""
         unread = connection.unread
         self._total += unread - self._slow.get(connection, 0)
@@ -46,11 +46,11 @@ class UnreadAnswers:
             self._peer_errors.log(self._clock.monotonic(), words, longest)
             longest.abort()
 
-    def forget(self, connection: Reader) -> None:
+    def forget(self, connection: SlowReader) -> None:
         """Stops counting a connection: it reads again, or is closed."""
         self._total -= self._slow.pop(connection, 0)
 
-    def bound(self, connections: Iterable[Reader], now: float) -> None:
+    def bound(self, connections: Iterable[SlowReader], now: float) -> None:
         """Closes connections, largest first, until all together leave no more unread than permitted.
 
         Looks at all of them, also at those that leave too little unread to be slow: there may be very many.

@@ -1,5 +1,5 @@
-"""What the world gives us: time, disk, network and chance, each behind a small interface.
+"""Time, disk, network and chance, each behind a small interface; owned tasks and rate-limited logs.
 
-Everything above receives these; nothing above asks the operating system by itself. The simulation in
-`turbopump.testing` implements the same interfaces with a virtual clock and a disk that loses writes.
+Everything above receives the interfaces; nothing above calls the operating system itself. The simulation in
+`turbopump.testing` implements them with a virtual clock and a disk that loses writes.
 """

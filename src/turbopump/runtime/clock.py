@@ -1,4 +1,4 @@
-"""Time. Who waits uses the event loop (`sleep`, `loop.call_later`): in the simulation its time is virtual."""
+"""Time. Code that waits uses the event loop (`sleep`, `loop.call_later`), whose time is virtual in tests."""
 
 import asyncio
 import time
@@ -6,26 +6,32 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """Wall-clock time, monotonic time and sleep."""
+
     def now_ms(self) -> int:
-        """Wall-clock time in milliseconds since 1970."""
+        """Returns the wall-clock time in milliseconds since 1970."""
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards, for measuring how long something took."""
+        """Returns seconds that never go backwards, for measuring how long something took."""
 
     async def sleep(self, seconds: float) -> None: ...
 
 
 class NeverSet:
-    """Marks a clock that nobody sets: its two times pass alike, so a sleep may last until a time of `now_ms`.
-    Others have to be looked at again and again meanwhile.
+    """Marks a clock whose wall time is never set: a single sleep may last until a given time of `now_ms`.
+
+    With any other clock the wall time has to be looked at repeatedly meanwhile.
     """
 
 
 class SystemClock:
+    """The clock of the operating system."""
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    monotonic = staticmethod(time.monotonic)  # asked twice for every read event: no frame of ours in between
+    # Called twice for every read event: the builtin itself, without a Python frame in between.
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

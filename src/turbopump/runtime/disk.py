@@ -1,4 +1,4 @@
-"""The disk: files that are mapped, files that are read and written at a position, directories, locks.
+"""The disk: mapped files, files that are read and written at positions, directories, locks.
 
 Blocking work that may take long (a sync, creating a file of a gigabyte) is done through `Workers`, so that
 the event loop goes on. `os.fdatasync` and `posix_fallocate` release the interpreter lock; `mmap.flush` and a
@@ -30,6 +30,8 @@ class AlreadyLocked(OSError):
 
 
 class Entry(NamedTuple):
+    """A file or directory in a directory."""
+
     name: str
     size: int
     is_dir: bool
@@ -37,6 +39,8 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
+    """The size of a file system and its free bytes."""
+
     total: int
     free: int
 
@@ -46,7 +50,7 @@ class Usage:
 
 
 class MappedFile(Protocol):
-    """A file of fixed size, all of it in memory reach: written by slice assignment, durable after `sync`."""
+    """A file of fixed size, mapped as a whole: written by slice assignment, durable after `sync`."""
 
     path: str
     size: int
@@ -56,13 +60,13 @@ class MappedFile(Protocol):
         """Blocks until all that was written before is on the medium; raises OSError when it is not."""
 
     def reserve(self, offset: int, length: int) -> None:
-        """Gives a part of a sparse file its blocks: a full disk is an OSError here, not a SIGBUS later."""
+        """Allocates blocks for a part of a sparse file: a full disk is an OSError here, no SIGBUS later."""
 
     def allocated(self) -> int:
-        """How many bytes have blocks; fewer than `size` for a sparse file."""
+        """Returns how many bytes have blocks; fewer than `size` for a sparse file."""
 
     def is_cached(self, offset: int, length: int) -> bool:
-        """Whether that part can be read without waiting for the medium. True when nobody can tell."""
+        """Returns whether that part can be read without waiting for the medium. True if it is unknown."""
 
     def close(self) -> None: ...
 
@@ -76,7 +80,7 @@ class PlainFile(Protocol):
     def read_at(self, offset: int, length: int) -> bytes: ...
     def is_cached(self, offset: int, length: int) -> bool: ...
     def read_ahead(self, offset: int, length: int) -> None:
-        """That part is going to be read: let it come from the medium."""
+        """Starts reading that part from the medium, because it is going to be needed."""
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None: ...
     def truncate(self, size: int) -> None: ...
@@ -85,17 +89,21 @@ class PlainFile(Protocol):
 
 
 class Lock(Protocol):
+    """A lock that a process holds."""
+
     def release(self) -> None: ...
 
 
 class Disk(Protocol):
+    """File system operations. All of them block."""
+
     def create_mapped(
         self, path: str, size: int, sparse: bool = False, durable_name: bool = True
     ) -> MappedFile:
-        """A new file full of zeros. Raises OSError (ENOSPC among them).
+        """Creates a file full of zeros. Raises OSError, for example ENOSPC.
 
         A sparse file has no blocks yet: `reserve` what is about to be written. Without `durable_name` the
-        caller syncs the directory later, beside the loop.
+        caller syncs the directory later, in a worker thread.
         """
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile: ...
@@ -104,7 +112,7 @@ class Disk(Protocol):
         """With `create`, makes the file (and its directories) when absent, `size` bytes of zeros long."""
 
     def entries(self, directory: str) -> list[Entry]:
-        """What is in a directory, by name; nothing when there is no such directory."""
+        """Returns what is in a directory, by name; nothing if there is no such directory."""
 
     def exists(self, path: str) -> bool: ...
     def make_dirs(self, path: str) -> None: ...
@@ -113,7 +121,7 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None: ...
     def sync_dir(self, path: str) -> None: ...
     def sync_all(self, path: str) -> None:
-        """Everything on the file system that holds `path`; quicker than thousands of files one by one."""
+        """Syncs the whole file system that holds `path`: quicker than thousands of files one by one."""
 
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: bytes, sync: bool = True) -> None:
@@ -126,14 +134,16 @@ class Disk(Protocol):
 
 
 class Workers(Protocol):
+    """Threads that do blocking disk work."""
+
     async def run(self, work: Callable[..., T], *args: object) -> T:
-        """Runs blocking disk work beside the loop and brings its value or its exception back."""
+        """Runs blocking disk work in a thread; returns its value or raises its exception."""
 
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
-        """The same, not behind ordinary work: for syncs that answers wait for."""
+        """Runs work that must not wait behind ordinary work: syncs that answers wait for."""
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
-        """The same for reading, several pieces at a time."""
+        """Runs work that reads, several pieces at a time."""
 
 
 class _SystemMappedFile:
@@ -211,7 +221,7 @@ class _SystemLock:
 
 
 class SystemDisk:
-    """Real files."""
+    """The file system of the operating system."""
 
     def create_mapped(
         self, path: str, size: int, sparse: bool = False, durable_name: bool = True
@@ -304,10 +314,10 @@ class SystemDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def usage(self, path: str) -> Usage:
-        while not os.path.exists(path):  # not made yet: it will be where its parent is
+        while not os.path.exists(path):  # not created yet: it will be on the file system of its parent
             path = os.path.dirname(os.path.abspath(path))
         found = os.statvfs(path)
-        # What root keeps for itself counts as neither used nor free, as in Apache's ratio.
+        # Blocks reserved for root count as neither used nor free, as in Apache's ratio.
         used = (found.f_blocks - found.f_bfree) * found.f_frsize
         free = found.f_bavail * found.f_frsize
         return Usage(used + free, free)
@@ -326,10 +336,10 @@ class SystemDisk:
 
 
 class _DiskThread:
-    """A thread that does one piece of work after the other and brings each outcome back to the loop.
+    """A thread that does pieces of work in order and returns each outcome to the loop.
 
     A piece costs 30 us less than through an executor, whose futures have locks: syncs that senders wait for
-    come here. The thread ends with the process; at worst it leaves a sync unfinished that nobody waits for.
+    come here. The thread ends with the process; at worst it leaves a sync unfinished that nothing waits for.
     """
 
     def __init__(self, name: str) -> None:
@@ -364,15 +374,15 @@ class _DiskThread:
                 value = work(*args)
             except BaseException as error:
                 failure = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                outcome.get_loop().call_soon_threadsafe(_bring_back, outcome, value, failure)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
+                outcome.get_loop().call_soon_threadsafe(_set_outcome, outcome, value, failure)
             del piece, work, args, outcome, value, failure
 
 
 _Piece = tuple[Callable[..., object], tuple[object, ...], asyncio.Future[Any]]
 
 
-def _bring_back(outcome: "asyncio.Future[Any]", value: object, failure: BaseException | None) -> None:
+def _set_outcome(outcome: "asyncio.Future[Any]", value: object, failure: BaseException | None) -> None:
     if outcome.done():  # cancelled
         return
     if failure is not None:
@@ -382,9 +392,7 @@ def _bring_back(outcome: "asyncio.Future[Any]", value: object, failure: BaseExce
 
 
 class SystemWorkers:
-    """Two named threads, one for what is urgent, each with one piece at a time in the order asked; and a few
-    that read.
-    """
+    """One thread for ordinary work, one for urgent work, each in the order asked, and a few that read."""
 
     READERS = 4
 
@@ -409,7 +417,7 @@ class SystemWorkers:
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:
-    """Reserves the blocks now: a full disk is an error here, not a SIGBUS at the first touch of a page."""
+    """Allocates blocks now: a full disk is an error here, not a SIGBUS at the first access to a page."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, offset, length)
     elif os.fstat(descriptor).st_size < offset + length:  # pragma: no cover - macOS
@@ -417,14 +425,14 @@ def _allocate(descriptor: int, offset: int, length: int) -> None:
 
 
 def _is_cached(descriptor: int, offset: int, length: int) -> bool:
-    """Asks for the bytes, but not to wait for them: about 2 us and a copy of what is there."""
+    """Reads without waiting for the medium, to see what is cached: about 2 us and a copy of what is there."""
     if not hasattr(os, "RWF_NOWAIT"):  # pragma: no cover - macOS
         return True
     try:
         return os.preadv(descriptor, [bytearray(length)], offset, os.RWF_NOWAIT) == length
     except BlockingIOError:
         return False
-    except OSError:  # this file system cannot tell
+    except OSError:  # not supported by this file system
         return True
 
 

@@ -16,22 +16,26 @@ ProtocolFactory = Callable[[], asyncio.Protocol]
 
 
 class Listener(Protocol):
+    """A listening socket."""
+
     @property
     def port(self) -> int: ...
 
     def close(self) -> None:
-        """Stop accepting. Connections that exist go on."""
+        """Stops accepting. Connections that exist go on."""
 
 
 class Network(Protocol):
+    """Listens, connects and resolves host names."""
+
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
-        """Raises OSError when the address cannot be had."""
+        """Listens on an address. Raises OSError if it is not available."""
 
     async def connect(self, factory: ProtocolFactory, host: str, port: int) -> asyncio.Protocol:
-        """Raises OSError when nobody answers."""
+        """Connects to an address and returns the protocol that `factory` made. Raises OSError."""
 
     async def resolve(self, host: str) -> str:
-        """An address of a host name. Raises OSError when it has none."""
+        """Returns an address of a host name. Raises OSError if it has none."""
 
 
 class _SystemListener:
@@ -48,7 +52,7 @@ class _SystemListener:
 
 
 class SystemNetwork:
-    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets. With `tls` we connect encrypted."""
+    """TCP. `TCP_NODELAY` is asyncio's default for stream sockets. With `tls`, `connect` encrypts."""
 
     BACKLOG = 1024
 
@@ -57,7 +61,7 @@ class SystemNetwork:
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
         loop = asyncio.get_running_loop()
-        if host == ALL_IPV6 and socket.has_dualstack_ipv6():  # asyncio would leave IPv4 peers outside
+        if host == ALL_IPV6 and socket.has_dualstack_ipv6():  # asyncio would not accept IPv4 peers
             both = socket.create_server(
                 (host, port), family=socket.AF_INET6, backlog=self.BACKLOG, dualstack_ipv6=True
             )
@@ -77,13 +81,13 @@ class SystemNetwork:
     async def resolve(self, host: str) -> str:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        found.sort(key=lambda row: row[0] != socket.AF_INET)  # what most clients can reach comes first
+        found.sort(key=lambda row: row[0] != socket.AF_INET)  # IPv4 first: most clients can reach it
         return str(found[0][4][0])
 
 
 _dialled: "weakref.WeakSet[asyncio.Transport]" = weakref.WeakSet()
 _dialled_with_tls: set[asyncio.Transport] = set()
-"""Those of uvloop cannot be held weakly: they are let go of at the first dial after they were closed."""
+"""uvloop's transports cannot be referenced weakly: they are dropped at the first dial after they closed."""
 
 
 def _remember(transport: asyncio.Transport) -> None:
@@ -95,8 +99,9 @@ def _remember(transport: asyncio.Transport) -> None:
 
 
 def _let_go() -> None:
-    """In a forked process: connections are the parent's. Held here too, they would outlive it, and peers
-    would not see that it is gone. Their numbers stay taken, in case somebody still closes them.
+    """Closes inherited connections in a forked process: they belong to the parent. Held open here too, they
+    would outlive it, and peers would not see that it is gone. The descriptor numbers stay in use, in case
+    the transports are still closed here.
     """
     if not _dialled and not _dialled_with_tls:
         return
@@ -115,9 +120,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def received_ago_s(transport: asyncio.BaseTransport, now: float) -> float:
-    """Seconds since the newest bytes of a connection came to this machine, read or not; 0 if nobody knows.
+    """Returns seconds since the newest bytes of a connection came to this machine, read or not; 0 if unknown.
 
-    `now` is the loop's time. A simulated network says `received_at` in the same time.
+    `now` is the loop's time. A simulated network gives `received_at` in the same time.
     """
     received_at: float | None = transport.get_extra_info("received_at")
     if received_at is not None:
@@ -133,7 +138,7 @@ def received_ago_s(transport: asyncio.BaseTransport, now: float) -> float:
 
 
 def descriptor_limit() -> int:
-    """How many files and connections this process may have open. Servers raise it first, then ask."""
+    """Returns how many files and connections this process may have open. Servers raise it first."""
     import resource  # only POSIX has it, and clients run elsewhere too
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,7 +1,7 @@
 """Connecting through SOCKS5 proxies (RFC 1928, user and password by RFC 1929), chosen by the address.
 
-What comes in: who wants to be connected where. What goes out: the same as from any network, a protocol whose
-transport leads there. Listening and names are left to the network below.
+In: an address to connect to. Out: the same as from any network, a protocol whose transport leads there.
+Listening and resolving names are left to the network below.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ EVERYTHING = "0.0.0.0/0"  # also names and IPv6
 VERSION, CONNECT, BY_PASSWORD, PASSWORD_VERSION = 5, 1, 2, 1
 NO_METHOD = 0xFF
 IPV4, NAME, IPV6 = 1, 3, 4
-LONGEST_TEXT = 255  # of a name, a user and a password
+MAX_TEXT_BYTES = 255  # of a host name, a user and a password
 REFUSALS = (
     "", "general failure", "not allowed by its rules", "network unreachable", "host unreachable",
     "connection refused", "TTL expired", "command not supported", "kind of address not supported",
@@ -25,13 +25,15 @@ REFUSALS = (
 
 
 class ProxyRefused(ConnectionError):
-    """The proxy answers, and does not connect us."""
+    """The proxy answered, but did not connect us."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
+    """A SOCKS5 proxy, and the hosts that are reached through it."""
+
     hosts: str
-    """A network such as 10.0.0.0/8; who is in it is reached through this proxy. EVERYTHING: all."""
+    """A network such as 10.0.0.0/8, or EVERYTHING for all hosts."""
     host: str
     port: int
     user: str = ""
@@ -47,12 +49,15 @@ class Proxy:
 
 
 class SocksNetwork:
-    """`direct` is for hosts that no proxy serves, `plain` leads to proxies. The first that serves counts."""
+    """A network that connects through the first proxy that serves a host.
+
+    `direct` connects to hosts that no proxy serves, `plain` to the proxies.
+    """
 
     def __init__(
         self, plain: Network, direct: Network, proxies: Sequence[Proxy], tls: ssl.SSLContext | None = None
     ) -> None:
-        """`tls` encrypts what goes through a proxy, beyond it."""
+        """`tls` encrypts the connection through a proxy, end to end."""
         self._plain = plain
         self._direct = direct
         self._proxies = tuple(proxies)
@@ -68,17 +73,20 @@ class SocksNetwork:
         proxy = next((one for one in self._proxies if one.serves(host)), None)
         if proxy is None:
             return await self._direct.connect(factory, host, port)
-        talk = cast(Talk, await self._plain.connect(Talk, proxy.host, proxy.port))
+        made = await self._plain.connect(ProxyConnection, proxy.host, proxy.port)
+        connection = cast(ProxyConnection, made)
         try:
-            await introduce(talk, proxy, host, port)
-            return await self._hand_over(talk, factory(), host)
+            await request_connection(connection, proxy, host, port)
+            return await self._hand_over(connection, factory(), host)
         except BaseException:
-            talk.transport.abort()
+            connection.transport.abort()
             raise
 
-    async def _hand_over(self, talk: "Talk", protocol: asyncio.Protocol, host: str) -> asyncio.Protocol:
-        """The connection stands: from here on it is the user's."""
-        transport = talk.transport
+    async def _hand_over(
+        self, connection: "ProxyConnection", protocol: asyncio.Protocol, host: str
+    ) -> asyncio.Protocol:
+        """Gives the established connection to the caller's protocol."""
+        transport = connection.transport
         if self._tls is not None:
             loop = asyncio.get_running_loop()
             encrypted = await loop.start_tls(transport, protocol, self._tls, server_hostname=host)
@@ -87,36 +95,38 @@ class SocksNetwork:
             return protocol
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        if rest := talk.rest():
+        if rest := connection.unread():
             protocol.data_received(rest)
         return protocol
 
 
-async def introduce(talk: "Talk", proxy: Proxy, host: str, port: int) -> None:
-    """Asks the proxy for a connection to there. Raises ProxyRefused."""
+async def request_connection(connection: "ProxyConnection", proxy: Proxy, host: str, port: int) -> None:
+    """Asks the proxy for a connection to an address. Raises ProxyRefused."""
     methods = bytes([0, BY_PASSWORD]) if proxy.user else bytes([0])
-    talk.say(bytes([VERSION, len(methods)]) + methods)
-    version, method = await talk.hear(2)
+    connection.write(bytes([VERSION, len(methods)]) + methods)
+    version, method = await connection.read(2)
     if version != VERSION:
-        raise ProxyRefused(f"{proxy.host}:{proxy.port} is no SOCKS5 proxy")
+        raise ProxyRefused(f"{proxy.host}:{proxy.port} is not a SOCKS5 proxy")
     if method == BY_PASSWORD and proxy.user:
-        talk.say(bytes([PASSWORD_VERSION]) + _text(proxy.user) + _text(proxy.password))
-        if (await talk.hear(2))[1] != 0:
-            raise ProxyRefused(f"the proxy {proxy.host}:{proxy.port} does not take this user and password")
+        connection.write(bytes([PASSWORD_VERSION]) + _text(proxy.user) + _text(proxy.password))
+        if (await connection.read(2))[1] != 0:
+            raise ProxyRefused(f"the proxy {proxy.host}:{proxy.port} rejects this user and password")
     elif method != 0:
-        wants = "wants user and password" if method in (BY_PASSWORD, NO_METHOD) else "wants what we cannot"
+        wants = "requires user and password"
+        if method not in (BY_PASSWORD, NO_METHOD):
+            wants = f"requires authentication method {method}, which is not supported"
         raise ProxyRefused(f"the proxy {proxy.host}:{proxy.port} {wants}")
-    talk.say(bytes([VERSION, CONNECT, 0]) + address_of(host) + port.to_bytes(2, "big"))
-    _, reply, _, kind = await talk.hear(4)
+    connection.write(bytes([VERSION, CONNECT, 0]) + address_of(host) + port.to_bytes(2, "big"))
+    _, reply, _, kind = await connection.read(4)
     if reply != 0:
         why = REFUSALS[reply] if reply < len(REFUSALS) else f"code {reply}"
         raise ProxyRefused(f"the proxy {proxy.host}:{proxy.port} cannot connect to {host}:{port}: {why}")
-    size = {IPV4: 4, IPV6: 16}.get(kind) or (await talk.hear(1))[0]
-    await talk.hear(size + 2)  # where it is connected from; nobody needs it
+    size = {IPV4: 4, IPV6: 16}.get(kind) or (await connection.read(1))[0]
+    await connection.read(size + 2)  # where it is connected from: not needed
 
 
 def address_of(host: str) -> bytes:
-    """As a request has it: names are for the proxy to look up."""
+    """Encodes a host as requests have it. Names are resolved by the proxy."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -126,45 +136,48 @@ def address_of(host: str) -> bytes:
 
 def _text(text: str) -> bytes:
     data = text.encode("idna") if not text.isascii() and "." in text else text.encode()
-    if len(data) > LONGEST_TEXT:
-        raise ProxyRefused(f"SOCKS takes at most {LONGEST_TEXT} bytes, not {len(data)}")
+    if len(data) > MAX_TEXT_BYTES:
+        raise ProxyRefused(
+            f"SOCKS names, users and passwords must have at most {MAX_TEXT_BYTES} bytes, got {len(data)}"
+        )
     return bytes([len(data)]) + data
 
 
-class Talk(asyncio.Protocol):
-    """With a proxy, until it has connected us."""
+class ProxyConnection(asyncio.Protocol):
+    """The connection to a proxy, until the proxy has connected us."""
 
     transport: asyncio.Transport
 
     def __init__(self) -> None:
-        self._heard = bytearray()
-        self._news = asyncio.Event()
+        self._received = bytearray()
+        self._changed = asyncio.Event()
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._heard += data
-        self._news.set()
+        self._received += data
+        self._changed.set()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_lost = True
-        self._news.set()
+        self._changed.set()
 
-    def say(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self.transport.write(data)
 
-    async def hear(self, count: int) -> bytes:
-        while len(self._heard) < count:
+    async def read(self, count: int) -> bytes:
+        """Returns the next `count` bytes. Raises ProxyRefused if the proxy closes before they came."""
+        while len(self._received) < count:
             if self._is_lost:
                 raise ProxyRefused("the proxy closed the connection")
-            self._news.clear()
-            await self._news.wait()
-        found = bytes(self._heard[:count])
-        del self._heard[:count]
+            self._changed.clear()
+            await self._changed.wait()
+        found = bytes(self._received[:count])
+        del self._received[:count]
         return found
 
-    def rest(self) -> bytes:
-        """What came after the proxy's last word."""
-        return bytes(self._heard)
+    def unread(self) -> bytes:
+        """Returns what came after the proxy's last answer."""
+        return bytes(self._received)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from turbopump.client.observe.trace import AFTER, BEFORE, END, PUB, RECALL, Trace, decode, encode
-from turbopump.runtime.socks import Proxy, ProxyRefused, Talk, introduce
+from turbopump.runtime.socks import Proxy, ProxyConnection, ProxyRefused, request_connection
 
 from . import Target
 
@@ -37,11 +37,11 @@ def proxy(data: bytes) -> None:
     """A proxy that says this and hangs up."""
 
     async def listen() -> None:
-        talk = Talk()
+        talk = ProxyConnection()
         talk.connection_made(Deaf())
         talk.data_received(data)
         talk.connection_lost(None)
-        await introduce(talk, PROXY, "broker", 10911)
+        await request_connection(talk, PROXY, "broker", 10911)
 
     asyncio.run(listen())
 

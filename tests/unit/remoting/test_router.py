@@ -14,7 +14,7 @@ from turbopump.remoting.router import (
     MAX_REMARK,
     REFUSED_LINES,
     Answer,
-    Observed,
+    AnsweredRequest,
     Request,
     Route,
     Router,
@@ -96,7 +96,7 @@ def test_an_answer_longer_than_a_frame_becomes_an_error_that_says_so(
     room = MAX_FRAME - len(encode(reply(Command(1))))
     bodies = {1: bytes(room), 2: bytes(room + 1)}
     routes: Routes = {code: Route(None, lambda r: Answer(body=bodies[r.command.code])) for code in bodies}
-    told: list[Observed] = []
+    told: list[AnsweredRequest] = []
 
     async def main() -> list[Command]:
         connection, transport = connected(Router(routes, observe=told.append).serve)
@@ -404,7 +404,7 @@ async def test_a_request_passes_the_links_in_order_and_then_its_handler() -> Non
 @virtual
 async def test_a_request_that_a_link_refuses_reaches_neither_its_handler_nor_the_next_link() -> None:
     handled: list[Request[None]] = []
-    observed: list[Observed] = []
+    observed: list[AnsweredRequest] = []
 
     async def later(request: Request[None]) -> None:
         handled.append(request)

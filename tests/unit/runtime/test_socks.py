@@ -144,8 +144,8 @@ def test_addresses_that_no_rule_fits_are_reached_directly() -> None:
 @pytest.mark.parametrize(
     ("login", "says", "proxy", "words"),
     [
-        ((b"me", b"other"), 0, Proxy("0.0.0.0/0", "127.0.0.1", PORT, "me", "x"), "does not take this user"),
-        ((b"me", b"x"), 0, Proxy("0.0.0.0/0", "127.0.0.1", PORT), "wants user and password"),
+        ((b"me", b"other"), 0, Proxy("0.0.0.0/0", "127.0.0.1", PORT, "me", "x"), "rejects this user"),
+        ((b"me", b"x"), 0, Proxy("0.0.0.0/0", "127.0.0.1", PORT), "requires user and password"),
         (
             None,
             5,
@@ -180,7 +180,7 @@ def test_one_that_is_no_proxy_or_hangs_up_is_told_from_one_that_refuses() -> Non
         network = MemoryNetwork()
         await network.listen(Other, "127.0.0.1", 1)
         await network.listen(Gone, "127.0.0.1", 2)
-        for port, words in ((1, "no SOCKS5 proxy"), (2, "closed the connection")):
+        for port, words in ((1, "not a SOCKS5 proxy"), (2, "closed the connection")):
             through = SocksNetwork(network, network, [Proxy("0.0.0.0/0", "127.0.0.1", port)])
             with pytest.raises(ProxyRefused, match=words):
                 await through.connect(_Pipe, "broker", 10911)

@@ -28,7 +28,7 @@ from turbopump.protocol.names import (
     is_system_group,
 )
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.router import Observed
+from turbopump.remoting.router import AnsweredRequest
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Usage
 from turbopump.store.consume_queue import BLANK_SIZE, ENTRY, ConsumeQueue
@@ -286,7 +286,7 @@ class RemotingFigures:
             )
         ]
 
-    def observe(self, observed: Observed) -> None:
+    def observe(self, observed: AnsweredRequest) -> None:
         if observed.code in SENDS and observed.answer == ResponseCode.SUCCESS:
             return
         kind = (observed.code, observed.answer, observed.was_parked)
