@@ -88,7 +88,7 @@ def test_what_is_packed_is_all_that_every_format_needs_in_a_bare_python(
 
     packed = tmp_path / "turbopump"
     packed.mkdir()
-    for place in shipping.places_of(shipping.NEEDED, shipping.USEFUL).values():
+    for place in shipping.package_paths(shipping.NEEDED, shipping.USEFUL).values():
         (packed / place.name).symlink_to(place)
         libraries = place.with_name(f"{place.name}.libs")
         if libraries.is_dir():
@@ -106,7 +106,7 @@ def test_what_is_packed_is_all_that_every_format_needs_in_a_bare_python(
 
 def test_a_package_that_is_needed_and_missing_is_named() -> None:
     with pytest.raises(shipping.CannotShip, match="not installed: no_such_package"):
-        shipping.places_of(("no_such_package",), ())
+        shipping.package_paths(("no_such_package",), ())
 
 
 JOB = """

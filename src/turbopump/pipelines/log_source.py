@@ -3,7 +3,7 @@
     spark.read.format("rocketmq-log").option("topic", "T").option("columns", "body,tags").load("/data/store")
 
 In: options. Out: one task per partition of `log/plan.py`, whose ends are fixed when the query is planned. The
-directory must be there under the same path on every worker. Nothing is decided here.
+directory must exist under the same path on every worker.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,10 +44,12 @@ from turbopump.pipelines.options import (
 )
 from turbopump.pipelines.worker_memory import freeze_after
 
-READ_ONLY = "format rocketmq-log reads a store's files: write to a topic with format rocketmq"
+READ_ONLY = "format rocketmq-log only reads a store's files: write to a topic with format rocketmq"
 
 
 class RocketMqLog(DataSource):
+    """Spark's data source `rocketmq-log`: reads the files of a store, without a broker."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -74,6 +76,8 @@ class RocketMqLog(DataSource):
 
 
 class LogReader(DataSourceReader):
+    """Reads a store in tasks, one per partition."""
+
     def __init__(self, path: str, log_dirs: tuple[str, ...], query: StoreQuery, rows: RowFormat) -> None:
         self._path = path
         self._log_dirs = log_dirs
@@ -82,7 +86,7 @@ class LogReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         found = partitions_of(StoreFiles(self._path, self._log_dirs), self._query)
-        return [InputPartition(partition) for partition in found or [()]]  # Spark wants one at least
+        return [InputPartition(partition) for partition in found or [()]]  # Spark needs at least one
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         pieces: Partition = partition.value
@@ -91,8 +95,10 @@ class LogReader(DataSourceReader):
 
 
 class FilteringLogReader(LogReader):
-    """Takes conditions of the query over. All of them stay with Spark as well, which costs little and keeps
-    its answer right, whatever the files can be asked.
+    """Narrows what is read by the conditions of the query.
+
+    All conditions stay with Spark as well, which costs little and keeps its answer right, whatever the files
+    can tell.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
@@ -102,7 +108,7 @@ class FilteringLogReader(LogReader):
 
 
 def taken_over(query: StoreQuery, condition: Filter) -> StoreQuery:
-    """The query narrowed by a condition, perhaps less than it says; as it was, if files cannot answer it."""
+    """Narrows the query by a condition, perhaps only in part; unchanged if the files cannot answer it."""
     match condition:
         case EqualTo((column,), value) | EqualNullSafe((column,), value) if value is not None:
             return _one_of(query, column, [value])
@@ -160,5 +166,5 @@ def _has_offsets(query: StoreQuery) -> bool:
 
 
 def _in_ms(moment: datetime) -> int:
-    """The millisecond that it is in."""
+    """Returns the millisecond that the moment is in."""
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000 // 1)

@@ -1,7 +1,7 @@
-"""Format `rocketmq` as Spark sees it: a name, columns, and who reads and writes.
+"""Format `rocketmq` as Spark sees it: its name, its columns, its readers and writers.
 
-In: the options of a query. Out: readers and writers, each of a room of its own; nothing is decided here.
-Wrong options are told when the query is planned, not when it runs.
+In: the options of a query. Out: readers (`source/`) and writers (`sink/`). Wrong options raise BadOption when
+the query is planned, not when it runs.
 """
 
 from importlib import import_module
@@ -18,6 +18,8 @@ NAME_SERVER = "nameServer"
 
 
 class RocketMq(DataSource):
+    """Spark's data source `rocketmq`: topics through their brokers."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -28,7 +30,7 @@ class RocketMq(DataSource):
         return self._table_schema()
 
     def _table_schema(self) -> Any:
-        """Of CREATE TABLE: its options may be for reading, for writing, or for both."""
+        """The columns for CREATE TABLE, whose options may be for reading, for writing, or for both."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         own = tables.known(own_options(self.options), OPTIONS)
@@ -56,5 +58,5 @@ class RocketMq(DataSource):
 
 
 def _sink() -> Any:
-    """Who only reads does not load it."""
+    """Imports the sink on first use: a query that only reads does not load it."""
     return import_module("turbopump.pipelines.sink")

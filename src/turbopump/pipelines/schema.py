@@ -1,7 +1,7 @@
-"""What a message looks like as a row: columns, their types, and which of them a query has asked for.
+"""The columns of a message as a row, their types, and which of them a query has asked for.
 
-In: options. Out: Arrow fields and Spark's words for them. Nothing is read here, and Spark is not imported.
-Spark compares the first batch's schema with the declared one to the letter, so there is one list for both.
+In: options. Out: Arrow fields and Spark's names for them. Spark is not imported. Spark requires the schema of
+the first batch to equal the declared one exactly, so both come from one list.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,25 +20,27 @@ HEADERS = pa.list_(
 
 
 class BadColumn(ValueError):
-    """A column that was asked for does not exist; the text names the nearest that does."""
+    """A requested column does not exist; the text names the nearest that does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """One column: its name and its type for Arrow and for Spark."""
+
     name: str
     type: pa.DataType
     sql: str
-    is_always: bool = True  # part of the rows of who names no columns
+    is_always: bool = True  # returned when a query names no columns
 
 
 COLUMNS = (
     Column("topic", pa.string(), "string"),
-    Column("brokerName", pa.string(), "string"),  # null where a store's files do not tell it
+    Column("brokerName", pa.string(), "string"),  # null when a store's files are read: they do not have it
     Column("queueId", pa.int32(), "int"),
     Column("queueOffset", pa.int64(), "bigint"),
     Column("msgId", pa.string(), "string"),  # the producer's unique id, else the offset id
     Column("tags", pa.string(), "string"),
-    Column("keys", pa.string(), "string"),  # as they are stored: several are parted by spaces
+    Column("keys", pa.string(), "string"),  # as stored: several are separated by spaces
     Column("body", pa.binary(), "binary"),  # decompressed
     Column("bornTimestamp", TIME, "timestamp"),
     Column("storeTimestamp", TIME, "timestamp"),
@@ -52,19 +54,19 @@ COLUMNS = (
     Column("commitLogOffset", pa.int64(), "bigint", is_always=False),
     Column("storeSize", pa.int32(), "int", is_always=False),
 )
-"""One message as a row, by RocketMQ's own names."""
+"""A message as a row, by RocketMQ's own names."""
 
 KAFKA_COLUMNS = (
     Column("key", pa.binary(), "binary"),  # the first of the keys
     Column("value", pa.binary(), "binary"),
     Column("topic", pa.string(), "string"),
-    Column("partition", pa.int32(), "int"),  # the queue's id: not unique over brokers
+    Column("partition", pa.int32(), "int"),  # the queue's id: not unique across brokers
     Column("offset", pa.int64(), "bigint"),
     Column("timestamp", TIME, "timestamp"),  # of the store
     Column("timestampType", pa.int32(), "int"),  # 1: set by the broker
     Column("headers", HEADERS, "array<struct<key:string,value:binary>>", is_always=False),  # includeHeaders
 )
-"""The same under the names of Spark's Kafka connector, for queries that come from there (`kafkaCompat`)."""
+"""A message as a row, by the names of Spark's Kafka connector (`kafkaCompat`)."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +85,12 @@ class Schema:
 
     @property
     def ddl(self) -> str:
-        """As Spark's `schema()` wants it."""
+        """The columns as Spark's `schema()` takes them."""
         return ", ".join(f"`{column.name}` {column.sql}" for column in self.columns)
 
 
 def schema_of(wanted: Sequence[str] = (), *, has_properties: bool = False, is_kafka: bool = False) -> Schema:
-    """All that is there always, unless columns are named. Names are compared without regard to case."""
+    """Returns the named columns, or the default ones. Names are compared without regard to case."""
     table = KAFKA_COLUMNS if is_kafka else COLUMNS
     if wanted:
         return Schema(tuple(_find(name, table) for name in wanted))

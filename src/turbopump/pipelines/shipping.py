@@ -1,7 +1,8 @@
-"""Our code for executors that have a bare Python: one archive of the packages that workers import.
+"""Packs our code for executors that have a bare Python: one archive of the packages that workers import.
 
-In: what is installed here. Out: a .tar.gz that Spark unpacks beside every executor. Compiled packages are in
-it, so executors need the same Python version and system as this machine. PySpark itself they have.
+In: the packages installed here. Out: a .tar.gz that Spark unpacks beside every executor. It includes compiled
+packages, so executors need the same Python version and operating system as this machine. PySpark is not
+included: executors have it.
 
     spark-submit --archives turbopump.tgz#turbopump --conf spark.executorEnv.PYTHONPATH=./turbopump job.py
 """
@@ -17,9 +18,9 @@ from pathlib import Path
 NEEDED = ("turbopump", "msgspec", "numpy", "pyarrow")
 FORMATS = ("pyspark_rocketmq", "pyspark_rocketmq_log", "pyspark_rocketmq_delta")
 USEFUL = ("deltalake", "fastavro", "lz4", "zlib_ng", "zstandard")
-FOLDER = "turbopump"  # as executors see it
+FOLDER = "turbopump"  # into which executors unpack the archive
 STANDARD = ("pyspark", "py4j")  # executors have them
-DISTRIBUTION = re.compile(r"[^A-Za-z0-9._-]")  # the first character behind a distribution's name
+DISTRIBUTION = re.compile(r"[^A-Za-z0-9._-]")  # a character that ends a distribution's name
 LEFT_OUT = ("__pycache__", "tests", "include")
 
 
@@ -28,7 +29,7 @@ class CannotShip(RuntimeError):
 
 
 def settings(archive: str | Path) -> dict[str, str]:
-    """For a session whose executors shall have it."""
+    """Returns the Spark settings that give the archive to a session's executors."""
     return {
         "spark.archives": f"{Path(archive).absolute()}#{FOLDER}",
         "spark.executorEnv.PYTHONPATH": f"./{FOLDER}",
@@ -36,34 +37,35 @@ def settings(archive: str | Path) -> dict[str, str]:
 
 
 def command(archive: str | Path) -> str:
-    """The same for people."""
+    """Returns the `spark-submit` command that gives the archive to executors."""
     return f"spark-submit --archives {archive}#{FOLDER} --conf spark.executorEnv.PYTHONPATH=./{FOLDER} JOB.py"
 
 
 def pack(archive: str | Path) -> list[str]:
-    """Writes the archive; the names of the packages that are in it. Raises CannotShip."""
-    places = places_of(NEEDED, USEFUL)
+    """Writes the archive, and returns the names of the packages in it. Raises CannotShip."""
+    paths = package_paths(NEEDED, USEFUL)
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-        for name, place in places.items():
-            tar.add(place, place.name if place.is_file() else name, filter=_without_ballast)
-            libraries = place.with_name(f"{name}.libs")
+        for name, path in paths.items():
+            tar.add(path, path.name if path.is_file() else name, filter=_without_ballast)
+            libraries = path.with_name(f"{name}.libs")
             if libraries.is_dir():
                 tar.add(libraries, libraries.name)
-    return list(places)
+    return list(paths)
 
 
-def places_of(needed: Iterable[str], useful: Iterable[str]) -> dict[str, Path]:
-    """Name and place of these packages, and of all that the installed ones need in turn. Raises CannotShip
-    for one that is needed and not here.
+def package_paths(needed: Iterable[str], useful: Iterable[str]) -> dict[str, Path]:
+    """Returns the paths of these packages and of all that they depend on.
+
+    `useful` packages may be absent. Raises CannotShip for a needed one that is not installed.
     """
     found: dict[str, Path] = {}
     missing: list[str] = []
     open_names = [*((name, True) for name in (*needed, *FORMATS)), *((name, False) for name in useful)]
     while open_names:
         name, is_needed = open_names.pop(0)
-        place = _place(name) if name not in found else None
-        if place is not None:
-            found[name] = place
+        path = _path(name) if name not in found else None
+        if path is not None:
+            found[name] = path
             open_names += [(one, True) for one in _required_by(name)]
         elif name not in found and is_needed:
             missing.append(name)
@@ -73,7 +75,7 @@ def places_of(needed: Iterable[str], useful: Iterable[str]) -> dict[str, Path]:
 
 
 def _required_by(name: str) -> list[str]:
-    """Modules of the distributions that a package needs by its metadata; ours names them above."""
+    """Returns the modules that a package depends on by its metadata; ours are listed above."""
     if name in (*NEEDED[:1], *FORMATS):
         return []
     found: list[str] = []
@@ -85,7 +87,7 @@ def _required_by(name: str) -> list[str]:
 
 
 def _modules_of(distribution: str) -> list[str]:
-    """Empty: it is not installed here, so its condition (a Python, a system) does not hold."""
+    """Returns the modules of a distribution; none if it is not installed, as for another Python or system."""
     wanted = _plain(distribution)
     return [
         module
@@ -96,7 +98,7 @@ def _modules_of(distribution: str) -> list[str]:
 
 @cache
 def _owners() -> Mapping[str, list[str]]:
-    """Module to distributions; reading all of them takes a while."""
+    """Module → distributions. Cached: reading all of them takes a while."""
     return packages_distributions()
 
 
@@ -104,7 +106,7 @@ def _plain(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def _place(name: str) -> Path | None:
+def _path(name: str) -> Path | None:
     spec = find_spec(name)
     if spec is None:
         return None
@@ -113,6 +115,7 @@ def _place(name: str) -> Path | None:
 
 
 def _without_ballast(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leaves caches, tests and headers out of the archive."""
     parts = entry.name.split("/")
     is_ours = parts[0].startswith(("turbopump", "pyspark_rocketmq"))
     left_out = LEFT_OUT[:1] if is_ours else LEFT_OUT

@@ -1,13 +1,13 @@
 """Options of tables in Spark's catalog: CREATE TABLE t USING rocketmq OPTIONS (...), SELECT, INSERT, streams.
 
-Spark gives a table's options to a Python data source once, when it asks for the columns of a table that
-names none; every later query gets only its own (`WITH (...)`, `.option(...)`). So the options travel in the
-metadata of one column, which Spark keeps in its catalog and hands to every reader. A writer gets the columns
-of the rows, and these may carry the options of the table they come from. The column is therefore a varchar
-where there is a string: for such a column Spark puts the metadata of the target in place of the source's and
-takes the mark of the varchar away. A column that still has the mark comes from another table.
+Spark gives a table's options to a Python data source once, when it asks for the columns of a table that names
+none; every later query gets only its own options (`WITH (...)`, `.option(...)`). So the options are stored in
+the metadata of one column, which Spark keeps in its catalog and passes to every reader. A writer gets the
+columns of the rows, and these may carry the options of the table that the rows come from. The column is
+therefore declared as varchar instead of string: for such a column Spark replaces the source's metadata by the
+target's and removes the varchar mark. A column that still has the mark comes from another table.
 
-In: options and columns, as Spark gives them. Out: the options that count, or BadOption. No file, no server.
+In: options and columns, as Spark gives them. Out: the options that apply, or BadOption. No file, no server.
 """
 
 import json
@@ -18,8 +18,8 @@ from turbopump.pipelines.options import BadOption, FormatOption, FormatOptions, 
 
 STORED = "rocketmq.options"
 VARCHAR_MARK = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's name for the declared type of a column that it keeps as a string; not part of its API, so a test
-looks for it.
+"""Spark's name for the declared type of a column that it keeps as a string. Not part of its API, so a test
+checks it.
 """
 MAX_VARCHAR_LENGTH = (1 << 31) - 1
 SECRET = "tlskeypassword"
@@ -28,13 +28,17 @@ SECRET = "tlskeypassword"
 def with_options(
     schema: Any, given: Mapping[str, str], tables: Iterable[tuple[FormatOption, ...]], format: str
 ) -> Any:
-    """The columns as they are, or for CREATE TABLE with its options, which must be options of the format."""
+    """Returns the columns unchanged, or for CREATE TABLE with its options attached.
+
+    Raises BadOption for an option that the format does not have.
+    """
     if not is_of_table(given):
         return schema
     found = own_options(given)
     if SECRET in found:
         raise BadOption(
-            "a table's options are kept in Spark's catalog: give tlsKeyPassword to each query instead, "
+            "a table's options are stored in Spark's catalog, readable by others: give tlsKeyPassword to each query "
+            "instead, "
             "WITH (`tlsKeyPassword` = '...')"
         )
     every = {option.name: option for table in tables for option in table}
@@ -46,7 +50,7 @@ def with_options(
 def for_reader(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
-    """Options of a query's reader: its own, and those of its table if it does not give the `needed` one."""
+    """Returns the options of a query's reader: its own, and its table's unless it gives the `needed` one."""
     own, carrier = own_options(given), _carrier(schema)
     if _gives(own, needed, table) or carrier is None:
         return own
@@ -56,13 +60,13 @@ def for_reader(
 def for_writer(
     given: Mapping[str, str], schema: Any, needed: str, table: tuple[FormatOption, ...]
 ) -> dict[str, str]:
-    """Options of INSERT INTO: its own, and those of its table if it does not give the `needed` one."""
+    """Returns the options of INSERT INTO: its own, and its table's unless it gives the `needed` one."""
     own, carrier = own_options(given), _carrier(schema)
     if _gives(own, needed, table) or carrier is None:
         return own
     if carrier.dataType.typeName() != "string" or VARCHAR_MARK in carrier.metadata:
         raise BadOption(
-            f"Spark does not say into which table these rows go: give its options to the statement, "
+            f"Spark does not say which table these rows go to: give its options to the statement, "
             f"INSERT INTO t WITH (`{needed}` = '...') SELECT ..."
         )
     return _joined(carrier, own, table)
@@ -78,14 +82,15 @@ def _joined(carrier: Any, own: dict[str, str], table: tuple[FormatOption, ...]) 
 
 
 def hint(needed: str) -> str:
-    """What to do about an option that is missing, where a table may have lost it."""
+    """Says what to do about a missing option where a table may have lost it."""
     return (
-        f"a table of Spark's catalog keeps its options only if CREATE TABLE names no columns; else give them "
+        f"a table in Spark's catalog keeps its options only if CREATE TABLE names no columns; otherwise give them "
         f"to each statement, FROM t WITH (`{needed}` = '...'), and to a stream's writer as options"
     )
 
 
 def _carrying(schema: Any, options: dict[str, str]) -> Any:
+    """Returns the columns with the options in the metadata of the first string column."""
     from pyspark.sql.types import StructField, StructType, VarcharType
 
     fields = list(schema.fields)
@@ -103,7 +108,7 @@ def _is_known(name: str, tables: Iterable[tuple[FormatOption, ...]]) -> bool:
 
 
 def known(options: Mapping[str, str], table: tuple[FormatOption, ...]) -> dict[str, str]:
-    """Those that the table has."""
+    """Returns the options that the format's table has."""
     return {name: text for name, text in options.items() if name in _names(table)}
 
 

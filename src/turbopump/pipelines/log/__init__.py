@@ -1,11 +1,12 @@
-"""A store directory as Arrow record batches, with no broker: live, stopped or copied, ours or Apache's.
+"""Reads a store directory as Arrow record batches, without a broker: live, stopped or copied, ours or
+Apache's.
 
     import turbopump
 
     turbopump.read_log("data/store", "OrderTopic").read_pandas()
 
-`files.py` and `queue.py` say what lies there, `plan.py` which of it answers a query, `look.py` brings the two
-together, `read.py` reads it.
+`files.py`, `queue.py` and `batch_queue.py` say what the directory holds, `plan.py` which of it answers a
+query, `partitions.py` brings the two together, `store_reader.py` reads.
 """
 
 import os
@@ -58,28 +59,32 @@ def read_log(
     batch_rows: int = BATCH_ROWS,
     fail_on_data_loss: bool = True,
 ) -> pa.RecordBatchReader:
-    """The messages of a store directory as Arrow record batches; no broker is asked, and none disturbed.
+    """Returns the messages of a store directory as Arrow record batches, without a broker and without
+    disturbing one.
 
-    What is stored when this is called is read, and nothing that comes later. Rows come queue by queue, each
-    in its order; with `scan="log"` in the order in which they were stored.
+    Reads what is stored at the time of the call, and nothing that is stored later. Rows come queue by queue,
+    each queue in its order; with `scan="log"` in the order in which they were stored.
 
         read_log("store", "T").read_pandas()                            # pandas
         polars.from_arrow(read_log("store", "T").read_all())            # polars
         duckdb.from_arrow(read_log("store", "T")).aggregate("count(*)") # DuckDB, as a stream
 
-    directory: of the store, with commitlog/ in it, or a data directory of `turbopump up`
-    topic, pattern: names, or a regular expression; neither: all but the broker's own (`system_topics`)
-    queue: numbers of queues
-    columns: what to read, by default all but the rarely used; `properties` adds the map of properties
-    starting_offsets, ending_offsets: {"topic": {queue: offset}}; the end is exclusive
-    since, until: of the time of storing, a datetime with its zone or ms since 1970; `until` is exclusive
-    tags, key: messages with one of these tags, "a || b" or ["a", "b"]; with this key or message id, found
-        through the index
-    scan: "queue" or "log"; by default by queue where there are any
-    fail_on_data_loss: whether what is missing or damaged is an error (RecordsLost, OffsetsGone)
+        directory: the store, with commitlog/ in it, or a data directory of `turbopump up`
+        topic, pattern: names, or a regular expression; neither: all but the broker's own (`system_topics`)
+        queue: queue ids
+        columns: by default all but the rarely used ones; `properties` adds the map of properties
+        starting_offsets, ending_offsets: {"topic": {queue: offset}}; the end is exclusive
+        since, until: store times, a datetime with its zone or ms since 1970; `until` is exclusive
+        tags: messages with one of these tags, "a || b" or ["a", "b"]
+        key: messages with this key or message id, found through the index
+        scan: "queue" or "log"; by default by queue where there are consume queues
+        kafka_names: columns by the names of Spark's Kafka connector
+        broker: the value of the column brokerName, which the files do not have
+        batch_rows: the largest number of rows in a batch
+        fail_on_data_loss: whether missing or damaged messages are an error (RecordsLost, OffsetsGone)
     """
     if scan not in ("", "queue", "log"):
-        raise ValueError(f"scan={scan!r}: there are 'queue' and 'log'")
+        raise ValueError(f"scan must be 'queue' or 'log', got {scan!r}")
     query = StoreQuery(
         topics=_tuple(topic),
         pattern=pattern,

@@ -1,7 +1,7 @@
 """One batch consume queue (`queue.type=BatchCQ`), from its files: which records hold which messages.
 
-Entries are of records and are found by number, offsets are of messages: an entry says which it covers. Seen
-from outside a queue has offsets, as any other. Reads only; records are taken apart by who reads them.
+An entry stands for a record and is found by its number; offsets count messages: an entry says which ones it
+covers. To its users the queue has offsets, as any other. Reads only; records are unpacked by the reader.
 """
 
 import struct
@@ -43,7 +43,7 @@ class _BatchEntries(QueueFiles):
         return self._first(self.begin, self.end, is_before)
 
     def is_whole(self, entry: Any) -> bool:
-        """Whether it points to a record, and says of it what the record says itself."""
+        """Tells whether an entry points to a record and agrees with what the record says of itself."""
         part = self._store.part_at(int(entry["physical"])) if super().is_whole(entry) else None
         if part is None or int(entry["messages"]) <= 0:
             return False
@@ -69,7 +69,7 @@ class BatchQueueFiles:
         return 0 if last is None else _end_of(last)
 
     def blocks(self, begin: int, end: int) -> Iterator[Entries]:
-        """Entries of the records that hold these messages; those at the ends may hold others, too."""
+        """Yields entries of the records that hold these messages; the first and last may hold others too."""
         low = self._entries.first_number(lambda entry: _end_of(entry) <= begin)
         high = self._entries.first_number(lambda entry: int(entry["first"]) < end)
         for _, found in self._entries.pieces(low, high):
@@ -86,8 +86,10 @@ class BatchQueueFiles:
         return self._offset_at(self._entries.first_since(time_ms))
 
     def _offset_at(self, number: int) -> int:
-        """Of the first message from this entry on. Where the entry is damaged, one before the next, so that
-        who begins there finds that something is missing.
+        """Returns the offset of the first message from this entry on.
+
+        Where the entry is damaged, one before the next message, so that a reader that begins there notices a
+        gap.
         """
         for at in range(number, self._entries.end):
             found = self._entries.entry(at)
@@ -108,7 +110,7 @@ def queue_of(store: StoreFiles, name: QueueName) -> Queue:
 
 
 def ends_of(entries: Entries) -> Numbers:
-    """Behind the last message of each."""
+    """Returns the offset after the last message of each entry."""
     ends: Numbers = entries["first"].astype(np.int64) + entries["messages"]
     return ends
 

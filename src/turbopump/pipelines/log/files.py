@@ -1,8 +1,8 @@
-"""A store's files as they lie there: which parts the log has, and which topics and queues there are.
+"""The files of a store: which parts the log has, and which topics and queues there are.
 
 In: a directory, written by us or by Apache, in use, stopped or copied. Out: mapped parts of the log, and
-where it ends. Reads only, takes no lock and opens no store: a broker beside goes on. Queues are in
-`queue.py`; what a query wants of all this is decided in `plan.py`.
+where it ends. Reads only, takes no lock and opens no store: a broker that uses the directory is not affected.
+Consume queues are in `queue.py`; what a query needs is decided in `plan.py`.
 """
 
 import mmap
@@ -24,18 +24,20 @@ from turbopump.store.walk import LogPart, log_parts
 
 
 class NoStore(ValueError):
-    """The directory is none, or lacks what is to be read; the text says what was looked for."""
+    """The directory is not a store, or lacks what is to be read; the text says what was looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueName:
+    """A queue of a store."""
+
     topic: str
     queue_id: int
     is_batch: bool = field(default=False, compare=False)  # kept in batchconsumequeue/
 
 
 class StoreFiles:
-    """The files of one store, as they were when first asked for; maps stay open as long as this object."""
+    """The files of one store, as they were at first use; maps stay open as long as this object lives."""
 
     def __init__(self, directory: str, log_dirs: Sequence[str] = ()) -> None:
         self.directory = store_in(directory) if not log_dirs else directory
@@ -54,12 +56,12 @@ class StoreFiles:
         return self.parts[0].start if self.parts else 0
 
     def part_at(self, physical: int) -> LogPart | None:
-        """The file that holds this offset of the log."""
+        """Returns the file that holds this offset of the log."""
         at = bisect_right(self.parts, physical, key=lambda part: part.start) - 1
         return self.parts[at] if at >= 0 and physical < self.parts[at].end else None
 
     def bytes_of(self, part: LogPart) -> Data:
-        """Raises FileNotFoundError when the file was deleted since it was found."""
+        """Maps a file. Raises FileNotFoundError when it was deleted after it was listed."""
         if part.path not in self._maps:
             self._maps[part.path] = mapped(part.path)
         return self._maps[part.path]
@@ -71,8 +73,10 @@ class StoreFiles:
         return timestamp_at(self.bytes_of(part), physical - part.start)
 
     def log_end(self, known: int) -> int:
-        """Behind the last whole record. Records before `known` are in queues and taken as whole; those behind
-        it may be half written at this moment, so their bodies are held against their checksums.
+        """Returns the end of the last complete record.
+
+        Records before `known` are in queues and known to be complete; those after it may be half written at
+        this moment, so their bodies are compared with their checksums.
         """
         end = max(known, self.log_begin)
         for part in self.parts:
@@ -84,7 +88,7 @@ class StoreFiles:
         return end
 
     def _walked(self, part: LogPart, position: int) -> int:
-        """The end of the records from here on; the file's own size behind a blank."""
+        """Returns the end of the records from here on; the size of the file when a blank ends it."""
         data = self.bytes_of(part)
         while (size := measure_at(data, part.start, position, part.size, check_crc=True)) > 0:
             position += size
@@ -94,7 +98,7 @@ class StoreFiles:
 
     @cached_property
     def queue_names(self) -> list[QueueName]:
-        """Of queues that have files."""
+        """The queues that have files."""
         return [*self._queues("consumequeue"), *self._queues("batchconsumequeue", is_batch=True)]
 
     def _queues(self, folder: str, is_batch: bool = False) -> list[QueueName]:
@@ -108,28 +112,32 @@ class StoreFiles:
 
     @cached_property
     def topics(self) -> list[str]:
-        """Also of those that have no messages, where the store's own table tells them."""
+        """The topics, including those without messages where the store's own table names them."""
         found = {name.topic for name in self.queue_names}
         try:
             with open(os.path.join(self.directory, "config", "topics.json"), "rb") as file:
                 found.update(msgspec.json.decode(file.read(), type=_TopicTable).topicConfigTable)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-            pass  # it is for the names of empty topics alone
+            pass  # it only adds the names of empty topics
         return sorted(found)
 
 
 class _TopicTable(msgspec.Struct):
+    """The part of topics.json that is read."""
+
     topicConfigTable: dict[str, msgspec.Raw] = {}  # noqa: N815 - the file's own word
 
 
 def is_at_home(places: RecordPositions, part: LogPart) -> Mask:
-    """Whole records that lie where they say: others are left over from an earlier life of the file."""
+    """Marks complete records that lie at the log offset they contain; others are left from an earlier use of
+    the file.
+    """
     good: Mask = places.is_whole & (places.number("physical") == places.starts + part.start)
     return good
 
 
 def records_between(data: Data, begin: int, end: int) -> tuple[Numbers, int]:
-    """Where records begin, and how far they reach: less than `end` where something else is in between."""
+    """Returns the positions of records, and their end: less than `end` where other bytes are in between."""
     starts = starts_in(data, begin, end)
     if not len(starts):
         return starts, begin
@@ -143,7 +151,7 @@ def mapped(path: str) -> Data:
 
 
 def store_in(directory: str) -> str:
-    """The directory itself, or the store below a data directory of `turbopump up`."""
+    """Returns the directory itself, or the store below a data directory of `turbopump up`."""
     for candidate in (directory, os.path.join(directory, "store")):
         if os.path.isdir(os.path.join(candidate, "commitlog")):
             return candidate

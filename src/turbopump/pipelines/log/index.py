@@ -1,7 +1,8 @@
-"""A key looked up in a store's index files: where in the log messages with it may be.
+"""Looks a key up in a store's index files: where in the log messages with the key may be.
 
-In: topics and a key. Out: offsets of the log, and how far the index reaches. Two keys may have one hash, so
-who reads the records compares. Reads only; how many slots a file has is told by the file.
+In: topics and a key. Out: log offsets, and the range of the log that the index covers. Two keys may have the
+same hash, so the reader compares the keys of the records. Reads only; the number of slots is read from each
+file.
 """
 
 import os
@@ -20,7 +21,7 @@ ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class IndexMatches:
-    """Of the log's records in [begin, end) those that may have the key; of others the index tells nothing."""
+    """Log offsets in [begin, end) of records that may have the key; outside of it the index says nothing."""
 
     begin: int
     end: int
@@ -28,7 +29,7 @@ class IndexMatches:
 
 
 def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatches | None:
-    """None: there is no index that could be asked."""
+    """Returns the matches for a key; None when no usable index exists."""
     offsets: set[int] = set()
     begin = end = -1
     for path in _index_files(files.directory):
@@ -46,7 +47,7 @@ def looked_up(files: StoreFiles, topics: Sequence[str], key: str) -> IndexMatche
             opened.close()
     if files.part_at(end) is None:
         return None
-    # the last record may have keys that are not put yet, so it is not taken as known
+    # The last record may have keys that are not in the index yet, so it does not count as covered.
     begin = max(begin, files.log_begin)
     return IndexMatches(begin, end, tuple(sorted(offset for offset in offsets if begin <= offset < end)))
 

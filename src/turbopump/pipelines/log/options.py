@@ -1,4 +1,4 @@
-"""Options of the format `rocketmq-log`, and the query that they say."""
+"""Options of the format `rocketmq-log`, and the query made from them."""
 
 import logging
 from typing import Any
@@ -30,7 +30,7 @@ FORMAT = "rocketmq-log"
 
 
 def tag_list(given: str) -> frozenset[str]:
-    """`a || b`, as consumers subscribe; `*` is any."""
+    """Tags as consumers subscribe to them: `a || b`; `*` is any."""
     if not given.strip():
         raise ValueError("must be tags such as a || b")
     found = wanted_tags(given)
@@ -54,7 +54,7 @@ def positions(given: str) -> QueuePositions:
 
 
 def positions_of(tree: Any) -> QueuePositions:
-    """`{"topic": {"queue": n}}`, or with the broker in between as the format `rocketmq` writes it."""
+    """Reads `{"topic": {"queue": n}}`, or with the broker in between as the format `rocketmq` writes it."""
     found: dict[QueueName, int] = {}
     try:
         for topic, queues in tree.items():
@@ -69,17 +69,24 @@ def positions_of(tree: Any) -> QueuePositions:
 TABLE = (
     FormatOption("path", text, help="the store directory, with commitlog/ in it"),
     FormatOption(
-        "commitLogPath", words, help="where the log is, if not below it; several with commas between"
+        "commitLogPath", words, help="directories of the log if it is elsewhere, separated by commas"
     ),
     FormatOption(
-        "scan", choice("queue", "log"), "", help="by queue, or the log from front to back; default: by queue"
+        "scan",
+        choice("queue", "log"),
+        "",
+        help="`queue`: queue by queue, or `log`: in the order of storing; default: `queue`",
     ),
     FormatOption(
-        "subscribe", words, (), ("topic",), "topics, with commas between; default: all but the broker's own"
+        "subscribe", words, (), ("topic",), "topics, separated by commas; default: all but the broker's own"
     ),
-    FormatOption("subscribePattern", pattern, "", help="a regular expression that topics match"),
-    FormatOption("includeSystemTopics", flag, False, help="also retry, dead-letter, delay and system topics"),
-    FormatOption("queue", numbers, None, ("queueId",), "numbers of queues, with commas between"),
+    FormatOption(
+        "subscribePattern", pattern, "", help="a regular expression: all topics whose whole name it matches"
+    ),
+    FormatOption(
+        "includeSystemTopics", flag, False, help="also read retry, dead-letter, delay and system topics"
+    ),
+    FormatOption("queue", numbers, None, ("queueId",), "queue ids, separated by commas"),
     FormatOption(
         "startingOffsets", positions, QueuePositions(EARLIEST), help='earliest, or {"topic":{"queue":offset}}'
     ),
@@ -93,36 +100,50 @@ TABLE = (
         "startingTimestamp",
         time_ms,
         None,
-        help="stored then or later: ms since 1970, 2026-11-01T12:00:00Z (with zone), or an age such as 10m",
+        help="messages stored at this time or later: ms since 1970, 2026-11-01T12:00:00Z (with its zone), or "
+        "an age such as 10m",
     ),
-    FormatOption("endingTimestamp", time_ms, None, help="stored before"),
+    FormatOption("endingTimestamp", time_ms, None, help="messages stored before this time"),
     FormatOption(
         "tags", tag_list, frozenset(), ("subExpression",), "messages with one of these tags: a || b"
     ),
     FormatOption("key", text, "", help="messages with this key or message id, found through the index"),
-    FormatOption("columns", words, (), help="the columns to read; Spark does not tell which it needs"),
+    FormatOption("columns", words, (), help="the columns to read; Spark does not say which it needs"),
     FormatOption(
-        "includeProperties", flag, False, ("includeHeaders",), "add the column properties (headers)"
+        "includeProperties",
+        flag,
+        False,
+        ("includeHeaders",),
+        "add the column `properties` (`headers` under `kafkaCompat`)",
     ),
-    FormatOption("kafkaCompat", flag, False, help="columns as Spark's Kafka connector names them"),
-    FormatOption("brokerName", text, None, help="value of the column brokerName: the files do not tell it"),
-    FormatOption("maxRecordsPerPartition", count(), ROWS_PER_PARTITION, help="rows that one task reads"),
-    FormatOption("arrowBatchRows", count(), BATCH_ROWS, help="rows of one Arrow batch"),
-    FormatOption("failOnDataLoss", flag, True, help="false: pass over what is missing or damaged"),
+    FormatOption("kafkaCompat", flag, False, help="columns by the names of Spark's Kafka connector"),
     FormatOption(
-        "pushFilters", flag, False, help="take over conditions of the query, too; see filterPushdown"
+        "brokerName", text, None, help="value of the column brokerName, which the files do not have"
+    ),
+    FormatOption(
+        "maxRecordsPerPartition",
+        count(),
+        ROWS_PER_PARTITION,
+        help="largest number of rows that one task reads",
+    ),
+    FormatOption("arrowBatchRows", count(), BATCH_ROWS, help="largest number of rows in an Arrow batch"),
+    FormatOption("failOnDataLoss", flag, True, help="`false`: skip missing or damaged messages"),
+    FormatOption(
+        "pushFilters",
+        flag,
+        False,
+        help="apply the query's conditions while reading; needs spark.sql.python.filterPushdown.enabled=true",
     ),
 )
 
 
 def query_of(options: FormatOptions) -> StoreQuery:
+    """Makes the query from the options. Raises BadOption."""
     if options.is_given("subscribe") and options.is_given("subscribePattern"):
-        raise BadOption("give subscribe or subscribePattern, not both")
+        raise BadOption("options subscribe and subscribePattern are both given: give one")
     starting, ending = options["startingOffsets"], options["endingOffsets"]
     if starting.default == LATEST:
-        raise BadOption(
-            "startingOffsets=latest: nothing is behind the end of what is read once; use earliest"
-        )
+        raise BadOption("startingOffsets must not be latest: a batch would be empty; use earliest")
     return StoreQuery(
         topics=options["subscribe"],
         pattern=options["subscribePattern"],

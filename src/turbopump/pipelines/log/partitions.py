@@ -1,6 +1,6 @@
-"""From a query to partitions: asks the files what `plan.py` needs to know, and nothing about messages.
+"""Makes the partitions of a query: asks a store's files for what `plan.py` needs, without reading messages.
 
-In: a store's files and a query. Out: partitions, whose ends are fixed from now on.
+In: a store's files and a query. Out: partitions, whose ends are fixed from then on.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,14 @@ from turbopump.pipelines.log.plan import (
 from turbopump.pipelines.options import EARLIEST, LATEST, BadOption
 from turbopump.store.walk import LogPart
 
-MIN_MESSAGE_BYTES = 20  # of a message in the log, also of one in a batch: damage may claim any number of them
+# Of a message in the log, also inside a batch: limits the number of rows that damaged queue files may claim.
+MIN_MESSAGE_BYTES = 20
 
 
 def partitions_of(files: StoreFiles, query: StoreQuery) -> list[Partition]:
+    """Returns the partitions that answer the query. Raises NoStore, NoSuchTopic, OffsetsGone and
+    BadOption.
+    """
     if files.topics:
         check_topics(query, files.topics)
     if query.scan == "queue" and not files.queue_names and files.parts:
@@ -50,9 +54,11 @@ def _ends(queue: Queue, query: StoreQuery) -> QueueEnds:
 def _by_log(
     files: StoreFiles, query: StoreQuery, begin: int = 0, stop: int | None = None
 ) -> Iterator[Partition]:
-    """The log between these offsets, at which records begin."""
+    """Yields partitions of the log between these offsets, at which records begin."""
     if query.starting != QueuePositions(EARLIEST) or query.ending != QueuePositions(LATEST):
-        raise BadOption("startingOffsets and endingOffsets are of queues, and scan=log reads none: use times")
+        raise BadOption(
+            "startingOffsets and endingOffsets are queue offsets, which scan=log does not use: give times"
+        )
     queues = [queue_of(files, name) for name in files.queue_names]
     end = files.log_end(max((queue.physical_end() for queue in queues), default=0))
     end = end if stop is None else min(end, stop)
@@ -69,13 +75,14 @@ def _by_log(
 
 
 def _record_at(queues: list[Queue], physical: int) -> int | None:
-    """Where the first record begins there or behind, of those that are in a queue."""
+    """Returns the log offset of the first record at or after this one, by the entries of the queues."""
     return min((at for queue in queues if (at := queue.first_at(physical)) is not None), default=None)
 
 
 def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
-    """Whether a file of the log may hold messages of the wished time: they were stored after its first, and
-    before the first of the next.
+    """Tells whether a file of the log may hold messages of the wanted time.
+
+    Its messages were stored after its first, and before the first of the next file.
     """
     parts = files.parts
     first = files.store_time(parts[number].start)
@@ -86,7 +93,7 @@ def _is_in_time(files: StoreFiles, number: int, query: StoreQuery) -> bool:
 
 
 def _by_key(files: StoreFiles, query: StoreQuery) -> Iterator[Partition]:
-    """What the index names. What lies before its first and behind its last item is read through."""
+    """Yields the records that the index names, and the parts of the log that the index does not cover."""
     topics = [topic for topic in files.topics if query.wants_topic(topic)]
     found = looked_up(files, topics, query.key)
     if found is None:

@@ -23,16 +23,16 @@ ROWS_PER_PARTITION = 250_000
 
 
 class OffsetsGone(ValueError):
-    """Rows that were asked for are no longer in the store; the text says how to do without them."""
+    """Requested rows are no longer in the store; the text says how to read the rest."""
 
 
 class NoSuchTopic(ValueError):
-    """The store has never heard of it; the text names the nearest that it knows."""
+    """The store does not have the topic; the text names the nearest that it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePositions:
-    """Where to begin or end: in these queues there, in all others at `default`."""
+    """Where to begin or end: at these offsets in the named queues, at `default` in all others."""
 
     default: int
     of: Mapping[QueueName, int] = field(default_factory=dict)
@@ -43,12 +43,12 @@ class QueuePositions:
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """What is asked of a store. No topic named: all that are not the broker's own."""
+    """Which messages of a store are read. Without topics: all topics that are not the broker's own."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
-    has_system: bool = False  # also the broker's own
-    among: frozenset[str] | None = None  # of these topics, whether the store has them or not
+    has_system: bool = False  # includes the broker's own topics
+    among: frozenset[str] | None = None  # only these topics, whether the store has them or not
     queues: frozenset[int] | None = None
     min_offset: int = 0  # in any queue
     max_offset: int = LAST_OFFSET
@@ -56,10 +56,10 @@ class StoreQuery:
     ending: QueuePositions = QueuePositions(LATEST)
     since_ms: int | None = None  # stored in [since, until)
     until_ms: int | None = None
-    tags: frozenset[str] = frozenset()  # none: any
+    tags: frozenset[str] = frozenset()  # empty: any
     key: str = ""
-    scan: str = ""  # queue or log; empty: by queue where there are any
-    is_strict: bool = True  # what is missing is an error
+    scan: str = ""  # queue or log; empty: by queue where there are queues
+    is_strict: bool = True  # missing messages are an error
     rows_per_partition: int = ROWS_PER_PARTITION
 
     def wants_topic(self, name: str) -> bool:
@@ -89,7 +89,9 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Offsets [begin, end) of the log, in one file of it; both are where records begin, or its end."""
+    """Offsets [begin, end) of the log within one file; both are where records begin, or the end of
+    the log.
+    """
 
     begin: int
     end: int
@@ -97,7 +99,7 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class LogRecords:
-    """Single records of the log, by their offsets, which rise; they need not fit."""
+    """Single records of the log, by rising offsets; the key is compared when they are read."""
 
     offsets: tuple[int, ...]
 
@@ -108,7 +110,7 @@ Partition = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
-    """What a queue has, and between which offsets the wished times lie."""
+    """First and next offset of a queue, and the offsets between which the wanted times lie."""
 
     name: QueueName
     begin: int
@@ -118,6 +120,7 @@ class QueueEnds:
 
 
 def check_topics(query: StoreQuery, known: Sequence[str]) -> None:
+    """Raises NoSuchTopic for a named topic that the store does not have."""
     for name in query.topics:
         if name not in known:
             hint = nearest(name, dict(zip(known, known, strict=True)), f"it has {', '.join(known) or 'none'}")
@@ -125,7 +128,7 @@ def check_topics(query: StoreQuery, known: Sequence[str]) -> None:
 
 
 def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
-    """The part of a queue that is asked for; it may be empty."""
+    """Returns the part of a queue that is asked for, perhaps empty. Raises OffsetsGone."""
     begin, end = query.starting.at(ends.name), query.ending.at(ends.name)
     if query.is_strict and 0 <= begin < ends.begin:
         raise OffsetsGone(
@@ -150,7 +153,7 @@ def narrowed(query: StoreQuery, ends: QueueEnds) -> QueueRange:
 
 
 def shared_out(ranges: Iterable[QueueRange], max_rows: int) -> list[Partition]:
-    """Long ranges in equal pieces of at most `max_rows` rows, short ones together."""
+    """Divides long ranges into equal pieces of at most `max_rows` rows, and joins short ones."""
     partitions: list[Partition] = []
     together: list[QueueRange] = []
     for one in ranges:
@@ -171,13 +174,13 @@ def pieces_of(one: QueueRange, max_rows: int) -> list[QueueRange]:
 
 
 def wished_cuts(begin: int, end: int, rows_per_byte: float, max_rows: int) -> list[int]:
-    """Where a part of the log had best be cut, if records began there."""
+    """Returns where a part of the log would best be cut, if records began there."""
     count = max(1, round(rows_per_byte * (end - begin) / max_rows + 0.5))
     return [begin + (end - begin) * number // count for number in range(1, count)]
 
 
 def log_ranges(part: LogPart, end: int, cuts: Iterable[int]) -> list[Partition]:
-    """A file of the log, cut where records begin."""
+    """Divides a file of the log where records begin."""
     end = min(end, part.end)
     edges = sorted({part.start, end, *(cut for cut in cuts if part.start < cut < end)})
     return [(LogRange(begin, stop),) for begin, stop in pairwise(edges)]

@@ -1,7 +1,7 @@
-"""One consume queue, from its files: where its messages are in the log, and which of them are there.
+"""One consume queue, from its files: where its messages are in the log, and which of them exist.
 
-Entries are NumPy records over the mapped files. A queue begins where the log does, since retention removes
-the oldest files, and ends with the last entry whose message is whole: behind it are zeros, or what a crash
+Entries are NumPy records over the mapped files. A queue begins where the log begins, since retention removes
+the oldest files, and ends with the last entry whose message is complete: behind it are zeros, or what a crash
 left. Reads only.
 """
 
@@ -48,8 +48,9 @@ class QueueFiles:
 
     @cached_property
     def end(self) -> int:
-        """Behind the last entry whose message is whole: a crash may have left entries that point nowhere, or
-        to what never reached the disk.
+        """The offset after the last entry whose message is complete.
+
+        A crash may have left entries that point nowhere, or to messages that never reached the disk.
         """
         log_end = self._store.parts[-1].end if self._store.parts else 0
         end = self._first(self._base, self._written, lambda entry: int(entry["physical"]) < log_end)
@@ -58,11 +59,11 @@ class QueueFiles:
         return end
 
     def entry(self, offset: int) -> Any:
-        """None where a file is missing."""
+        """Returns an entry; None where a file is missing."""
         return next((entries[0] for _, entries in self.pieces(offset, offset + 1)), None)
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, Entries]]:
-        """Queue offset of the first, and the entries, file by file."""
+        """Yields the entries file by file, each with the queue offset of the first."""
         at = max(bisect_right(self._files, begin, key=lambda file: file[0]) - 1, 0)
         for base, path in self._files[at:]:
             if base >= end:
@@ -72,17 +73,19 @@ class QueueFiles:
                 yield max(begin, base), found
 
     def physical_end(self) -> int:
-        """Behind the queue's last message."""
+        """Returns the log offset after the queue's last message."""
         last = self.entry(self.end - 1) if self.end > self._base else None
         return 0 if last is None else int(last["physical"]) + int(last["size"])
 
     def first_at(self, physical: int) -> int | None:
-        """Where in the log the first message of this queue begins that lies there or behind."""
+        """Returns the log offset of this queue's first message at or after the given log offset."""
         found = self._first(self.begin, self.end, lambda entry: int(entry["physical"]) < physical)
         return int(self.entry(found)["physical"]) if found < self.end else None
 
     def first_since(self, time_ms: int) -> int:
-        """The first offset that was stored then or later; times are taken to rise, as a broker takes them."""
+        """Returns the first offset stored at this time or later; store times are taken to rise, as a broker
+        does.
+        """
 
         def is_before(entry: Any) -> bool:
             stored = self._store.store_time(int(entry["physical"]))
@@ -91,7 +94,7 @@ class QueueFiles:
         return self._first(self.begin, self.end, is_before)
 
     def is_whole(self, entry: Any) -> bool:
-        """Whether it points to a record that is all there."""
+        """Tells whether an entry points to a complete record."""
         physical = -1 if entry is None else int(entry["physical"])
         part = self._store.part_at(physical)
         if part is None:
@@ -99,7 +102,7 @@ class QueueFiles:
         position = physical - part.start
         return measure_at(self._store.bytes_of(part), part.start, position, part.size, check_crc=True) > 0
 
-    # how it is found
+    # binary search over the entries
 
     @property
     def _base(self) -> int:
@@ -107,14 +110,14 @@ class QueueFiles:
 
     @cached_property
     def _written(self) -> int:
-        """Behind the last entry; zeros follow."""
+        """The offset after the last entry; zeros follow."""
         if not self._files:
             return 0
         base, path = self._files[-1]
         return self._first(base, base + len(self._mapped(path)), lambda entry: int(entry["size"]) > 0)
 
     def _first(self, low: int, high: int, is_before: Any) -> int:
-        """The first offset between these of which this is not true."""
+        """Returns the first offset between these for which `is_before` is false."""
         while low < high:
             middle = (low + high) // 2
             if is_before(self._nearest(middle)):
@@ -124,7 +127,7 @@ class QueueFiles:
         return low
 
     def _nearest(self, offset: int) -> Any:
-        """The entry, or the last before it where a file is missing in between."""
+        """Returns the entry, or the last before it where a file in between is missing."""
         base, path = self._files[max(bisect_right(self._files, offset, key=lambda file: file[0]) - 1, 0)]
         entries = self._mapped(path)
         return entries[min(offset - base, len(entries) - 1)]

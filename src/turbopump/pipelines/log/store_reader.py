@@ -1,9 +1,10 @@
-"""One partition of a store as record batches: entries become positions in the log, records there rows.
+"""Reads one partition of a store as record batches: entries become positions in the log, records there become
+rows.
 
-In: the pieces of a partition and the query they answer. Out: batches of at most so many rows. What the plan
-could not decide by files and offsets (tags, keys, times, and topics where the log itself is read) is decided
-here, before a column is made. A record that should be there and is not is an error, unless the query is not
-strict: then it is passed over.
+In: the pieces of a partition and the query they answer. Out: batches of at most `batch_rows` rows. Conditions
+that the plan could not decide by files and offsets (tags, keys, times, and topics where the log itself is
+read) are checked here, before a column is made. A record that should exist and does not is an error, unless
+the query is not strict: then it is skipped.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,16 +34,16 @@ from turbopump.store.queue_ext import HIGHEST_ADDRESS
 from turbopump.store.walk import LogPart
 
 BLANK_MAGIC = BLANK.to_bytes(4, "big", signed=True)
-LIGHT_PREFIX = "%LMQ%"  # queues of other topics' messages
+LIGHT_PREFIX = "%LMQ%"  # light queues, which point to messages of other topics
 
 
 class RecordsLost(Exception):
-    """The store does not have what it should; the text says where, and how to read the rest."""
+    """The store lacks messages that it should have; the text says where, and how to read the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How rows are to look."""
+    """The columns of the rows, the value of brokerName, and the size of batches."""
 
     schema: Schema
     broker: str | None = None
@@ -59,6 +60,7 @@ class StoreReader:
         self._topics: dict[bytes, bool] = {}
 
     def read(self, partition: Partition) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a partition. Raises RecordsLost."""
         for piece in partition:
             match piece:
                 case QueueRange():
@@ -94,7 +96,7 @@ class StoreReader:
         tests: "tuple[Test, ...]",
         order: "_LogOrder",
     ) -> Iterator[pa.RecordBatch]:
-        """The records that entries point to. One that is not what its entry says is missing."""
+        """Yields the records that entries point to. One that differs from its entry counts as missing."""
         physical = entries["physical"].astype(np.int64)
         for part, here in self._by_file(physical):
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
@@ -106,14 +108,14 @@ class StoreReader:
             yield from self._batches(data, places.only(good), tests)
 
     def _may_have_tags(self, wanted: QueueRange, entries: Entries) -> Mask:
-        """By their hashes; what an entry does not tell is found in the record."""
+        """Compares the hashes of tags; what an entry does not say is checked in the record."""
         if not self._query.tags or wanted.name.topic == SCHEDULE_TOPIC:
             return np.ones(len(entries), np.bool_)
         codes = entries["tags"].astype(np.int64)
         return np.isin(codes, [java_hash(tag) for tag in self._query.tags]) | (codes <= HIGHEST_ADDRESS)
 
     def _by_file(self, physical: Numbers) -> Iterator[tuple[LogPart, slice]]:
-        """Runs of offsets that lie in one file. Of what is in none, how much is missing is told."""
+        """Yields runs of offsets that lie in one file. Reports those that lie in none as missing."""
         parts = self._files.parts
         which = np.searchsorted([part.start for part in parts], physical, "right") - 1
         which[physical >= np.array([part.end for part in parts])[which]] = -1
@@ -130,14 +132,18 @@ class StoreReader:
     def _is_there(self, part: LogPart) -> bool:
         try:
             self._files.bytes_of(part)
-        except FileNotFoundError:  # retention was quicker
+        except FileNotFoundError:  # retention has deleted it
             return False
         return True
 
     # by queue of batches
 
     def _of_batches(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
-        """Entries are of records, and offsets of messages: the first and the last record may reach beyond."""
+        """Reads a batch consume queue.
+
+        Entries stand for records, and offsets for messages: the first and the last record may reach beyond
+        the range.
+        """
         at, within, order = wanted.begin, _between(wanted.begin, wanted.end), _LogOrder()
         for block in BatchQueueFiles(self._files, wanted.name).blocks(wanted.begin, wanted.end):
             firsts = block["first"].astype(np.int64)
@@ -173,7 +179,7 @@ class StoreReader:
             yield from self._batches(data, places.only(good), IN_LOG)
 
     def _next_record(self, physical: int) -> int:
-        """Behind damage one goes on where a queue says that a record begins."""
+        """Returns where to continue after damage: at the next record that a queue points to."""
         queues = [queue_of(self._files, name) for name in self._files.queue_names]
         found = [at for queue in queues if (at := queue.first_at(physical)) is not None]
         return min(found, default=self._files.parts[-1].end)
@@ -184,7 +190,7 @@ class StoreReader:
             places = locate(data := self._files.bytes_of(part), physical[here] - part.start)
             yield from self._batches(data, places.only(is_at_home(places, part)), IN_LOG)
 
-    # what is wanted
+    # conditions
 
     def _batches(
         self, data: Data, places: RecordPositions, tests: "tuple[Test, ...]"
@@ -241,27 +247,29 @@ class StoreReader:
     def _missing(self, count: int, what: str) -> None:
         if count > 0 and self._query.is_strict:
             raise RecordsLost(
-                f"{self._files.directory}: {what} cannot be read. `turbopump store verify` tells more; "
-                "failOnDataLoss=false passes over what is missing"
+                f"{self._files.directory}: {what} cannot be read. `turbopump store verify` shows details; "
+                "failOnDataLoss=false skips what is missing"
             )
 
 
 Test = Callable[[StoreReader, Data, RecordPositions], Mask | None]
 IN_QUEUES: tuple[Test, ...] = (StoreReader.in_time, StoreReader.with_tags, StoreReader.with_key)
 IN_LOG: tuple[Test, ...] = (StoreReader.of_topics, StoreReader.of_queues, *IN_QUEUES)
-"""What is asked of each record; a mask, or None for all of them."""
+"""Conditions that each record must meet: each returns a mask, or None for all records."""
 
 
 class _LogOrder:
-    """A queue's messages lie in the log in its order: what lies before one that was read is read no more, and
-    so nothing twice.
+    """Keeps each message of a queue from being read twice.
+
+    A queue's messages lie in the log in the order of the queue: a record before one that was read is not read
+    again.
     """
 
     def __init__(self) -> None:
         self._last = -1
 
     def keeps(self, physical: Numbers, good: Mask) -> Mask:
-        """Which of the good ones lie behind all the good ones before them."""
+        """Marks those good records that lie after all good ones before them."""
         latest = np.maximum.accumulate(np.append(self._last, np.where(good, physical, -1)))
         self._last = int(latest[-1])
         mask: Mask = good & (physical > latest[:-1])
@@ -278,7 +286,7 @@ def _between(begin: int, end: int) -> Test:
 
 
 def is_in_time(data: Data, places: RecordPositions, since: int | None, until: int | None) -> Mask | None:
-    """Stored in [since, until); None where neither is said."""
+    """Marks records stored in [since, until); None where neither is given."""
     if since is None and until is None:
         return None
     times = store_times(data, places)
@@ -291,6 +299,7 @@ def is_in_time(data: Data, places: RecordPositions, since: int | None, until: in
 
 
 def has_tag(data: Data, places: RecordPositions, tags: frozenset[str]) -> Mask:
+    """Marks records with one of the tags."""
     found = PropertyColumns(data, places.properties, places.property_sizes).pick(props.TAGS)
     return _mask(pc.is_in(found, value_set=pa.array(sorted(tags), pa.string())))
 
@@ -300,7 +309,7 @@ def _named(wanted: QueueRange) -> str:
 
 
 def _is_of(wanted: QueueRange, places: RecordPositions, offsets: Numbers) -> Mask:
-    """Records that have the place in their queue at which they were looked for."""
+    """Marks records that contain the queue and offset at which they were looked for."""
     mask: Mask = places.number("queue_offset") == offsets
     mask &= places.number("queue_id") == wanted.name.queue_id
     return mask

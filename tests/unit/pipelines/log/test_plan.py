@@ -126,7 +126,7 @@ def test_options_make_a_query():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"subscribe": "a", "subscribePattern": "b"}, "not both"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "are both given: give one"),
         ({"startingOffsets": "latest"}, "use earliest"),
         ({"startingOffsets": "{}[]"}, "JSON"),
         ({"startingOffsets": '{"T":3}'}, "startingOffsets must be earliest, latest"),

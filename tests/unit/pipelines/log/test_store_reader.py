@@ -199,7 +199,7 @@ def test_what_was_asked_wrongly_is_told(store, tmp_path):
         read_log(tmp_path / "elsewhere", "T")
     with pytest.raises(BadColumn, match="did you mean body"):
         read_log(store, "T", columns=["bodi"])
-    with pytest.raises(ValueError, match="'queue' and 'log'"):
+    with pytest.raises(ValueError, match="scan must be 'queue' or 'log', got 'all'"):
         read_log(store, "T", scan="all")
 
 
