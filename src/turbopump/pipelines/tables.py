@@ -37,9 +37,8 @@ def with_options(
     found = own_options(given)
     if SECRET in found:
         raise BadOption(
-            "a table's options are stored in Spark's catalog, readable by others: give tlsKeyPassword to each query "
-            "instead, "
-            "WITH (`tlsKeyPassword` = '...')"
+            "a table's options are stored in Spark's catalog, where others can read them: give "
+            "tlsKeyPassword to each query instead, WITH (`tlsKeyPassword` = '...')"
         )
     every = {option.name: option for table in tables for option in table}
     unknown = {name: found[name] for name in found if not _is_known(name, tables)}
@@ -84,8 +83,8 @@ def _joined(carrier: Any, own: dict[str, str], table: tuple[FormatOption, ...]) 
 def hint(needed: str) -> str:
     """Says what to do about a missing option where a table may have lost it."""
     return (
-        f"a table in Spark's catalog keeps its options only if CREATE TABLE names no columns; otherwise give them "
-        f"to each statement, FROM t WITH (`{needed}` = '...'), and to a stream's writer as options"
+        f"a table in Spark's catalog keeps its options only if CREATE TABLE names no columns; otherwise give "
+        f"them to each statement, FROM t WITH (`{needed}` = '...'), and to a stream's writer as options"
     )
 
 

@@ -1,5 +1,6 @@
-"""Jobs that wire sources, transforms and sinks together: `turbopump pipeline <name>`.
+"""Jobs that connect sources, transforms and sinks: `turbopump pipeline <name>`.
 
-A job is a table of flags and a function; `catalog.py` has them all. What a job does to rows is in
-`transforms/`, where from and where to in `places.py`, and what a person sees of it in `showing.py`.
+A job is a table of flags and a function; `catalog.py` lists them all. What a job does to rows is in
+`transforms/`, where it reads and writes in `endpoint.py` and `endpoint_io.py`, and what a person sees of it
+in `display.py`.
 """

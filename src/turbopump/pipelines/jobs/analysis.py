@@ -1,4 +1,6 @@
-"""Jobs that look: stats, trace, dlq, verify. What they find is a table, a page with charts, or JSON."""
+"""Jobs that analyse messages: stats, trace, dlq, verify. Their result is a table, a page with charts, or
+JSON.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +19,14 @@ from turbopump.pipelines.transforms.dead_letters import failures, to_resend, wit
 from turbopump.pipelines.transforms.statistics import one_by_key, rates, skew, stats
 from turbopump.pipelines.transforms.traces import UNREADABLE, deliveries, latencies, traces
 
-MAX_REPORT_ROWS = 1000  # rows of a table in a report
-UNSETTLED_INTERVAL = "INTERVAL 30 SECONDS"  # what a running broker may not have written into queue files yet
+MAX_REPORT_ROWS = 1000  # of a table
+UNSETTLED_INTERVAL = (
+    "INTERVAL 30 SECONDS"  # messages that a running broker may not have in its queue files yet
+)
 
 
 def count(work: JobRun) -> JobResult:
-    """`stats`: rates, sizes and skew."""
+    """The job `stats`: rates, sizes and skew."""
     names = [GROUPS[word] for word in work.given["by"]]
     if work.given["explain"]:
         return work.explained(lambda rows: stats(one_by_key(rows) if "key" in names else rows, names), {})
@@ -34,7 +38,7 @@ def count(work: JobRun) -> JobResult:
         with work.progress():
             counted = stats(rows, names).cache()
             groups = work.table("groups", f"By {', '.join(work.given['by'])}", counted, MAX_REPORT_ROWS)
-            evenness = work.table("skew", "How even", skew(counted))
+            evenness = work.table("skew", "Skew", skew(counted))
             over_time = work.table("rates", "Over time", rates(rows, work.given["every"], names[:1]))
     finally:
         rows.unpersist()
@@ -58,7 +62,7 @@ def _lines(table: ResultTable, name: str) -> LineChart:
 
 
 def trace(work: JobRun) -> JobResult:
-    """How long messages took, by what their clients wrote into the trace topic."""
+    """The job `trace`: how long messages took, by what their clients wrote into the trace topic."""
     if work.given["explain"]:
         return work.explained(lambda rows: latencies(deliveries(traces(rows))), {})
     with work.progress():
@@ -75,12 +79,14 @@ def trace(work: JobRun) -> JobResult:
 
 
 def dead_letters(work: JobRun) -> JobResult:
-    """What groups gave up: what failed together, and on request sent again or kept."""
+    """The job `dlq`: counts dead letters that failed alike, and on request exports them or sends
+    them again.
+    """
     if work.given["explain"]:
         return work.explained(lambda rows: failures(with_origin(rows)), _with_ids(work))
     dead = with_origin(work.rows(**_with_ids(work))).cache()
     with work.progress():
-        found = work.table("failures", "What failed together", failures(dead))
+        found = work.table("failures", "Failed alike", failures(dead))
         summary: dict[str, Any] = {"from": str(work.source()), "letters": dead.count()}
     if work.given["to"] is not None:
         endpoint_io.write(dead, work.given["to"], work.name_server, work.given["to_options"], ())
@@ -97,7 +103,7 @@ def dead_letters(work: JobRun) -> JobResult:
 
 
 def _with_ids(work: JobRun) -> dict[str, str]:
-    """The columns that letters need; files that were archived have theirs already."""
+    """The columns that dead letters need; archived files have theirs already."""
     columns = "topic,msgId,offsetMsgId,tags,keys,body,storeTimestamp,reconsumeTimes,properties"
     return {"columns": columns} if work.source().kind in ("dlq", "log") else {}
 
@@ -111,7 +117,9 @@ def _redrive(work: JobRun, dead: DataFrame) -> int:
 
 
 def verify(work: JobRun) -> JobResult:
-    """Every message of the log is where its queue says, and every entry of a queue has its message."""
+    """The job `verify`: every message of the log is in its queue, and every entry of a queue has
+    its message.
+    """
     place = ["topic", "queueId", "queueOffset", "commitLogOffset", "storeSize"]
     given = {"columns": ",".join([*place, "storeTimestamp"]), "includeSystemTopics": "true"}
     if work.given["explain"]:

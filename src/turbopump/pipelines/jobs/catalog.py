@@ -1,4 +1,4 @@
-"""All jobs, with the flags that each takes. Pure: Spark is imported when a job runs."""
+"""The table of all jobs, with the flags of each. Pure: Spark is imported when a job runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from turbopump.runtime.times import parse_duration_s
 
 
 def _duration(text: str) -> str:
-    """In Spark's words, always the same for the same time."""
+    """Converts a duration to Spark's form, always the same for the same time."""
     return f"{round(parse_duration_s(text) * 1000)} milliseconds"
 
 
@@ -32,45 +32,49 @@ def _count(text: str) -> int:
 FROM = JobFlag("from", "topic:A,B  log:STORE  delta:DIR  parquet:DIR  dlq:GROUP", source, metavar="WHERE")
 TO = JobFlag(
     "to",
-    "topic:A  group:G (its retry topic: it alone)  delta:DIR  parquet:DIR",
+    "topic:A  group:G (the retry topic of this group alone)  delta:DIR  parquet:DIR",
     target,
     metavar="WHERE",
 )
 SERVER = JobFlag(
-    "namesrv", "name server, several with ; between (default: NAMESRV_ADDR or 127.0.0.1:9876)", metavar="ADDR"
+    "namesrv", "name servers, separated by ; (default: NAMESRV_ADDR or 127.0.0.1:9876)", metavar="ADDR"
 )
 OPTIONS = JobFlag("options", "an option of the source's format, NAME=VALUE", is_pairs=True, metavar="N=V")
 TO_OPTIONS = JobFlag(
     "to-options", "an option of the target's format, NAME=VALUE", is_pairs=True, metavar="N=V"
 )
 MASTER = JobFlag("master", "Spark's master (default: local[*])", default="local[*]", metavar="URL")
-CONF = JobFlag("conf", "a setting of Spark's, NAME=VALUE", is_pairs=True, metavar="N=V")
+CONF = JobFlag("conf", "a setting of Spark, NAME=VALUE", is_pairs=True, metavar="N=V")
 SINCE = JobFlag(
     "since",
-    "begin with what was stored then or later: 2026-11-01T12:00 (local time; a file must give the zone), "
+    "begin with messages stored at this time or later: 2026-11-01T12:00 (local time; a file must give the "
+    "zone), "
     "2026-11-01T12:00Z, milliseconds since 1970, or an age such as 10m",
     metavar="TIME",
     is_time=True,
 )
 UNTIL = JobFlag(
     "until",
-    "end before what was stored then or later, written as for --since",
+    "end before messages stored at this time or later, written as for --since",
     metavar="TIME",
     is_time=True,
 )
-WHERE = JobFlag("where", "only rows of which this SQL condition is true", metavar="SQL")
-FOLLOW = JobFlag("follow", "do not end: go on with what arrives, until Ctrl-C", None, False)
+WHERE = JobFlag("where", "only rows for which this SQL condition is true", metavar="SQL")
+FOLLOW = JobFlag("follow", "do not end: continue with messages that arrive, until Ctrl-C", None, False)
 EVERY = JobFlag(
     "every",
-    "a span of time: between batches of --follow, in charts of stats",
+    "interval between batches of --follow, and in the charts of stats",
     _duration,
     _duration("1m"),
     "SPAN",
 )
-CHECKPOINT = JobFlag("checkpoint", "where a stream keeps how far it is", metavar="DIR")
-NAME = JobFlag("name", "of this run of the job, by which its checkpoint is found again")
+CHECKPOINT = JobFlag("checkpoint", "directory in which a stream records its progress", metavar="DIR")
+NAME = JobFlag("name", "name of this run, by which its checkpoint is found again")
 KEEP = JobFlag(
-    "keep-checkpoint", "go on from the checkpoint although the job has changed since it was made", None, False
+    "keep-checkpoint",
+    "continue from the checkpoint although the job has changed since it was made",
+    None,
+    False,
 )
 ALLOW = JobFlag(
     "allow",
@@ -82,20 +86,20 @@ ALLOW = JobFlag(
 )
 EXPLAIN = JobFlag(
     "explain",
-    "print what is read, what is pushed down to the source and Spark's plan; run nothing",
+    "print the source, what is pushed down to it, and Spark's plan; run nothing",
     None,
     False,
 )
 PARTS = JobFlag(
     "partition-by",
-    "folders of a table: topic, date, hour (default: topic,date)",
+    "partition columns of a table: topic, date, hour (default: topic,date)",
     str,
     ("topic", "date"),
     is_list=True,
 )
-REPORT = JobFlag("report", "write a page with charts there", metavar="FILE.html")
+REPORT = JobFlag("report", "write an HTML page with charts to this file", metavar="FILE.html")
 
-SHIP = JobFlag("ship", "send our packages to executors that do not have them", None, False)
+SHIP = JobFlag("ship", "send the packages of turbopump to executors that do not have them", None, False)
 
 EVERYWHERE = (FROM, SERVER, OPTIONS, MASTER, CONF, SHIP, EXPLAIN)
 CHOOSING = (SINCE, UNTIL, WHERE)
@@ -104,12 +108,14 @@ STREAMING = (TO, TO_OPTIONS, FOLLOW, EVERY, CHECKPOINT, NAME, KEEP, ALLOW)
 
 @dataclass(frozen=True, slots=True)
 class Job:
+    """One job: its summary, the function that runs it, its flags and its checks."""
+
     summary: str
     module: str
     function: str
     flags: tuple[JobFlag, ...]
     check: Callable[[Given], None] = checks.nothing_more
-    """What can be said about the arguments before Spark starts. Raises BadSpec."""
+    """Checks the arguments before Spark starts. Raises BadSpec."""
 
     def load(self) -> Callable[[Any], Any]:
         found: Callable[[Any], Any] = getattr(
@@ -128,19 +134,19 @@ JOBS = {
             *CHOOSING,
             *STREAMING,
             PARTS,
-            JobFlag("compact", "then make few large files of many small ones", None, False),
+            JobFlag("compact", "afterwards merge small files into large ones", None, False),
         ),
         checks.archive,
     ),
     "replay": Job(
-        "messages of a table or store into a topic again, or to one group alone",
+        "messages of a table, store or topic into a topic, or to one group alone",
         "transfer",
         "replay",
         (
             *EVERYWHERE,
             *CHOOSING,
             *STREAMING,
-            JobFlag("rate", "at most so many messages a second", _count, metavar="N"),
+            JobFlag("rate", "largest number of messages per second", _count, metavar="N"),
         ),
         checks.replay,
     ),
@@ -154,10 +160,10 @@ JOBS = {
             *STREAMING,
             PARTS,
             JobFlag("sql", "a query over `messages`", metavar="SQL"),
-            JobFlag("sql-file", "the same, in a file", metavar="FILE"),
+            JobFlag("sql-file", "a file with the query", metavar="FILE"),
             JobFlag(
                 "json-body",
-                "fields of JSON bodies as columns: their names and types, as `id long, who string`",
+                "fields of JSON bodies as columns: names and types such as `id long, city string`",
                 metavar="DDL",
             ),
             JobFlag(
@@ -167,7 +173,7 @@ JOBS = {
         checks.transform,
     ),
     "dedupe": Job(
-        "of messages with one key within a time, the first",
+        "drops repeated messages: of those with the same key within a time, the first is kept",
         "transfer",
         "drop_repeated",
         (
@@ -178,7 +184,8 @@ JOBS = {
             JobFlag("by", "columns that make the key (default: keys)", str, ("keys",), is_list=True),
             JobFlag(
                 "within",
-                "messages with one key that were stored no further apart are repeated (default: 10 minutes)",
+                "messages with the same key stored no further apart than this are repeated (default: 10 "
+                "minutes)",
                 _duration,
                 _duration("10 minutes"),
                 "SPAN",
@@ -194,7 +201,7 @@ JOBS = {
         checks.dedupe,
     ),
     "dlq": Job(
-        "dead letters: what failed together; redrive some; export them",
+        "dead letters: which failed alike; send some again; export them",
         "analysis",
         "dead_letters",
         (
@@ -203,8 +210,12 @@ JOBS = {
             TO,
             TO_OPTIONS,
             REPORT,
-            JobFlag("redrive", "send again those of which this SQL condition is true", metavar="SQL"),
-            JobFlag("to-topic", "to the topic they were first sent to, not to the group alone", None, False),
+            JobFlag(
+                "redrive", "send again the dead letters for which this SQL condition is true", metavar="SQL"
+            ),
+            JobFlag(
+                "to-topic", "send them to their original topic instead of to the group alone", None, False
+            ),
         ),
         checks.dead_letters,
     ),
@@ -217,7 +228,7 @@ JOBS = {
             *CHOOSING,
             REPORT,
             ALLOW,
-            JobFlag("top", "how many of the slowest are shown (default: 20)", _count, 20, "N"),
+            JobFlag("top", "number of the slowest messages to show (default: 20)", _count, 20, "N"),
         ),
         checks.trace,
     ),
@@ -237,10 +248,11 @@ JOBS = {
         checks.stats,
     ),
     "verify": Job(
-        "consume queues of a store against its log, on as many cores as there are",
+        "compares the consume queues of a store with its log, on all cores",
         "analysis",
         "verify",
         (*EVERYWHERE, *CHOOSING),
         checks.verify,
     ),
 }
+"""Name of a job → the job."""

@@ -1,7 +1,8 @@
-"""The directory of a checkpoint: whose it is, kept as a file beside those of Spark.
+"""Ties a checkpoint directory to one job, by a file beside those of Spark.
 
-In: a path, local or of any file system that Spark knows, and the fingerprint of a job. Out: nothing, or
-BadSpec, which says what differs and what to do. What a fingerprint is made of is decided in `fingerprint.py`.
+In: a path, local or in any file system that Spark knows, and the fingerprint of a job. Out: nothing, or
+BadSpec, which says what differs and what to do. What a fingerprint consists of is decided in
+`fingerprint.py`.
 """
 
 from collections.abc import Callable
@@ -11,11 +12,11 @@ from turbopump.pipelines.jobs.fingerprint import FILE, Fingerprint, decoded, dif
 from turbopump.pipelines.jobs.spec import BadSpec
 
 REFUSED_BEFORE = ("dedupe",)
-"""Jobs that kept another kind of state before checkpoints had a fingerprint."""
+"""Jobs whose checkpoints, from before fingerprints existed, hold another kind of state."""
 
 
 class HadoopDirectory:
-    """A directory in a file system of Hadoop's, which local ones are too."""
+    """A directory in one of Hadoop's file systems, of which the local one is one."""
 
     def __init__(self, spark: Any, path: str) -> None:
         self._jvm = spark._jvm
@@ -27,7 +28,7 @@ class HadoopDirectory:
         return bool(self._files.exists(self._at(name)))
 
     def has_files(self, name: str) -> bool:
-        """Whether the directory of that name is there and not empty."""
+        """Tells whether the subdirectory exists and is not empty."""
         return self.has(name) and len(self._files.listStatus(self._at(name))) > 0
 
     def read(self, name: str) -> str:
@@ -49,10 +50,10 @@ class HadoopDirectory:
 
 
 def claim(folder: HadoopDirectory, now: Fingerprint, is_kept: bool, note: Callable[[str], None]) -> None:
-    """Makes the checkpoint that of this job. Raises BadSpec if it belongs to another one.
+    """Assigns the checkpoint to this job. Raises BadSpec if it belongs to another one.
 
-    `is_kept`: go on from it although the job has changed. A checkpoint that was made before fingerprints were
-    kept is taken over, with a warning: what it belongs to cannot be known.
+    `is_kept`: continue from it although the job has changed. A checkpoint made before fingerprints existed is
+    taken over with a warning, since its job is unknown.
     """
     is_used = folder.has_files("offsets")
     if is_used and folder.has(FILE):
@@ -63,19 +64,23 @@ def claim(folder: HadoopDirectory, now: Fingerprint, is_kept: bool, note: Callab
             note(f"checkpoint kept although the job has changed: {line}")
     elif is_used and now["job"] in REFUSED_BEFORE:
         raise BadSpec(
-            f"the checkpoint {folder.path} is of an earlier version, whose state for {now['job']} cannot be "
-            "read: give --name or --checkpoint for a new one, and --since to begin where the old one ended"
+            f"the checkpoint {folder.path} was made by an earlier version, whose state for {now['job']} "
+            "cannot be read: give --name or --checkpoint for a new one, and --since to begin where the old "
+            "one ended"
         )
     elif is_used:
         note(
-            f"warning: the checkpoint {folder.path} does not say which job it belongs to (it is from an "
-            "earlier version); it is taken for this job's"
+            f"warning: the checkpoint {folder.path} was made by an earlier version and does not say which "
+            "job it belongs to; using it for this job"
         )
     folder.write(FILE, encoded(now))
 
 
 def check_parquet(checkpoint: HadoopDirectory, target: HadoopDirectory) -> None:
-    """Spark skips batches that a directory already has, whichever stream wrote them. Raises BadSpec."""
+    """Raises BadSpec if a stream with another checkpoint wrote the target.
+
+    Spark skips batches that a directory already has, whichever stream wrote them.
+    """
     if target.has_files("_spark_metadata") and not checkpoint.has_files("offsets"):
         raise BadSpec(
             f"{target.path} was written by a stream with another checkpoint: Spark would skip the first "

@@ -1,6 +1,6 @@
-"""What can be wrong with the arguments of a job, found before Spark starts. Pure, but for reading files.
+"""Checks the arguments of a job before Spark starts. Pure, except for reading files.
 
-In: what a job was given. Out: nothing, or BadSpec, whose text says what is wanted.
+In: the arguments of a job. Out: nothing, or BadSpec, whose text says what must be given.
 """
 
 import json
@@ -12,17 +12,18 @@ from turbopump.pipelines.jobs.endpoint import PARTS, JobEndpoint
 from turbopump.pipelines.jobs.spec import BadSpec, Given
 
 INPUT = "messages"
-"""How SQL names the source."""
+"""The name of the source in SQL."""
 GROUPS = {"topic": "topic", "queue": "queueId", "tag": "tags", "key": "key", "broker": "brokerName"}
 """Word of `stats --by` → column."""
 SPLITS = ("minpartitions", "maxrecordsperpartition")
 
 
 def nothing_more(given: Given) -> None:
-    """For a job whose flags say all."""
+    """The check of a job that needs none beyond its flags."""
 
 
 def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
+    """Checks the arguments of any job, then those of this one. Raises BadSpec."""
     needed(job, given, "from")
     if "to" in given and "redrive" not in given:
         needed(job, given, "to")
@@ -32,6 +33,7 @@ def check(job: str, given: Given, more: Callable[[Given], None]) -> None:
 
 
 def needed(job: str, given: Given, key: str) -> JobEndpoint:
+    """Returns an endpoint that must be given. Raises BadSpec."""
     end: JobEndpoint | None = given[key]
     if end is None:
         raise BadSpec(f"job {job} needs --{key}: turbopump pipeline {job} --help")
@@ -45,13 +47,13 @@ def _times(given: Given) -> None:
     if not given.get("follow"):
         return
     if until is not None:
-        raise BadSpec("--follow does not end, and --until says where to end: give one of them")
+        raise BadSpec("--follow and --until are both given, but --follow never ends: give one of them")
     if not given["from"].is_topic:
-        raise BadSpec(f"--follow needs a topic: {given['from']} is read once")
+        raise BadSpec(f"--follow must read a topic, got {given['from']}, which is read once")
 
 
 def _options(given: Given) -> None:
-    """By the rules of the formats, which Spark would apply a quarter of a minute later."""
+    """Applies the rules of the formats, which Spark would apply 15 seconds later."""
     from turbopump.pipelines.log import options as log
     from turbopump.pipelines.options import BadOption, FormatOptions
     from turbopump.pipelines.source import settings
@@ -71,19 +73,22 @@ def _options(given: Given) -> None:
 
 def archive(given: Given) -> None:
     if given["to"].is_topic:
-        raise BadSpec("archive writes delta:DIR or parquet:DIR; `transform` and `replay` write topics")
+        raise BadSpec(
+            f"archive writes delta:DIR or parquet:DIR, got {given['to']}: `transform` and `replay` write "
+            "topics"
+        )
     _parts(given)
 
 
 def _parts(given: Given) -> None:
     wrong = [part for part in given["partition_by"] if part not in PARTS]
     if wrong:
-        raise BadSpec(f"partition-by={','.join(wrong)}: wants some of {', '.join(PARTS)}")
+        raise BadSpec(f"partition-by must be some of {', '.join(PARTS)}, got {','.join(wrong)}")
 
 
 def replay(given: Given) -> None:
     if not given["to"].is_topic:
-        raise BadSpec("replay writes topic:NAME, or group:NAME for one group alone")
+        raise BadSpec(f"replay writes topic:NAME, or group:NAME for one group alone, got {given['to']}")
     if given["from"].is_topic and given["from"].topic == given["to"].topic:
         raise BadSpec(f"{given['from']} would be replayed into itself without end")
     splits = [name for name in given["options"] if name.lower() in SPLITS]
@@ -96,11 +101,13 @@ def transform(given: Given) -> None:
     if not texts.get("sql"):
         raise BadSpec(f"transform needs --sql or --sql-file: a query over {INPUT}")
     if given["json_body"] and given["avro_body"]:
-        raise BadSpec("a body is read as --json-body or as --avro-body, not both")
+        raise BadSpec("--json-body and --avro-body are both given: give one of them")
 
 
 def texts_of(given: Given) -> dict[str, str]:
-    """What files say that flags name, under the flags' keys; SQL under `sql` wherever it came from."""
+    """Returns the contents of files that flags name, under the flags' keys; SQL under `sql` wherever it came
+    from.
+    """
     found = {}
     if given.get("sql") or given.get("sql_file"):
         found["sql"] = _file("sql-file", given["sql_file"]) if given["sql_file"] else given["sql"]
@@ -121,7 +128,7 @@ def _json(flag: str, path: str) -> str:
     try:
         json.loads(text)
     except ValueError as error:
-        raise BadSpec(f"{flag}={path} is no JSON: {error}") from None
+        raise BadSpec(f"{flag} must be a file with JSON, got {path}: {error}") from None
     return text
 
 
@@ -132,7 +139,10 @@ def dedupe(given: Given) -> None:
 
 def dead_letters(given: Given) -> None:
     if given["from"].kind not in ("dlq", "log", "delta", "parquet"):
-        raise BadSpec("dlq reads dlq:GROUP, or files that hold its topic: log:DIR, delta:DIR, parquet:DIR")
+        raise BadSpec(
+            "dlq reads dlq:GROUP, or files that hold its topic (log:DIR, delta:DIR, parquet:DIR), got "
+            f"{given['from']}"
+        )
     _report(given)
 
 
@@ -143,16 +153,16 @@ def trace(given: Given) -> None:
 def stats(given: Given) -> None:
     wrong = [word for word in given["by"] if word not in GROUPS]
     if wrong:
-        raise BadSpec(f"by={','.join(wrong)}: wants some of {', '.join(GROUPS)}")
+        raise BadSpec(f"by must be some of {', '.join(GROUPS)}, got {','.join(wrong)}")
     _report(given)
 
 
 def verify(given: Given) -> None:
     if given["from"].kind != "log":
-        raise BadSpec("verify reads log:DIR, a store directory")
+        raise BadSpec(f"verify reads log:DIR, a store directory, got {given['from']}")
 
 
 def _report(given: Given) -> None:
     where = given["report"]
     if where and not Path(where).absolute().parent.is_dir():
-        raise BadSpec(f"report={where}: there is no directory {Path(where).absolute().parent}")
+        raise BadSpec(f"report={where}: the directory {Path(where).absolute().parent} does not exist")

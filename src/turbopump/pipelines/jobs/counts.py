@@ -1,4 +1,4 @@
-"""How many rows a job has read and written, and what became of the others. Pure.
+"""How many rows a job has read and written, and what happened to the others. Pure.
 
 In: what Spark reports of each micro-batch, or what was observed in a batch. Out: `RowCounts`, for the summary
 and for the exit status: rows that were dropped without permission are a failure.
@@ -14,16 +14,18 @@ SOURCE, READ, MALFORMED, WRITTEN = (
     "turbopump-malformed",
     "turbopump-written",
 )
-"""Names of Spark's observations: before --where, behind it, with an unreadable body, at the target."""
+"""Names of Spark's observations: before --where, after it, with an unreadable body, at the target."""
 ROWS = "rows"
 DROPS = ("late", "malformed")
-"""Kinds of rows that a job must not drop unless it was allowed to."""
+"""Kinds of rows that a job must not drop unless it is allowed to."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
+    """Rows of a job, by what happened to them."""
+
     read: int = 0
-    """Rows that --since, --until and --where have left."""
+    """Rows that remain after --since, --until and --where."""
     written: int = 0
     duplicate: int = 0
     late: int = 0
@@ -37,7 +39,7 @@ class RowCounts:
         return RowCounts(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
     def without_duplicates(self) -> "RowCounts":
-        """For a job that drops repeated rows and nothing else."""
+        """Counts rows that were not written as duplicates: for a job that drops nothing else."""
         return replace(self, duplicate=max(0, self.read - self.written - self.late))
 
     def summary(self) -> dict[str, int]:
@@ -45,7 +47,7 @@ class RowCounts:
 
 
 def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> RowCounts:
-    """Of one batch: the observations by name."""
+    """Makes the counts of one batch from its observations, by name."""
     rows = {name: int(metrics.get(ROWS) or 0) for name, metrics in observed.items()}
     read = rows.get(READ, 0)
     filtered = max(0, rows[SOURCE] - read) if SOURCE in rows else 0
@@ -53,21 +55,21 @@ def counts_of(observed: Mapping[str, Mapping[str, Any]], late: int = 0) -> RowCo
 
 
 def counts_of_progress(progress: Mapping[str, Any]) -> RowCounts:
-    """Of one micro-batch, as Spark's progress tells it."""
+    """Makes the counts of one micro-batch from Spark's progress."""
     operators: Iterable[Mapping[str, Any]] = progress.get("stateOperators") or ()
     late = sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in operators)
     return counts_of(progress.get("observedMetrics") or {}, late)
 
 
 def refusal(counts: RowCounts, allowed: Collection[str]) -> str | None:
-    """Why the exit status is not 0; None: nothing was dropped, or all of it was allowed."""
+    """Returns why the exit status is not 0; None if nothing was dropped, or only what was allowed."""
     told = [
         f"{getattr(counts, kind):,} {kind}" for kind in DROPS if getattr(counts, kind) and kind not in allowed
     ]
     if not told:
         return None
     hint = ",".join(kind for kind in DROPS if getattr(counts, kind))
-    text = f"rows were dropped or have no readable body: {', '.join(told)}; --allow {hint} permits it"
+    text = f"rows were dropped or have an unreadable body: {', '.join(told)}; --allow {hint} permits it"
     if counts.malformed and "malformed" not in allowed:
-        text += ", and so does a query that names bodyError and decides about them itself"
+        text += ", and so does a query that uses the column bodyError to handle them"
     return text

@@ -1,4 +1,4 @@
-"""What a person sees of a job: lines while it runs, tables in the end, or one JSON document for machines."""
+"""What a person sees of a job: lines while it runs, tables at the end, or one JSON document for programs."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ MAX_CELL_WIDTH = 48
 
 @dataclass(frozen=True)
 class ResultTable:
-    """`key` names it in JSON; `title` for people."""
+    """A table of results. `key` names it in JSON; `title` is for people."""
 
     key: str
     title: str
@@ -36,11 +36,11 @@ class ResultTable:
 
 @dataclass
 class JobResult:
-    """What a job has to say in the end."""
+    """The result of a job: a summary and tables."""
 
     summary: dict[str, Any] = field(default_factory=dict)
     tables: list[ResultTable] = field(default_factory=list)
-    is_failure: bool = False  # it ran, and found what should not be
+    is_failure: bool = False  # it ran, and found errors in the data
 
     def document(self) -> dict[str, Any]:
         return {**self.summary, **{table.key: [dict(row) for row in table.rows] for table in self.tables}}
@@ -48,7 +48,7 @@ class JobResult:
 
 @dataclass
 class Display:
-    """Progress goes to stderr, results to stdout."""
+    """Prints progress to stderr and results to stdout."""
 
     is_json: bool = False
     out: TextIO = field(default_factory=lambda: sys.stdout)
@@ -71,6 +71,7 @@ class Display:
 
 
 def cell(value: Any) -> str:
+    """Formats a value for a table."""
     match value:
         case None:
             return "-"

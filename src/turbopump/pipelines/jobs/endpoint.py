@@ -1,4 +1,4 @@
-"""Where a job reads or writes, in one word: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
+"""Where a job reads or writes, as one word: `topic:Orders`, `log:data/store`, `delta:lake/orders`. Pure."""
 
 import os
 from dataclasses import dataclass
@@ -8,11 +8,13 @@ from turbopump.protocol.names import dlq_topic, retry_topic
 READ_FROM = ("topic", "log", "delta", "parquet", "dlq")
 WRITE_TO = ("topic", "group", "delta", "parquet")
 FILES = ("log", "delta", "parquet")
-PARTS = ("topic", "date", "hour")  # by which a table may be parted
+PARTS = ("topic", "date", "hour")  # partition columns that a table may have
 
 
 @dataclass(frozen=True, slots=True)
 class JobEndpoint:
+    """A source or target of a job: its kind and its name."""
+
     kind: str
     name: str
 
@@ -21,7 +23,7 @@ class JobEndpoint:
 
     @property
     def topic(self) -> str:
-        """Of those that are topics: a group's own is its retry topic, which it alone reads."""
+        """The topic of an endpoint that is one; for a group its retry topic, which it alone reads."""
         names = {"group": retry_topic(self.name), "dlq": dlq_topic(self.name)}
         return names.get(self.kind, self.name)
 
@@ -31,10 +33,12 @@ class JobEndpoint:
 
 
 def source(text: str) -> JobEndpoint:
+    """Reads the word of a source. Raises ValueError."""
     return _end(text, READ_FROM)
 
 
 def target(text: str) -> JobEndpoint:
+    """Reads the word of a target. Raises ValueError."""
     return _end(text, WRITE_TO)
 
 
@@ -46,5 +50,5 @@ def _end(text: str, kinds: tuple[str, ...]) -> JobEndpoint:
 
 
 def _place(path: str) -> str:
-    """Spark's processes may work in other directories than this one."""
+    """Makes a path absolute: Spark's processes may run in other directories than this one."""
     return path if "://" in path else os.path.abspath(path)

@@ -1,4 +1,4 @@
-"""Reading and writing at the ends of a job. What lies between is not known here."""
+"""Reads and writes DataFrames at the endpoints of a job."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ OURS = {"log": "rocketmq-log", "topic": "rocketmq", "dlq": "rocketmq"}
 
 
 def read(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
-    """All that is there now."""
+    """Returns all that the source has now."""
     match end.kind:
         case "log":
             return spark.read.format("rocketmq-log").options(**options).load(end.name)
@@ -38,9 +38,9 @@ def read(spark: SparkSession, end: JobEndpoint, name_server: str, options: Optio
 
 
 def follow(spark: SparkSession, end: JobEndpoint, name_server: str, options: Options) -> DataFrame:
-    """A stream that begins with what is there."""
+    """Returns a stream that begins with what the source has now. Raises BadSpec."""
     if not end.is_topic:
-        raise BadSpec(f"{end} is no stream: only topics are")
+        raise BadSpec(f"a stream must read a topic, got {end}")
     given = _of_topic(end, name_server, options)
     if not any(name.lower().startswith("starting") for name in given):
         given["startingOffsets"] = "earliest"
@@ -52,7 +52,7 @@ def _of_topic(end: JobEndpoint, name_server: str, options: Options) -> dict[str,
 
 
 def is_there(name_server: str, topic: str) -> bool:
-    """Whether a topic has a route. Dead-letter topics are created with the first dead letter."""
+    """Tells whether a topic has a route. Dead-letter topics are created with the first dead letter."""
     with Admin(name_server) as admin:
         try:
             admin.topics.route(topic)
@@ -62,7 +62,7 @@ def is_there(name_server: str, topic: str) -> bool:
 
 
 def no_rows(spark: SparkSession, options: Options) -> DataFrame:
-    """What a topic without messages gives."""
+    """Returns what a topic without messages gives."""
     lower = {name.lower(): value for name, value in options.items()}
     columns = [name.strip() for name in lower.get("columns", "").split(",") if name.strip()]
     schema = schema_of(columns, has_properties=lower.get("includeproperties") == "true")
@@ -70,7 +70,7 @@ def no_rows(spark: SparkSession, options: Options) -> DataFrame:
 
 
 def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None) -> dict[str, str]:
-    """Options by which a source of ours begins and ends where it should, and reads nothing else."""
+    """Returns the options by which a source of ours begins and ends at these times."""
     if end.kind not in OURS:
         return {}
     found = {}
@@ -84,7 +84,9 @@ def positions(end: JobEndpoint, since: TypedTime | None, until: TypedTime | None
 
 
 def within(end: JobEndpoint, rows: DataFrame, since: TypedTime | None, until: TypedTime | None) -> DataFrame:
-    """The rows of a table that were stored from `since` on and before `until`; see `positions`."""
+    """Returns the rows of a table stored from `since` on and before `until`; sources of ours use
+    `positions`.
+    """
     if end.kind in OURS:
         return rows
     if since is not None:
@@ -102,7 +104,7 @@ def _datetime(time: TypedTime) -> datetime:
 
 
 def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
-    """With the columns by which a table is parted, where they are not there yet."""
+    """Adds the partition columns that the rows lack."""
     parted: DataFrame = partitioned(rows, TIME, [part for part in parts if part not in rows.columns])
     return parted
 
@@ -110,6 +112,7 @@ def with_parts(rows: DataFrame, parts: tuple[str, ...]) -> DataFrame:
 def write(
     rows: DataFrame, end: JobEndpoint, name_server: str, options: Options, parts: tuple[str, ...]
 ) -> None:
+    """Writes the rows of a batch."""
     writer = _format(with_parts(rows, parts).write, end, name_server, options, parts)
     writer.mode("append").save()
 
@@ -122,7 +125,7 @@ def start(
     parts: tuple[str, ...],
     checkpoint: str,
 ) -> Any:
-    """The writer of a stream, to be given a trigger and started."""
+    """Returns the writer of a stream, to be given a trigger and started."""
     writer = _format(with_parts(rows, parts).writeStream, end, name_server, options, parts)
     return writer.outputMode("append").option("checkpointLocation", checkpoint)
 

@@ -1,8 +1,8 @@
-"""What a checkpoint belongs to: a job with its ends, conditions and options. Pure.
+"""Describes what a checkpoint belongs to: a job with its endpoints, conditions and options. Pure.
 
-A checkpoint holds how far one job has come. Used by another one, it would skip what the first has read. So
-the description of the job lies beside Spark's files, and a job with another description is refused. What does
-not change which rows arrive where is no part of it: speed, patience, connections.
+A checkpoint holds the progress of one job. Used by another one, it would skip what the first has read. So the
+description of the job is stored beside Spark's files, and a job with another description is refused. Settings
+that do not change which rows arrive where are not part of it: speed, timeouts, connections.
 """
 
 import json
@@ -29,7 +29,7 @@ FREE_OPTIONS = frozenset(
         *("usetls", "rocketmq.use.tls", "tlstrustcertpath", "tlscertpath", "tlskeypath", "tlskeypassword"),
     }
 )
-"""Options that may differ from run to run, in lower case: Spark loses theirs."""
+"""Options that may differ from run to run, in lower case: Spark does not keep the case."""
 
 Fingerprint = Mapping[str, str]
 
@@ -37,7 +37,9 @@ Fingerprint = Mapping[str, str]
 def fingerprint(
     job: str, given: Mapping[str, Any], name_server: str, texts: Mapping[str, str]
 ) -> Fingerprint:
-    """`texts`: what files say that flags name (SQL, an Avro schema); they count, not the files' names."""
+    """Makes the fingerprint. `texts`: contents of files that flags name (SQL, an Avro schema), which count
+    instead of the names.
+    """
     found = {"job": job, "cluster": _cluster(name_server)}
     for key, value in given.items():
         name = key.replace("_", "-")
@@ -55,7 +57,7 @@ def fingerprint(
 
 
 def _cluster(name_server: str) -> str:
-    """The name servers in one order and with one separator."""
+    """Writes the name servers in one order and with one separator."""
     return ";".join(sorted(one.strip() for one in name_server.replace(",", ";").split(";") if one.strip()))
 
 
@@ -69,7 +71,7 @@ def decoded(text: str) -> Fingerprint:
 
 
 def differences(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """A line for each difference."""
+    """Returns a line for each difference."""
     return [
         f"{name}: was {_said(before.get(name))}, now {_said(now.get(name))}"
         for name in sorted(before.keys() | now.keys())
@@ -82,6 +84,7 @@ def _said(value: str | None) -> str:
 
 
 def refusal(where: str, told: list[str]) -> str:
+    """Says why a checkpoint cannot be used, and what to do."""
     lines = "".join(f"\n  {line}" for line in told)
     return (
         f"the checkpoint {where} belongs to another job, whose progress would count as this one's:{lines}\n"

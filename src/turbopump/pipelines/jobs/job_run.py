@@ -1,7 +1,7 @@
-"""What every job has in hand: a Spark session, what it was told, and a screen; and how rows are moved.
+"""One run of a job: its Spark session, its arguments and its display; and how rows are moved.
 
-Moving from a topic is a stream with a checkpoint, so that a job that is started again goes on where it
-ended; it takes what is there and ends, or with `follow` goes on until it is stopped. From files it is one
+Moving rows from a topic is a stream with a checkpoint, so that a job that is started again continues where it
+ended; it reads what is there and ends, or with `follow` continues until it is stopped. From files it is one
 batch. Either way rows are counted where they are read and where they are written.
 """
 
@@ -38,6 +38,8 @@ Change = Callable[[DataFrame], DataFrame]
 
 @dataclass
 class JobRun:
+    """What the function of a job receives, with the operations that jobs share."""
+
     spark: SparkSession
     given: Given
     screen: Display
@@ -45,9 +47,9 @@ class JobRun:
     name_server: str
     stop: threading.Event = field(default_factory=threading.Event)
     is_deduplication: bool = False
-    """Rows that are read and not written were repeated."""
+    """Rows that are read and not written count as duplicates."""
     is_malformed_allowed: bool = False
-    """The job itself says what becomes of rows with an unreadable body."""
+    """The job itself handles rows with an unreadable body."""
     count: Callable[..., DataFrame] = field(default_factory=lambda: _uncounted, init=False)
     """Counts the rows for which a condition is true, under one of the names in `counts.py`."""
 
@@ -60,7 +62,7 @@ class JobRun:
         return checks.needed(self.job, self.given, "to")
 
     def rows(self, **more: str) -> DataFrame:
-        """All that the source has now, within the times and the condition that were given."""
+        """Returns all that the source has now, within the given times and condition."""
         options = self.options(more)
         if self._is_missing:
             found = endpoint_io.no_rows(self.spark, options)
@@ -70,15 +72,19 @@ class JobRun:
 
     @cached_property
     def _is_missing(self) -> bool:
-        """A group has no dead-letter topic before it has dead letters."""
+        """Whether the source is a dead-letter topic that does not exist: a group gets it with its first dead
+        letter.
+        """
         end = self.source()
         if end.kind != "dlq" or endpoint_io.is_there(self.name_server, end.topic):
             return False
-        self.screen.note(f"group {end.name} has no dead letters: there is no topic {end.topic}")
+        self.screen.note(f"group {end.name} has no dead letters: topic {end.topic} does not exist")
         return True
 
     def options(self, more: dict[str, str]) -> dict[str, str]:
-        """Options of the source. `more`: of our formats; those of others are the user's alone."""
+        """Returns the options of the source. `more`: for our formats only; other formats get the user's
+        alone.
+        """
         end, given = self.source(), self.given
         mine = more if end.kind in endpoint_io.OURS else {}
         return {
@@ -95,7 +101,7 @@ class JobRun:
     # moving
 
     def move(self, change: Change, parts: tuple[str, ...] = NO_PARTS, **more: str) -> JobResult:
-        """From the source through `change` to the target. `more`: options of the source."""
+        """Moves rows from the source through `change` to the target. `more`: options of the source."""
         begin = time.monotonic()
         end, target = self.source(), self.target()
         if self.given["explain"]:
@@ -112,6 +118,7 @@ class JobRun:
         return self.judged(JobResult({**ways, **moved.summary(), **pace}), moved)
 
     def judged(self, outcome: JobResult, moved: RowCounts) -> JobResult:
+        """Marks the result as failed if rows were dropped that must not be."""
         allowed = {*self.given["allow"], *(["malformed"] if self.is_malformed_allowed else [])}
         why = refusal(moved, allowed)
         if why is not None:
@@ -133,13 +140,13 @@ class JobRun:
         return counts_of({name: self._observed(name, one) for name, one in seen.items()})
 
     def _observed(self, name: str, observation: Observation) -> dict[str, Any]:
-        """Waits, but not for ever: Spark may have left out of its plan what would have been counted."""
+        """Waits for an observation, with a timeout: Spark may have removed it from its plan."""
         found: list[dict[str, Any]] = []
         asking = threading.Thread(target=lambda: found.append(observation.get), daemon=True)
         asking.start()
         asking.join(OBSERVATION_TIMEOUT_S)
         if not found:
-            self.screen.note(f"warning: Spark does not say how many rows there were ({name}); shown as 0")
+            self.screen.note(f"warning: Spark did not report the number of rows ({name}); shown as 0")
         return found[0] if found else {}
 
     def _stream(self, change: Change, parts: tuple[str, ...], more: dict[str, str]) -> RowCounts:
@@ -147,7 +154,7 @@ class JobRun:
         checkpoint = given["checkpoint"] or self.checkpoint()
         self._claim(checkpoint)
         rows = self.streamed(change, more)
-        self.screen.note(f"checkpoint: {checkpoint} (the same job goes on from there)")
+        self.screen.note(f"checkpoint: {checkpoint} (the same job continues from there)")
         writer = endpoint_io.start(
             rows, self.target(), self.name_server, given["to_options"], parts, checkpoint
         )
@@ -161,7 +168,7 @@ class JobRun:
             self.spark.streams.removeListener(tally)
 
     def streamed(self, change: Change, more: dict[str, str]) -> DataFrame:
-        """The stream as it is written, with its counts."""
+        """Returns the stream as it is written, with its counts."""
 
         def count(rows: DataFrame, name: str, which: str = ALL_ROWS) -> DataFrame:
             return rows.observe(name, F.count_if(F.expr(which)).alias(counts.ROWS))
@@ -180,7 +187,7 @@ class JobRun:
         claim(folder, now, self.given["keep_checkpoint"], self.screen.note)
 
     def watch(self, query: Any) -> None:
-        """Until the stream has ended, or was told to."""
+        """Waits until the stream has ended, or stops it when asked to."""
         while not query.awaitTermination(POLL_INTERVAL_S):
             if self.stop.is_set():
                 query.stop()
@@ -188,7 +195,7 @@ class JobRun:
             raise query.exception()
 
     def explained(self, change: Change, more: dict[str, str], is_stream: bool = False) -> JobResult:
-        """What the job would do, without doing it."""
+        """Describes what the job would do, without doing it."""
         end, given = self.source(), self.given
         options = self.options(more)
         rows = self.streamed(change, more) if is_stream else change(self.rows(**more))
@@ -209,7 +216,7 @@ class JobRun:
         return JobResult({"from": str(end)}, [ResultTable("explain", "What would run", shown, ("line",))])
 
     def name(self) -> str:
-        """Of this job, by what it does: the same again tomorrow."""
+        """Returns a name made from what the job does: the same for the same job on another day."""
         said = self.given.get("name") or f"{self.job}-{self.given['from']}-{self.given['to']}"
         return re.sub(r"[^A-Za-z0-9._%-]+", "-", said)
 
@@ -219,12 +226,15 @@ class JobRun:
     # results
 
     def table(self, key: str, title: str, rows: DataFrame, most: int | None = None) -> ResultTable:
+        """Collects rows as a table of the result."""
         found: list[Row] = [row.asDict() for row in (rows.limit(most) if most else rows).collect()]
         return ResultTable(key, title, found, rows.columns)
 
     @contextmanager
     def progress(self) -> Iterator[None]:
-        """A bar over all tasks that Spark has begun, while something runs; nothing where nobody looks."""
+        """Draws a bar over all tasks that Spark has begun, while the block runs; nothing without a
+        terminal.
+        """
         if not self.screen.err.isatty():
             yield
             return

@@ -1,6 +1,6 @@
-"""An HTML page of a job's result: tables, bars and lines, in one file that needs nothing else.
+"""Makes an HTML page of a job's result: tables, bars and lines, in one file without external parts.
 
-In: an outcome and charts of plain numbers. Out: text. Every word of a message is escaped.
+In: a result and charts of plain numbers. Out: text. All text from messages is escaped.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from html import escape
 from turbopump.pipelines.jobs.display import JobResult, ResultTable, cell
 
 WIDTH, HEIGHT, BAR = 760, 220, 22
-LEFT, RIGHT, TOP = 64, 16, 12  # around the lines of a chart: room for the labels of its axes
-NAMES, VALUES = 200, 125  # on either side of bars
-LETTER = 7.5  # pixels that a letter takes at most, at this size
+LEFT, RIGHT, TOP = 64, 16, 12  # margins of a line chart, for the labels of its axes
+NAMES, VALUES = 200, 125  # widths on either side of the bars
+LETTER = 7.5  # width of the widest letters in pixels, at this size
 MAX_BARS, MAX_LINES, TICKS = 30, 8, 5
 LEGEND_ROW, LEGEND_COLUMNS = 20, 2
 HUES = ("#2563eb", "#dc2626", "#059669", "#d97706", "#7c3aed", "#0891b2", "#be185d", "#4d7c0f")
@@ -33,7 +33,7 @@ figure{margin:1rem 0 2rem}figcaption{font-weight:600;margin-bottom:.5rem}svg{max
 
 @dataclass(frozen=True)
 class BarChart:
-    """One bar for each name."""
+    """One bar per name."""
 
     title: str
     values: Sequence[tuple[str, float]]
@@ -59,7 +59,7 @@ class BarChart:
 
 @dataclass(frozen=True)
 class LineChart:
-    """Lines over time: a name → its points, seconds and value."""
+    """Lines over time: a name → its points (seconds, value)."""
 
     title: str
     series: Sequence[tuple[str, Sequence[tuple[float, float]]]]
@@ -95,7 +95,7 @@ class LineChart:
 
 
 def ticks(top: float) -> list[float]:
-    """Round numbers from 0 to the first that is not below `top`, a few of them.
+    """Returns a few round numbers from 0 to the first that is not below `top`.
 
     >>> ticks(7), ticks(1234)
     ([0, 2, 4, 6, 8], [0, 500, 1000, 1500])
@@ -171,7 +171,7 @@ def _fitting(text: str, width: float) -> str:
 
 
 def _short(value: float) -> str:
-    """A label of an axis: 1.5M rather than 1,500,000."""
+    """Formats a label of an axis: 1.5M rather than 1,500,000."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if value >= size:
             return f"{value / (1e3 if letter == 'k' else size):g}{letter}"
@@ -182,6 +182,7 @@ Chart = BarChart | LineChart
 
 
 def page(title: str, outcome: JobResult, charts: Sequence[Chart]) -> str:
+    """Returns the page."""
     summary = ", ".join(f"{escape(name)}: {escape(cell(value))}" for name, value in outcome.summary.items())
     figures = [f"<figure><figcaption>{escape(one.title)}</figcaption>{one.svg()}</figure>" for one in charts]
     body = "\n".join([*figures, *(_table(table) for table in outcome.tables)])
@@ -207,7 +208,7 @@ def _cell(value: object) -> str:
 
 
 def _kind(value: object) -> str:
-    """Numbers stand to the right, and so do their heads."""
+    """Aligns numbers to the right, and their headings too."""
     return ' class="n"' if isinstance(value, int | float) and not isinstance(value, bool) else ""
 
 

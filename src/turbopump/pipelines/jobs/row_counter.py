@@ -12,11 +12,11 @@ END_TIMEOUT_S = 60.0
 
 
 class CountsLost(RuntimeError):
-    """Spark did not report the end of a stream, so its rows are not known."""
+    """Spark did not report the end of a stream, so the number of its rows is unknown."""
 
 
 class RowCounter(StreamingQueryListener):
-    """Spark calls one event after the other, in a thread of its own; the end of the query comes last."""
+    """Adds up the rows of one query. Spark calls one event after the other, the end of the query last."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +41,7 @@ class RowCounter(StreamingQueryListener):
             self._ended.set()
 
     def result(self) -> RowCounts:
-        """Once the query has ended. Raises CountsLost."""
+        """Returns the counts once the query has ended. Raises CountsLost."""
         if not self._ended.wait(END_TIMEOUT_S):
             raise CountsLost(f"Spark has not reported the end of {self._name}: its rows cannot be counted")
         return self._counts

@@ -1,4 +1,4 @@
-"""A Spark session for a job, and what is missing for one."""
+"""Creates the Spark session of a job, after checking what it needs."""
 
 import os
 import re
@@ -30,8 +30,9 @@ PARTITIONS, INITIAL = (
 
 
 def session(name: str, master: str, conf: Mapping[str, str], archive: Path | None = None) -> Any:
-    """With our formats registered, and workers that run this Python. `archive`: for executors that do not
-    have our packages. Raises CannotRun.
+    """Returns a session with our formats registered, and workers that run this Python. Raises CannotRun.
+
+    `archive`: packages for executors that do not have ours.
     """
     check()
     shipped = shipping.settings(archive) if archive else {}
@@ -53,8 +54,10 @@ def session(name: str, master: str, conf: Mapping[str, str], archive: Path | Non
 
 
 def _set_partitions(spark: Any, conf: Mapping[str, str]) -> None:
-    """A stream keeps one state store for each shuffle partition, and starts a task for it in every batch: as
-    many as there are cores. A batch begins with many, and Spark joins those that are small.
+    """Sets the number of shuffle partitions: for streams the number of cores, for batches many.
+
+    A stream keeps one state store per shuffle partition, and starts a task for it in every batch. A batch
+    begins with many partitions, and Spark merges the small ones.
     """
     if PARTITIONS not in conf:
         spark.conf.set(PARTITIONS, str(spark.sparkContext.defaultParallelism))
@@ -62,27 +65,27 @@ def _set_partitions(spark: Any, conf: Mapping[str, str]) -> None:
 
 
 def check() -> None:
-    """What is wanted before a session can be made."""
+    """Checks that a session can be made. Raises CannotRun."""
     if find_spec("pyspark") is None:
         raise CannotRun("pipelines need PySpark: pip install 'turbopump[spark]'")
-    found = java_version(_java_says())
+    found = java_version(_java_output())
     if found is None:
         raise CannotRun(f"Spark needs Java {MIN_JAVA} or newer, and there is none: {JAVA_HINT}")
     if found < MIN_JAVA:
         raise CannotRun(f"Spark needs Java {MIN_JAVA} or newer, got Java {found}: {JAVA_HINT}")
 
 
-def java_version(said: str) -> int | None:
-    """The major version in what `java -version` prints; None: there is no Java.
+def java_version(output: str) -> int | None:
+    """Returns the major version in the output of `java -version`; None if there is no Java.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_402"')
     (17, 8)
     """
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None
 
 
-def _java_says() -> str:
+def _java_output() -> str:
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if not java:

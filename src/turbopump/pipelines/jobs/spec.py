@@ -1,4 +1,4 @@
-"""What a job was told: flags of a command line or keys of a small TOML file, read by one table.
+"""Reads the arguments of a job: flags of a command line or keys of a small TOML file, by one table.
 
     job = "archive"
     from = "topic:OrderTopic"
@@ -7,7 +7,7 @@
     [options]        # of the source, by its own names
     tags = "paid"
 
-Flags win over the file. A word that no job knows is an error that names the nearest one.
+Flags override the file. A word that the job does not know is an error that names the nearest one.
 """
 
 import tomllib
@@ -22,12 +22,12 @@ from turbopump.runtime.times import format_time, parse_time
 
 
 class BadSpec(ValueError):
-    """The text says what is wrong and what is wanted."""
+    """The arguments of a job are wrong; the text says what must be given."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedTime:
-    """A point in time, and the text that it was given as: `1h` is another time on the next day."""
+    """A point in time, and the text it was given as: `1h` is another time on the next day."""
 
     text: str
     ms: int
@@ -36,13 +36,13 @@ class TypedTime:
         return self.text
 
     def told(self) -> str:
-        """With its zone, so that one sees which was taken."""
+        """Formats the time with its zone, so that a person sees which zone was used."""
         return format_time(self.ms)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFlag:
-    """`read` makes the value of a text, and raises ValueError. A switch has none: it is there or not."""
+    """One flag. `read` makes the value from the text, and raises ValueError. A switch has no `read`."""
 
     name: str
     help: str
@@ -50,7 +50,7 @@ class JobFlag:
     default: Any = None
     metavar: str | None = None
     is_pairs: bool = False  # KEY=VALUE, may be repeated; a table in the file
-    is_list: bool = False  # with commas between
+    is_list: bool = False  # separated by commas
     is_time: bool = False  # read as a time: `read` is not used
 
     @property
@@ -59,10 +59,11 @@ class JobFlag:
 
 
 Given = Mapping[str, Any]
-"""Flag's key → its value, for every flag of the job."""
+"""Key of a flag → its value, for every flag of the job."""
 
 
 def read_file(text: str, where: str) -> dict[str, Any]:
+    """Parses a TOML file. Raises BadSpec."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -1,4 +1,4 @@
-"""Jobs that move rows: archive, replay, transform, dedupe."""
+"""Jobs that transfer rows: archive, replay, transform, dedupe."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from turbopump.pipelines.transforms.resend import in_queue_order, sendable
 
 
 def archive(work: JobRun) -> JobResult:
-    """Topics or a store into a table of files."""
+    """The job `archive`: writes topics or a store into a table."""
     end = work.target()
     outcome = work.move(lambda rows: rows, work.given["partition_by"], includeProperties="true")
     if work.given["compact"] and end.kind == "delta" and not work.given["explain"]:
@@ -29,7 +29,9 @@ def archive(work: JobRun) -> JobResult:
 
 
 def replay(work: JobRun) -> JobResult:
-    """Rows of a table, a store or a topic into a topic, or to one group alone, each queue in its order."""
+    """The job `replay`: sends rows of a table, a store or a topic to a topic or one group, each queue in its
+    order.
+    """
     rate = work.given["rate"]
     return work.move(
         lambda rows: limited(sendable(in_queue_order(rows, rate is not None)), rate), includeProperties="true"
@@ -37,7 +39,7 @@ def replay(work: JobRun) -> JobResult:
 
 
 def limited(rows: DataFrame, rate: int | None) -> DataFrame:
-    """At most so many rows a second, in one task: more tasks would be more than that together."""
+    """Limits the rows per second, in a single task: several tasks together would exceed the limit."""
     if rate is None:
         return rows
 
@@ -54,7 +56,7 @@ def limited(rows: DataFrame, rate: int | None) -> DataFrame:
 
 
 def transform(work: JobRun) -> JobResult:
-    """Spark SQL between topics and tables."""
+    """The job `transform`: Spark SQL between topics and tables."""
     query = checks.texts_of(work.given)["sql"]
     work.is_malformed_allowed = ERROR.lower() in query.lower()  # then the query decides about them
 
@@ -70,7 +72,7 @@ def transform(work: JobRun) -> JobResult:
 
 
 def read_body(rows: DataFrame, given: Any) -> DataFrame:
-    """With the columns that the body has, when it was said how to read it."""
+    """Adds the columns that the body has, if a flag says how to read it."""
     if given["json_body"]:
         return json_body(rows, given["json_body"])
     if given["avro_body"]:
@@ -79,7 +81,7 @@ def read_body(rows: DataFrame, given: Any) -> DataFrame:
 
 
 def drop_repeated(work: JobRun) -> JobResult:
-    """Of messages with one key within a time the first."""
+    """The job `dedupe`: of messages with the same key within a time, keeps the first."""
     by, within, remember = work.given["by"], work.given["within"], work.given["remember"]
     work.is_deduplication = True
     is_sent = work.target().is_topic

@@ -1,7 +1,7 @@
-"""Bodies as columns: JSON by Spark's own reader, Avro by fastavro in the workers.
+"""Reads bodies as columns: JSON by Spark's own reader, Avro by fastavro in the workers.
 
-A body that does not fit gives a row of nulls and its text in `bodyError`, so that nothing is lost on the way:
-filter on `bodyError IS NULL`, and send the others where somebody looks.
+A body that does not fit gives a row of nulls and the reason in `bodyError`, so that no message is lost:
+filter on `bodyError IS NULL`, and send the others to a place where somebody looks at them.
 """
 
 import io
@@ -34,17 +34,17 @@ LOGICAL = {
     "timestamp-millis": ("timestamp", TIME),
     "timestamp-micros": ("timestamp", TIME),
 }
-"""Avro's word → Spark's and Arrow's."""
+"""Avro's name → Spark's and Arrow's."""
 
 Words = tuple[str, pa.DataType]
 
 
 class BadAvroSchema(ValueError):
-    """What cannot be read, or has no column of its kind."""
+    """The Avro schema is not a record, or has a type without a column of its kind."""
 
 
 def json_body(messages: DataFrame, schema: str) -> DataFrame:
-    """All columns, those of the DDL `schema` read from the body, and `bodyError`."""
+    """Adds the columns of the DDL `schema`, read from the JSON body, and `bodyError`."""
     text = F.col("body").cast("string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": ERROR}
     fields = F.from_json(text, f"{schema}, `{ERROR}` string", options)
@@ -52,7 +52,9 @@ def json_body(messages: DataFrame, schema: str) -> DataFrame:
 
 
 def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
-    """The same by an Avro schema, for bodies that hold one bare record each (no file header)."""
+    """Adds the columns of an Avro schema, read from bodies with one bare record each (no file header), and
+    `bodyError`.
+    """
     document = json.loads(schema) if isinstance(schema, str) else schema
     if not isinstance(document, dict) or document.get("type") != "record":
         raise BadAvroSchema("the schema of a body must be a record")
@@ -64,6 +66,9 @@ def avro_body(messages: DataFrame, schema: str | dict[str, Any]) -> DataFrame:
 
 
 def _spread(messages: DataFrame) -> DataFrame:
+    """Replaces the struct of fields by its fields. Raises ValueError for names that messages have
+    themselves.
+    """
     own = {name.lower() for name in messages.columns}
     struct = messages.schema[FIELDS].dataType
     taken = [field.name for field in struct.fields if field.name.lower() in own]
@@ -76,7 +81,7 @@ def _spread(messages: DataFrame) -> DataFrame:
 
 
 def avro_words(schema: Any) -> Words:
-    """How Spark and Arrow name the type of an Avro schema. Raises BadAvroSchema."""
+    """Returns the names that Spark and Arrow have for the type of an Avro schema. Raises BadAvroSchema."""
     if isinstance(schema, str):
         return _simple(schema)
     if isinstance(schema, list):
@@ -98,14 +103,14 @@ def avro_words(schema: Any) -> Words:
 
 def _simple(name: str) -> Words:
     if name not in SIMPLE:
-        raise BadAvroSchema(f"there is no column for Avro type {name!r}")
+        raise BadAvroSchema(f"an Avro type must be one of {', '.join(SIMPLE)}, got {name!r}")
     return SIMPLE[name]
 
 
 def _union(choices: list[Any]) -> Words:
     real = [choice for choice in choices if choice != "null"]
     if len(real) != 1:
-        raise BadAvroSchema(f"a union must be of null and one type, not {choices}")
+        raise BadAvroSchema(f"a union must be of null and one type, got {choices}")
     return avro_words(real[0])
 
 

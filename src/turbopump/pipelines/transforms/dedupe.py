@@ -21,8 +21,8 @@ from turbopump.runtime.times import parse_duration_s
 
 KEY, AT, SEEN, ROW = "__key", "__at", "__seen", "__row"
 WITHOUT_KEY = "place"
-PLACE = ("topic", "brokerName", "queueId", "queueOffset")  # of a message: no other has the same
-MAX_TIMES = 64  # store times remembered of one key: a key that comes all day has one for each `within`
+PLACE = ("topic", "brokerName", "queueId", "queueOffset")  # unique to each message
+MAX_TIMES = 64  # store times remembered per key: a key that comes all day has one for each `within`
 
 
 def dedupe(
@@ -57,7 +57,9 @@ def dedupe(
 
 
 def _key(messages: DataFrame, by: Sequence[str], time: str) -> Any:
-    """Text; where the key or the time is missing, the place of the message, which no other has."""
+    """Returns the key as text; where the key or the time is missing, the message's queue and offset, which
+    are unique.
+    """
     lacks = F.col(time).isNull()
     blank = F.lit(True)
     for name in by:
@@ -87,7 +89,7 @@ def _first_of(time: str, within_us: int) -> Any:
 
 
 def kept(times: Iterable[int | None], within: int) -> Iterator[int]:
-    """Which of the times, in order, begin a window: positions."""
+    """Yields the positions of those times, in order, that begin a window."""
     begin: int | None = None
     for position, time in enumerate(times):
         if begin is None or time is None or time - begin > within:
@@ -99,7 +101,7 @@ def kept(times: Iterable[int | None], within: int) -> Iterator[int]:
 
 
 def passed(times: Sequence[int], known: Sequence[int], within: int) -> tuple[list[int], list[int]]:
-    """Which positions of `times` pass, and all times known then, at most MAX_TIMES, the latest.
+    """Returns which positions of `times` pass, and the latest MAX_TIMES of all times known then.
 
     >>> passed([100, 30, 35], known=[90], within=10)
     ([1], [30, 90])
@@ -135,7 +137,7 @@ def _passing(within_us: int) -> Any:
 
 
 def _packer(columns: Sequence[str]) -> Any:
-    """Rows as one opaque column: pandas would change numbers with nulls, maps and times."""
+    """Packs rows into one opaque column: pandas would change numbers with nulls, maps and times."""
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -1,4 +1,6 @@
-"""Of stored messages what is sent when they are sent again: not what tells how they were stored."""
+"""Prepares stored messages for sending them again: without the properties that describe how they
+were stored.
+"""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 (its name everywhere)
@@ -14,11 +16,12 @@ OFFSET, TIME, AT = "queueOffset", "storeTimestamp", "__at"
 
 
 def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
-    """Rows so that the sink keeps the order of each queue: with a sharding key, and a queue in one task.
+    """Orders rows so that the sink keeps the order of each queue: a sharding key per row, and a queue in one
+    task.
 
-    A message without a sharding key of its own gets the queue that it was in as one: what one queue held goes
-    to one queue again. The tasks of a stream read each queue in order. Rows of files are sorted by offset
-    within a queue, and beyond that by time; where the offset is not known, by time in one task.
+    A message without a sharding key of its own gets the queue it was in as one: what one queue held goes to
+    one queue. The tasks of a stream read each queue in order. Rows of files are sorted by offset within a
+    queue, and across queues by time; where the offset is unknown, by time in one task.
     """
     if not {OFFSET, *QUEUE} <= set(rows.columns):
         is_sorted = TIME in rows.columns and not rows.isStreaming
@@ -26,11 +29,11 @@ def in_queue_order(rows: DataFrame, in_one_task: bool = False) -> DataFrame:
     keyed = rows if "shardingKey" in rows.columns else rows.withColumn("shardingKey", _sharding_key(rows))
     if rows.isStreaming:
         return keyed
-    # No message of a queue is before one with a smaller offset, whatever the broker's clock did.
+    # A message never comes before one with a smaller offset in its queue, whatever the broker's clock did.
     so_far = Window.partitionBy(*QUEUE).orderBy(OFFSET)
     timed = keyed.withColumn(AT, F.max(TIME).over(so_far) if TIME in rows.columns else F.lit(0))
     order = (AT, *QUEUE, OFFSET)
-    # Not orderBy: Spark would read all rows once more to see how they are spread, and count them twice.
+    # Not orderBy: Spark would read all rows once more to sample their distribution, and count them twice.
     parted = timed.repartition(1) if in_one_task else timed.repartition(*QUEUE)
     return parted.sortWithinPartitions(*order)
 
@@ -44,7 +47,7 @@ def _sharding_key(rows: DataFrame) -> Column:
 
 
 def sendable(rows: DataFrame) -> DataFrame:
-    """The columns that the sink takes, without `topic`: that is for the job to say."""
+    """Selects the columns that the sink takes, without `topic`, which the job decides."""
     kept = [F.col(name) for name in SENT if name in rows.columns]
     if "properties" in rows.columns:
         kept.append(own_properties().alias("properties"))
@@ -52,7 +55,7 @@ def sendable(rows: DataFrame) -> DataFrame:
 
 
 def own_properties() -> Column:
-    """Those that a user has given."""
+    """Returns the properties that a user has given."""
     return F.map_filter(
         "properties", lambda name, value: ~name.isin(*NOT_KEPT) & (F.trim(value) != F.lit(""))
     )

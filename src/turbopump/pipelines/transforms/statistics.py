@@ -1,4 +1,4 @@
-"""How many, how large, how even: messages counted by topic, queue, tag or key."""
+"""Counts messages by topic, queue, tag or key: numbers, sizes, rates and skew."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,10 @@ TIME = "storeTimestamp"
 
 
 def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
-    """A row for each group: messages, bytes, sizes, first and last, messages a second, and `share`, the part
-    that the group has of all. `brokerName` may be null and is a group of its own then.
+    """Returns a row per group: messages, bytes, sizes, first and last, messages per second, and `share` of
+    all.
+
+    `brokerName` may be null, which is a group of its own then.
     """
     size = F.length("body")
     grouped = messages.groupBy(*by).agg(
@@ -35,7 +37,9 @@ def stats(messages: DataFrame, by: Sequence[str] = BY) -> DataFrame:
 
 
 def skew(counted: DataFrame) -> DataFrame:
-    """Of what `stats` has counted: how uneven it is. 1 is even; n: the largest has n times its share."""
+    """Measures how uneven the groups of `stats` are: 1 is even; n: the largest group has n times
+    the average.
+    """
     return counted.agg(
         F.count(F.lit(1)).alias("groups"),
         F.coalesce(F.sum("messages"), F.lit(0)).alias("messages"),
@@ -46,7 +50,7 @@ def skew(counted: DataFrame) -> DataFrame:
 
 
 def rates(messages: DataFrame, every: str = "1 minute", by: Sequence[str] = BY) -> DataFrame:
-    """Messages and bytes in each span of time, for a chart."""
+    """Counts messages and bytes per interval, for a chart."""
     spans = messages.groupBy(F.window(TIME, every).alias("span"), *by).agg(
         F.count(F.lit(1)).alias("messages"), F.sum(F.length("body")).alias("bytes")
     )
@@ -54,7 +58,7 @@ def rates(messages: DataFrame, every: str = "1 minute", by: Sequence[str] = BY) 
 
 
 def one_by_key(messages: DataFrame) -> DataFrame:
-    """A row for each key of a message, its own column `key`: a message may have several, or none."""
+    """Returns a row per key of a message, in the column `key`: a message may have several keys, or none."""
     return messages.withColumn("key", F.explode_outer(F.split("keys", " +")))
 
 

@@ -1,4 +1,6 @@
-"""Traces that clients have written, as rows: who sent and who consumed a message, and how long that took."""
+"""Reads the traces that clients write as rows: who sent and who consumed a message, and how long
+that took.
+"""
 
 from collections.abc import Iterator
 
@@ -21,12 +23,14 @@ FIELDS = (
 )
 DDL = ", ".join(f"`{name}` {sql}" for name, sql, _ in FIELDS)
 UNREADABLE = "unreadable"
-"""Type of the row that stands for a message in which no record can be read."""
+"""Type of the row that stands for a message without a readable record."""
 ARROW = pa.schema([pa.field(name, kind) for name, _, kind in FIELDS])
 
 
 def traces(messages: DataFrame) -> DataFrame:
-    """A row for each record in messages of a trace topic; of type UNREADABLE for a message without any."""
+    """Returns a row per record in messages of a trace topic; one of type UNREADABLE for a message without
+    any.
+    """
     return messages.select("body").mapInArrow(_records, DDL)
 
 
@@ -47,8 +51,10 @@ def as_rows(found: list[Trace]) -> pa.RecordBatch:
 
 
 def deliveries(records: DataFrame) -> DataFrame:
-    """Of `traces` a row for each delivery: `sendMs` until the broker had it, `waitMs` from there until a
-    consumer began, `consumeMs` until that was done. `waitMs` compares two machines' clocks.
+    """Returns a row per delivery, from rows of `traces`.
+
+    `sendMs` lasts until the broker had the message, `waitMs` from there until a consumer began, `consumeMs`
+    until it was done. `waitMs` compares the clocks of two machines.
     """
     sent = records.where(F.col("type") == PUB).select(
         F.col("message_id").alias("msgId"),
@@ -80,7 +86,9 @@ def deliveries(records: DataFrame) -> DataFrame:
 
 
 def latencies(deliveries: DataFrame) -> DataFrame:
-    """Of `deliveries` by topic and consumer group: how many, how many failed, and the spread of each part."""
+    """Summarizes rows of `deliveries` by topic and consumer group: number, failures, and percentiles of each
+    part.
+    """
     parts = [
         F.percentile_approx(part, share).alias(f"{part}P{round(share * 100)}")
         for part in ("sendMs", "waitMs", "consumeMs")

@@ -28,8 +28,16 @@ def checked(job, file=None, **line):
         ),
         ("archive", {"to": "delta:D"}, "needs --from"),
         ("archive", {"from_": "topic:A"}, "needs --to"),
-        ("archive", {"from_": "delta:A", "to": "delta:D", "follow": True}, "--follow needs a topic"),
-        ("archive", {"from_": "topic:A", "to": "delta:D", "follow": True, "until": "1h"}, "does not end"),
+        (
+            "archive",
+            {"from_": "delta:A", "to": "delta:D", "follow": True},
+            "--follow must read a topic, got delta:",
+        ),
+        (
+            "archive",
+            {"from_": "topic:A", "to": "delta:D", "follow": True, "until": "1h"},
+            "--follow never ends",
+        ),
         (
             "archive",
             {"from_": "topic:A", "to": "delta:D", "since": "1h", "until": "2h"},
@@ -52,7 +60,7 @@ def checked(job, file=None, **line):
             "sql-file=/no/such: No such",
         ),
         ("stats", {"from_": "topic:A", "by": "colour"}, "some of topic, queue"),
-        ("stats", {"from_": "topic:A", "report": "/no/such/x.html"}, "there is no directory /no/such"),
+        ("stats", {"from_": "topic:A", "report": "/no/such/x.html"}, "the directory /no/such does not exist"),
         ("verify", {"from_": "topic:A"}, "reads log:DIR"),
         ("dlq", {"from_": "topic:A"}, "reads dlq:GROUP"),
     ],

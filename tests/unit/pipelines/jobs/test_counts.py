@@ -34,7 +34,7 @@ def test_dropped_rows_are_a_failure_unless_they_were_allowed():
     told = refusal(RowCounts(late=2, malformed=1), ())
     assert told is not None
     assert told.startswith(
-        "rows were dropped or have no readable body: 2 late, 1 malformed; --allow late,malformed"
+        "rows were dropped or have an unreadable body: 2 late, 1 malformed; --allow late,malformed"
     )
     assert refusal(RowCounts(late=2), ("late",)) is None
     assert "1 malformed" in str(refusal(RowCounts(late=2, malformed=1), ("late",)))

@@ -103,7 +103,7 @@ def test_a_checkpoint_of_another_job_is_refused_with_what_to_do():
 def test_a_checkpoint_from_before_is_taken_over_with_a_warning():
     folder, notes = Files(offsets_of_0=""), []
     claim(folder, made(), False, notes.append)
-    assert notes[0].startswith("warning: the checkpoint /checkpoint does not say which job")
+    assert notes[0].startswith("warning: the checkpoint /checkpoint was made by an earlier version")
     assert FILE in folder.files
 
 
