@@ -2,6 +2,6 @@
 
 from tests import properties
 
-pytest_plugins = ["tests.quick"]
+pytest_plugins = ["tests.again", "tests.quick"]
 
 properties.load_profile()

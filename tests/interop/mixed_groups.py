@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import again
+
 from . import peers, topics, workers
 from .clients import PYTHON
 from .peers import Cluster
@@ -115,7 +117,8 @@ def _wait_ready(worker: Worker) -> None:
     for _ in range(STARTS - 1):
         try:
             return worker.wait_ready()
-        except RuntimeError:
+        except RuntimeError as error:
+            again.record("a client did not start", str(error))
             worker.start()
     return worker.wait_ready()
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests import again
 
 from . import artifacts, peers
 from .console import Console
@@ -132,6 +133,7 @@ def _failure(console: Console, cluster: peers.Cluster, row: Row, facts: dict[str
     for _ in range(MAX_TRIES):
         if FIRST_REQUEST_FAILED not in done.text:
             break
+        again.record(f"mqadmin {VERSION} failed at its first request: {row.line}", done.text[:2000])
         both = f"{cluster.namesrv};localhost:{cluster.place.namesrv_port}"
         done = console.mqadmin(*words, both, until=row.until)
     broken = None if done.endless else EXCEPTION.search(done.text)
