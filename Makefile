@@ -10,6 +10,8 @@ PY     := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 
 SEEDS        ?= 1000
+# A world, and which share of SEEDS it gets: 4 is a quarter.
+WORLDS       ?= store:1 delays:4 transactions:4 ledger:20 timers:10 groups:20
 KILLS        ?= 100
 FUZZ_SECONDS ?= 60
 JOBS         ?= 2
@@ -22,7 +24,7 @@ UNIT         ?= tests/unit
 export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long
+.PHONY: help run venv fmt quick check lint types imports unit test test-interop test-spark record simulation kills hostile fuzz bench test-long test-long-status
 .PHONY: docs wheel clean
 
 help:  ## this list
@@ -78,12 +80,8 @@ record: $(VENV)/.dev  ## record the answers of Apache's servers again, per versi
 	@$(PY) -m tests.interop.record $(ARGS)
 
 simulation: $(VENV)/.dev  ## SEEDS worlds in virtual time, JOBS at a time, on a disk that loses and tears writes
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world store --seeds $(SEEDS) $(ARGS)
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world delays --seeds $$(($(SEEDS) / 4)) $(ARGS)
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world transactions --seeds $$(($(SEEDS) / 4)) $(ARGS)
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world ledger --seeds $$(($(SEEDS) / 20)) $(ARGS)
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world timers --seeds $$(($(SEEDS) / 10)) $(ARGS)
-	@$(PY) -m tests.simulation --jobs $(JOBS) --world groups --seeds $$(($(SEEDS) / 20)) $(ARGS)
+	@for world in $(WORLDS); do \
+	  $(PY) -m tests.simulation --jobs $(JOBS) --world $${world%:*} --seeds $$(($(SEEDS) / $${world#*:})) $(ARGS) || exit; done
 
 kills: $(VENV)/.dev  ## a store's process killed KILLS times while it appends, a broker's KILLS times while it is sent to
 	@KILLS=$(KILLS) $(PYTEST) tests/integration/store/test_kill.py tests/integration/broker/test_kill.py $(ARGS)
@@ -97,8 +95,11 @@ fuzz: $(VENV)/.fuzz  ## every decoder under hostile input, FUZZ_SECONDS each, JO
 bench: $(VENV)/.dev  ## the figures of docs/performance.md
 	@$(PY) -m benchmarks $(ARGS)
 
-test-long: $(VENV)/.dev  ## full live matrix, long simulation, kill and fuzz runs, every supported Python: hours
-	@.ci/long
+test-long: $(VENV)/.dev  ## the pieces of .ci/long: hours. Goes on where it was stopped; PIECE=name: that one
+	@$(PY) -m tests.long_run $(PIECE:%=--piece %) $(ARGS)
+
+test-long-status: $(VENV)/.dev  ## which pieces have passed at this commit
+	@$(PY) -m tests.long_run --status
 
 # --- documentation and packages --------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Tests that failed and passed when they were tried again: each is printed at the end, with its log.
 
-No test is run again by itself. Where a test or its harness has a reason for a second try (a foreign client that
-is late beside other tests, or fails by itself at times), it calls `record` before, with what went wrong.
+No test is run again by itself. Where a test or its harness has a reason for a second try (a foreign client
+that is late beside other tests, or fails by itself at times), it calls `record` before, with what went wrong.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`python -m tests.fuzz [--seconds 60] [--target NAME …] [--only N --by COMMIT] [--runs N] [--seed S]
-[--jobs N]`: seconds and runs are per target.
+"""`python -m tests.fuzz [--seconds 60] [--target NAME …] [--only N --by COMMIT] [--part 1/4] [--runs N]
+[--seed S] [--jobs N]`: seconds and runs are per target.
 
 With atheris installed (extra group `fuzz`) the search follows coverage; otherwise, and always with --runs,
 the mutations of this package do it. Failures are kept as corpus/<target>/crash-* and printed last, with the
@@ -40,6 +40,9 @@ def main() -> int:
     names = options.target or sorted(table)
     if options.only is not None:
         names = sorted(rotated(names, options.only, options.by))
+    if options.part is not None:
+        number, of = options.part
+        names = names[number - 1 :: of]
     if options.jobs > 1:
         return _side_by_side(names, options)
     guided = options.runs is None and not options.plain and importlib.util.find_spec("atheris") is not None
@@ -67,6 +70,7 @@ def _options(names: list[str]) -> argparse.Namespace:
     parser.add_argument("--target", action="append", choices=names, help="only this one; may be repeated")
     parser.add_argument("--only", type=int, metavar="N", help="N of the targets, chosen by --by")
     parser.add_argument("--by", default="", metavar="TEXT", help="another text (a commit) chooses others")
+    parser.add_argument("--part", type=part, metavar="N/OF", help="every OFth target, from the Nth on")
     parser.add_argument("--runs", type=int, help="inputs for each target, instead of a time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time, a process each")
@@ -75,6 +79,14 @@ def _options(names: list[str]) -> argparse.Namespace:
         "--keep", action="store_true", help="add an input for each new way of ending to the corpus"
     )
     return parser.parse_args()
+
+
+def part(text: str) -> tuple[int, int]:
+    """Reads `1/4`: the first of four parts."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"a part must be written as 1/4, got {text!r}")
+    return int(number), int(of)
 
 
 def rotated(names: list[str], count: int, by: str) -> list[str]:
