@@ -1,13 +1,12 @@
-"""RocketMQ in Python: name server, broker and tools with Apache RocketMQ's own protocol and store format, and
-a client for these and for Apache's.
+"""RocketMQ in Python: name server, broker, tools and client with Apache RocketMQ's protocol and store format.
 
     from turbopump import Consumer, Message, Producer
 
     with Producer("orders", name_servers="127.0.0.1:9876") as producer:
         producer.send(Message("OrderTopic", b"paid", tags="paid", keys="A-1"))
 
-The clients here wait for what they do; `turbopump.aio` has the same names for `await`. Nothing is imported
-before it is asked for, so that a server does not load a client.
+The clients here are blocking; `turbopump.aio` has clients with the same names for asyncio. Names are imported
+when they are first used, so that a server does not load a client.
 """
 
 from importlib import import_module
@@ -78,7 +77,7 @@ _HOMES = {
     "selectors": "turbopump.client.produce.selectors",
     "strategies": "turbopump.client.group.strategies",
 }
-"""Name → the module that has it, or is it. `read_log` needs an extra, so it is not in `__all__`."""
+"""Name → the module that defines it, or the module itself. `read_log` needs an extra: not in `__all__`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,11 @@
-"""The clients for asyncio: the names of `turbopump`, with `async` and `await`.
+"""Clients for asyncio, with the same names as the blocking ones in `turbopump`.
 
     from turbopump.aio import Message, Producer
 
     async with Producer("orders", name_servers="127.0.0.1:9876") as producer:
         await producer.send(Message("OrderTopic", b"paid"))
 
-A client belongs to the event loop in which it was started.
+A client belongs to the event loop in which it is started.
 """
 
 from turbopump.client.admin import Admin

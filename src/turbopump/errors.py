@@ -1,10 +1,11 @@
-"""What the clients can raise.
+"""Exceptions of the clients.
 
-- `ClientError`: of the client itself, each class with a text that says what to do. `InvalidArgument` is a
+- `ClientError`: raised by the client itself, with a text that says what to do. `InvalidArgument` is a
   ValueError, `NotRunning` a RuntimeError, `Unreachable` and `NoNameServer` are ConnectionErrors; `SendFailed`
-  is an OSError that has every try in `.tries`, `SendTimedOut` and `RequestTimedOut` are TimeoutErrors.
-- `Refused`: a server said no. `.code` is Apache's number, `.remark` its text; many codes have a class.
-- `NotFound`: of `Admin`, something that was asked for by name and is not there.
+  is an OSError with every attempt in `.tries`, `SendTimedOut` and `RequestTimedOut` are TimeoutErrors.
+- `Refused`: a server refused a request. `.code` is Apache's number, `.remark` its text; many codes have a
+  class.
+- `NotFound`: `Admin` did not find what was asked for by name.
 """
 
 from turbopump.client.admin import NotFound

@@ -214,7 +214,7 @@ ALLOWED = (
         "pull, raw / bad SQL / remark",
         BAD_SQL,
         recorded="FOUND",
-        seen="a property, a constant or ( is expected, not the end (line 1, column 4: a >[[]here])",
+        seen="expected a property, a constant or (, got the end (line 1, column 4: a >[[]here])",
     ),
     Allowed("pull, raw / bad SQL / ext / *", BAD_SQL, seen=ABSENT),
     Allowed("pull, raw / unknown expression type / code", BAD_SQL, recorded="0", seen="23"),

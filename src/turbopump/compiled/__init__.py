@@ -1,18 +1,18 @@
-"""Compiled twins of the loops that a message costs most in: plain sends, groups of them, keys of the index.
+"""Compiled twins of the most expensive loops per message: plain sends, batches, keys of the index.
 
-In: the same objects that the Python loops work on. Out: the same bytes. Python remains the reference: what is
-not plain is left to it, and without a compiler, or with TURBOPUMP_PURE=1 in the environment, it does
-everything. Nothing here knows sockets, and nothing is remembered here.
+In: the objects that the Python loops work on. Out: the same bytes. Python remains the reference: it handles
+everything that is not plain, and all messages without a compiler or with TURBOPUMP_PURE=1 in the environment.
+There are no sockets and no state here.
 
     plain_sends.c   a read event's plain sends: twin of `broker/produce/plain_sends.py` and `store/append.py`
-    groups.c        a batch send, half messages of a ledger: see `produce/send.py`, `ledger/send.py`
+    groups.c        batch sends, half messages of a ledger: see `produce/send.py`, `ledger/send.py`
     commits.c       the commit of half messages: twin of `broker/transactions/ledger/settlement.py`
-    appending.c     ... and of the loop in `append.py`, which all of these need
+    appending.c     ... and of the loop in `append.py`, used by all of these
     send_header.c   the JSON header of a plain send
     pairs.c         ... its property string
     crc32.c         ... the checksum of its body
     answers.c       ... and its answer
-    index_keys.c    keys that wait for the index: twin of `store/dispatch.py` and `store/index.py`
+    index_keys.c    keys to be added to the index: twin of `store/dispatch.py` and `store/index.py`
     attributes.c    reading and setting attributes of Python's objects
     twins.c         the module
 """
@@ -24,31 +24,31 @@ from typing import Any, NamedTuple, Protocol, TypedDict
 PURE = "TURBOPUMP_PURE"
 
 Arrivals = list[tuple[Any, int, int]]
-"""Queue, next offset and tag code of each message that was appended."""
+"""Queue, next offset and tag code of each appended message."""
 
 Taken = tuple[int, bytes, list[Any]]
-"""What the plain sends of a read event came to: how many bytes they took of it, the answers, their queues."""
+"""Result of the plain sends of a read event: bytes consumed, answers, queues."""
 
 
 class PlainSends(Protocol):
     def take(self, data: bytes, born_host: bytes, arrivals: Arrivals | None, /) -> Taken | None:
-        """Appends those at the front of `data`; None when there are none. `arrivals` gets a row for each."""
+        """Appends the plain sends at the front of `data`, with a row each in `arrivals`; None if none."""
 
 
 class Rules(TypedDict):
-    """What makes a send plain, and how it is answered."""
+    """Defines which sends are plain, and how they are answered."""
 
-    targets: dict[str, list[Any]]  # topic -> queues; of one that is missing nothing is taken
-    not_plain: tuple[bytes, ...]  # properties that are treated in ways of their own
-    added: bytes  # to the properties of each message
-    hurried: tuple[bytes, ...]  # the parts of an answer to one that does not wait for flush and replica,
+    targets: dict[str, list[Any]]  # topic -> queues; sends to other topics are not plain
+    not_plain: tuple[bytes, ...]  # properties that need special handling
+    added: bytes  # appended to the properties of each message
+    hurried: tuple[bytes, ...]  # parts of the answer to a send that does not wait for flush and replica,
     waited: tuple[bytes, ...]  # and to one that does
     max_message_size: int
     max_frame: int
 
 
 class Groups(Protocol):
-    """Appends all of a group, or nothing and then the answer is None: something of it is not plain."""
+    """Appends all messages of a group, or returns None if any of them is not plain."""
 
     def batch(
         self,
@@ -64,7 +64,7 @@ class Groups(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[str, int, int] | None:
-        """A batch send: the ids with commas between, the first queue offset, and how many."""
+        """Appends a batch send; returns the comma-separated ids, the first queue offset and the count."""
 
     def halves(
         self,
@@ -81,8 +81,9 @@ class Groups(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[int, list[int], list[str], int] | None:
-        """Half messages: the first queue offset, of each log offset and topic, and where they end. `ask`:
-        topic and bits of the sys flag by topic and queue id; it may refuse.
+        """Appends half messages; returns the first queue offset, log offset and topic of each, and the end.
+
+        `ask` returns topic and bits of the sys flag by topic and queue id; it may refuse.
         """
 
     def commit(
@@ -100,8 +101,11 @@ class Groups(Protocol):
         arrivals: Arrivals | None,
         /,
     ) -> tuple[list[int], list[Any]] | None:
-        """The messages of half messages in one file of the log, and op records: when each was born, and its
-        queue. `ask`: the queue by topic and queue id, None if there can be none.
+        """Commits half messages of one log file: appends messages and op records.
+
+        Returns born time and queue of each.
+
+        `ask` returns the queue by topic and queue id, or None if there can be none.
         """
 
 
@@ -115,7 +119,7 @@ class Twins(NamedTuple):
 
 
 def twins() -> Twins | None:
-    """None: there are none on this machine, or the environment says to do without."""
+    """Returns the compiled twins; None if they are not built or TURBOPUMP_PURE=1 is set."""
     if os.environ.get(PURE, "0") not in ("", "0"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What the compiled module offers: makers of the classes that `__init__.py` describes, and a loop."""
+"""Types of the compiled module: constructors of the classes described in `__init__.py`, and a loop."""
 
 from array import array
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 from turbopump import compiled
 
-def PlainSends(  # noqa: N802 - a class, of which only its making is typed here
+def PlainSends(  # noqa: N802 - a class; only its constructor is typed here
     *,
     log: Any,
     flags: Any,

@@ -78,7 +78,7 @@ int close_log(Append *append)
     return done ? -1 : 0;
 }
 
-/* Makes pages present, as `CommitLog.touch` says. */
+/* Makes pages present; `CommitLog.touch` explains it. */
 static int touch(Append *append, int64_t end)
 {
     PyObject *argument = PyLong_FromLongLong(end);
@@ -145,7 +145,7 @@ size_t size_of(const Lane *lane, const Message *message)
            message->added.size;
 }
 
-/* The bytes are drawn in `record.py`. */
+/* `record.py` shows the bytes. */
 static void put_record(uint8_t *at, size_t size, const Append *append, const Lane *lane, const Message *message)
 {
     at = put_u32(at, (uint32_t)size);

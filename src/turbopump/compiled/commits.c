@@ -1,6 +1,7 @@
-/* The commit of half messages of a ledger: of each the message that consumers get, and an op record.
+/* Commits half messages of a ledger: for each, the message that consumers get, and an op record.
  *
- * In: where half records are in the log. Out: what `ledger_settle.py` makes of them, in one append: see `groups.c`. */
+ * In: offsets of half records in the log. Out: what `ledger/settlement.py` makes of them, in one append: see
+ * `groups.c`. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -12,9 +13,9 @@
 
 #define MAX_DIGITS 20
 
-/* A half record of the log, and the message that comes of it. */
+/* A half record of the log, and the message made from it. */
 typedef struct {
-    Message message; /* `properties.at` is set when all are read: they are in `Commit.text` */
+    Message message; /* `properties.at` is set after all are read: they are in `Commit.text` */
     size_t text_at;
     size_t lane;
     int64_t offset, root; /* in the queue of half messages */
@@ -24,10 +25,10 @@ typedef struct {
     Append append;
     Span source; /* a file of the log */
     int64_t source_base;
-    Names waiting; /* properties that a half message has only while it waits */
-    Names not_plain; /* with one of these its message has to wait on: that is for Python */
+    Names waiting; /* properties of half messages that committed messages do not have */
+    Names not_plain; /* messages with one of these are delayed further: Python handles them */
     PyObject *ask, *places;
-    Lane *lanes; /* the first is that of op records */
+    Lane *lanes; /* the first is for op records */
     size_t lane_count;
     HalfRecord *halves;
     size_t count;
@@ -36,7 +37,7 @@ typedef struct {
     size_t total; /* bytes of all records */
 } Commit;
 
-/* Whether there is a whole and plain record at this offset of the log; its properties are those of the half then. */
+/* Tells whether a whole and plain record is at this offset of the log; reads its properties. */
 static bool read_record(const Commit *commit, int64_t at, Message *message, Span *properties)
 {
     int64_t position = at - commit->source_base, end = commit->append.base + commit->append.position;
@@ -83,7 +84,7 @@ static int room_for_text(Commit *commit, size_t more)
     return 0;
 }
 
-/* The lane of a queue, which may be one that is open. 1, 0: Python has to, -1: an exception is set. */
+/* Finds or opens the lane of a queue. 1: found, 0: left to Python, -1: an exception is set. */
 static int lane_of(Commit *commit, PyObject *queue, size_t *lane)
 {
     for (size_t i = commit->lane_count; i-- > 0;)
@@ -95,7 +96,7 @@ static int lane_of(Commit *commit, PyObject *queue, size_t *lane)
     return open_lane(queue, &commit->lanes[*lane]);
 }
 
-/* The message of a half record. 1, 0: Python has to, -1: an exception is set. */
+/* Makes the message of a half record. 1: made, 0: left to Python, -1: an exception is set. */
 static int read_half(Commit *commit, PyObject *half, HalfRecord *found)
 {
     int64_t at;
@@ -163,7 +164,7 @@ static int write_commits(Commit *commit, Span front, Span key, int32_t tags_code
     return 1;
 }
 
-/* Of each the time at which it was born, and its queue. */
+/* Returns born time and queue of each message. */
 static int tell(const Commit *commit, PyObject *times, PyObject *queues)
 {
     for (size_t i = 0; i < commit->count; i++) {
@@ -178,7 +179,7 @@ static int tell(const Commit *commit, PyObject *times, PyObject *queues)
     return 1;
 }
 
-/* 1: all of them can be committed, and there is room; 0: Python has to; -1: an exception is set. */
+/* 1: all can be committed and fit into the file; 0: left to Python; -1: an exception is set. */
 static int prepare_commit(Commit *commit, PyObject *halves, PyObject *op_queue, Span op_front)
 {
     size_t count = (size_t)PyList_GET_SIZE(halves);

@@ -1,9 +1,9 @@
-/* Many messages in one append: a batch send, half messages of a ledger, and the commit of those.
+/* Appends many messages at once: a batch send, half messages of a ledger, and their commit.
  *
- * In: the body of a request, or the places of half records in the log. Out: the same records, entries and keys as the
- * loops in `send.py`, `ledger_send.py` and `ledger_settle.py` make. All of a group is appended or nothing: first
- * everything is read, and if anything of it is not plain, has no room in the current file or might be refused, the
- * answer is None and Python, which is the reference, does the whole. Commits are in `commits.c`. */
+ * In: the body of a request, or the offsets of half records in the log. Out: the same records, entries and keys as
+ * the loops in `produce/send.py`, `ledger/send.py` and `ledger/settlement.py` make. A group is appended as a whole or
+ * not at all: everything is read first, and if anything is not plain, does not fit into the current file or might be
+ * refused, the result is None and Python, which is the reference, handles the group. Commits are in `commits.c`. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -37,7 +37,7 @@ int read_names(PyObject *tuple, NameTable *table)
     return -1;
 }
 
-/* Whether it is UTF-8, and the hash that Java has of it. -1: an exception is set. */
+/* Checks that the text is UTF-8 and computes its Java hash. -1: an exception is set. */
 static int hash_of(Span text, int32_t *hash)
 {
     PyObject *found = text_of(text);
@@ -68,13 +68,13 @@ int read_properties(Span text, Names not_plain, Pairs *pairs)
     return done > 0 ? hash_of(pairs->tag, &pairs->tags_code) : done;
 }
 
-/* Messages in a batch, as `batch.py` has them */
+/* Messages in a batch: `batch.py` shows the bytes */
 
 typedef struct {
     Span body, properties;
     int32_t flag;
     Pairs pairs;
-    int64_t sys_flag; /* of a half message, by the topic to which it belongs */
+    int64_t sys_flag; /* of a half message, by its destination topic */
 } InBatch;
 
 typedef struct {
@@ -82,7 +82,7 @@ typedef struct {
     size_t count, room;
 } Batch;
 
-/* Takes one from the front. False: it is broken. */
+/* Reads one message from the front. False: it is broken. */
 static bool next_in_batch(Span *data, InBatch *message)
 {
     if (data->size < BATCH_HEAD + 2)
@@ -117,7 +117,7 @@ static InBatch *one_more(Batch *batch)
     return &batch->messages[batch->count++];
 }
 
-/* 1: all of them are plain, 0: not so, -1: an exception is set. */
+/* 1: all are plain, 0: at least one is not, -1: an exception is set. */
 static int read_batch(Span data, Names not_plain, size_t most_messages, size_t largest, Batch *batch)
 {
     while (data.size > 0) {
@@ -147,7 +147,7 @@ static Message message_of(const InBatch *one)
     };
 }
 
-/* What `append.py` asks for before it writes any of them. */
+/* Checks that the log file can hold all records before any is written, as `append.py` does. */
 static int room_for_batch(Append *append, const Lane *lane, const Batch *batch, size_t added)
 {
     size_t fixed = RECORD_HEAD + (size_t)PyBytes_GET_SIZE(lane->topic) + 2 + added + SPARE, total = 0;
@@ -156,7 +156,7 @@ static int room_for_batch(Append *append, const Lane *lane, const Batch *batch, 
     return make_room(append, total);
 }
 
-/* 1: log and queue can be written to, and there is room; 0: Python has to; -1: an exception is set. */
+/* 1: log and queue can be written and the records fit; 0: left to Python; -1: an exception is set. */
 static int open_for_batch(Append *append, Lane *lane, PyObject *queue, const Batch *batch, size_t added)
 {
     int done = open_lane(queue, lane);
@@ -189,7 +189,7 @@ static uint8_t *put_id(uint8_t *at, Span front, uint64_t offset)
     return at;
 }
 
-/* Room for the ids of so many messages, with commas between. */
+/* Allocates the text of `count` ids, separated by commas. */
 static PyObject *new_ids(Span front, size_t count)
 {
     return PyUnicode_New((Py_ssize_t)(count * (front.size + ID_SIZE + 1) - 1), 127);
@@ -257,7 +257,7 @@ static PyObject *batch(PyObject *object, PyObject *arguments)
     return result;
 }
 
-/* Places: where half messages belong */
+/* Destinations of half messages */
 
 PyObject *place_of(PyObject *places, const Pairs *pairs, PyObject *ask)
 {
@@ -281,7 +281,7 @@ PyObject *place_of(PyObject *places, const Pairs *pairs, PyObject *ask)
 
 /* Half messages */
 
-/* The topic of each into `topics`, its bits of the sys flag into the message. */
+/* Sets `topics` to the topic of each message, and the bits of its sys flag. */
 static int find_topics(Batch *batch, PyObject *ask, PyObject *topics)
 {
     PyObject *places = PyDict_New();
@@ -299,7 +299,7 @@ static int find_topics(Batch *batch, PyObject *ask, PyObject *topics)
     return done;
 }
 
-/* Whether each has what a half message needs. */
+/* Checks that each message has the properties of a half message. */
 static bool are_halves(const Batch *batch, size_t added, size_t most_properties)
 {
     for (size_t i = 0; i < batch->count; i++) {
@@ -379,7 +379,7 @@ static PyObject *halves(PyObject *object, PyObject *arguments)
     return result;
 }
 
-/* Life */
+/* Construction and destruction */
 
 static PyObject *new(PyTypeObject *type, PyObject *arguments, PyObject *named)
 {

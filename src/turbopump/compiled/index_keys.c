@@ -1,8 +1,8 @@
-/* Keys into the index: the twin of `hashed` in `dispatch.py` and of the loop in `index.py`.
+/* Adds keys to the index: the twin of `hashed` in `dispatch.py` and of the loop in `index.py`.
  *
- * In: messages that wait for their keys to be put, and one index file with room. Out: items in the map, heads of
- * chains in the array of slots, and the new numbers of the file's header. A message whose keys find no room, or that
- * may have been put before a crash, is left to Python. */
+ * In: messages whose keys are to be added, and one index file with free items. Out: items in the map, heads of chains
+ * in the array of slots, and the new numbers of the file's header. A message whose keys do not fit, or that may have
+ * been added before a crash, is left to Python. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,7 +13,7 @@
 #include "twins.h"
 
 #define MAX_KEYS 64
-#define NO_SEPARATOR 0x110000 /* is no character: a unique key is one, whatever it holds */
+#define NO_SEPARATOR 0x110000 /* not a character: a unique key is never split */
 #define ITEM_SIZE 20 /* i32 hash, i64 offset, i32 seconds since the begin time, i32 previous item of the chain */
 
 typedef struct {
@@ -28,7 +28,7 @@ typedef struct {
     int64_t end_offset;
 } File;
 
-/* A message that waits: `Keys` in `append.py`. */
+/* A message whose keys are to be added: `Keys` in `append.py`. */
 typedef struct {
     int64_t offset;
     int64_t timestamp;
@@ -56,7 +56,7 @@ static int read_waiting(PyObject *row, Waiting *waiting)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Math.abs, and 0 for the one number that has none. */
+/* Java's Math.abs, but 0 for the one number that has no absolute value. */
 static int32_t absolute(uint32_t hash)
 {
     int32_t code = (int32_t)hash;
@@ -71,7 +71,7 @@ static int32_t seconds_between(int64_t begin, int64_t timestamp)
     return seconds > INT32_MAX ? INT32_MAX : (int32_t)seconds;
 }
 
-/* Adds the hash of every key in `text`, which `separator` parts. The number of hashes then; -1: too many. */
+/* Adds the hashes of the keys in `text`, split at `separator`. Returns the number of hashes; -1: too many. */
 static int add_hashes(PyObject *text, Py_UCS4 separator, uint32_t topic_hash, int32_t *hashes, int count)
 {
     int kind = PyUnicode_KIND(text);
@@ -111,7 +111,7 @@ static void put_item(File *file, int32_t hash, const Waiting *waiting)
     file->end_timestamp = waiting->timestamp;
 }
 
-/* How many messages need nothing more; -1: an exception is set. */
+/* Returns the number of messages that are done; -1: an exception is set. */
 static Py_ssize_t put_while_room(File *file, PyObject *waiting, Py_ssize_t most, int64_t repeat_offset)
 {
     Py_ssize_t done = 0;
@@ -131,7 +131,7 @@ static Py_ssize_t put_while_room(File *file, PyObject *waiting, Py_ssize_t most,
     return done;
 }
 
-/* Whether slots and map hold what the numbers of the file say. */
+/* Checks that slots and map are as large as the numbers of the file require. */
 static bool is_whole(const File *file, const Py_buffer *slots, const Py_buffer *map, int64_t items_at)
 {
     return file->slot_count > 0 && slots->itemsize == sizeof(int32_t) && file->count > 0 && items_at >= 0 &&

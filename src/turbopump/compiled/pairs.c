@@ -1,6 +1,6 @@
 #include "pairs.h"
 
-#define MAX_PAIRS 64 /* with more, looking for a name twice would take longer than Python's dict */
+#define MAX_PAIRS 64 /* with more, the search for duplicate names would be slower than Python's dict */
 
 static bool equal(Span one, Span other)
 {
@@ -15,7 +15,7 @@ static bool among(Span name, Names names)
     return false;
 }
 
-/* The unique key is put into a JSON answer as it is. */
+/* The unique key is copied into a JSON answer, so it must not need escapes. */
 static bool is_alphanumeric(Span text)
 {
     for (size_t i = 0; i < text.size; i++) {
@@ -34,7 +34,7 @@ int32_t java_hash(int32_t prefix, Span text)
     return (int32_t)hash;
 }
 
-/* Takes one pair from the front. */
+/* Reads one pair from the front. */
 static bool take_pair(Span *text, Span *name, Span *value)
 {
     const uint8_t *end = memchr(text->at, PAIR_END, text->size);
@@ -79,7 +79,7 @@ bool take_pairs(Span text, Names not_plain, Pairs *pairs)
     Span names[MAX_PAIRS];
     Names seen = {names, 0};
     *pairs = (Pairs){.waits = true};
-    if (text.size > 0 && memchr(text.at, 0, text.size) != NULL) /* Python looks whether there are too many */
+    if (text.size > 0 && memchr(text.at, 0, text.size) != NULL) /* Python checks the number of zeros */
         return false;
     while (text.size > 0) {
         Span name, value;

@@ -1,9 +1,10 @@
-/* The plain sends of one read event in one pass: the twin of `send_many.py` and of the loop in `append.py`.
+/* Handles the plain sends of one read event in one pass: the twin of `produce/plain_sends.py` and of the loop in
+ * `append.py`.
  *
  * In: the bytes of a read event. Out: records in the mapped log, entries in the tails of their queues, keys for the
  * index, and the bytes of the answers. It begins at the front and stops at the first frame that is not plain, not
- * whole, or has no room in the current file of the log: from there on Python decides, and it remains the reference
- * for everything here. The objects are Python's own (log, queues, tables); nothing is kept beside them. */
+ * whole, or does not fit into the current file of the log: the rest is left to Python, which is the reference for
+ * everything here. The objects are Python's (log, queues, tables); there is no other state. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -27,14 +28,14 @@ typedef struct {
     PyObject *targets;
     PyObject *added;            /* bytes: the broker's own properties */
     PyObject *hurried, *waited; /* the parts of an answer, as bytes */
-    PyObject *not_plain;        /* the names of properties that are for Python */
-    Span *names;                /* the same */
+    PyObject *not_plain;        /* names of properties that Python handles */
+    Span *names;                /* `not_plain` as spans */
     Py_ssize_t max_message_size, max_frame;
     Answers answers;              /* of this call of `take` */
     uint8_t text[MAX_PROPERTIES]; /* properties of the message at hand */
 } PlainSends;
 
-/* One send, read and found plain. */
+/* One plain send. */
 typedef struct {
     SendHeader header;
     Pairs pairs;
@@ -46,13 +47,13 @@ typedef struct {
 /* One call of `take`. */
 typedef struct {
     Span born_host;
-    PyObject *queues; /* a list: of each message */
-    Append append;    /* from the first message on */
+    PyObject *queues; /* a list: the queue of each message */
+    Append append;    /* begun with the first message */
 } Event;
 
 /* Reading */
 
-/* The size of the whole frame at the front, 0 when there is none that Python's `cut` would take for a JSON one. */
+/* Returns the size of the whole JSON frame at the front; 0 when Python's `cut` would not accept one. */
 static size_t next_frame(Span data, Py_ssize_t max_frame, Span *header, Span *body)
 {
     if (data.size < PREFIX_SIZE)
@@ -67,7 +68,7 @@ static size_t next_frame(Span data, Py_ssize_t max_frame, Span *header, Span *bo
     return 4 + length;
 }
 
-/* 1: found, 0: Python has not looked it up yet or keeps it for itself, -1: an exception is set. */
+/* 1: found, 0: left to Python, which may add it later, -1: an exception is set. */
 static int find_queue(PlainSends *self, Send *message)
 {
     PyObject *topic = text_of(message->header.topic);
@@ -84,7 +85,7 @@ static int find_queue(PlainSends *self, Send *message)
     return 1;
 }
 
-/* Clients from 4.9.1 to 5.1.4 leave the last \2 out; it is stored. */
+/* Clients from 4.9.1 to 5.1.4 leave the last \2 out; it is added. */
 static bool read_properties(PlainSends *self, Send *message)
 {
     Py_ssize_t room = MAX_PROPERTIES - PyBytes_GET_SIZE(self->added);
@@ -136,7 +137,7 @@ static Message message_of(const PlainSends *self, const Event *event, const Send
     };
 }
 
-/* 1: appended, 0: this one is for Python, -1: an exception is set. */
+/* 1: appended, 0: left to Python, -1: an exception is set. */
 static int append_send(PlainSends *self, Event *event, const Send *send, int64_t *queue_offset)
 {
     Lane lane;
@@ -152,7 +153,7 @@ static int append_send(PlainSends *self, Event *event, const Send *send, int64_t
     return close_lane(&lane) < 0 ? -1 : done;
 }
 
-/* The whole */
+/* A read event */
 
 static int open_event(Event *event)
 {
@@ -160,7 +161,7 @@ static int open_event(Event *event)
     return event->queues == NULL ? -1 : open_log(&event->append);
 }
 
-/* 1: stored and answered, 0: from here on it is Python's, -1: an exception is set. */
+/* 1: stored and answered, 0: the rest is left to Python, -1: an exception is set. */
 static int take_one(PlainSends *self, Event *event, Span header, Span body)
 {
     Send message = {.body = body};
@@ -185,7 +186,7 @@ static int take_one(PlainSends *self, Event *event, Span header, Span body)
     return done;
 }
 
-/* Takes from the front of `data` what is plain; what is left is in `data` then. -1: an exception is set. */
+/* Handles plain sends at the front of `data` and moves it behind them. -1: an exception is set. */
 static int take_while_plain(PlainSends *self, Event *event, Span *data)
 {
     while (self->answers.size < ENOUGH_ANSWERS) {
@@ -217,7 +218,7 @@ static PyObject *take(PyObject *object, PyObject *const *arguments, Py_ssize_t c
     self->answers.size = 0;
     int done = event.born_host.size == HOST_SIZE ? take_while_plain(self, &event, &left) : 0;
 
-    PyObject *type, *value, *traceback; /* of the exception, if there is one: what was written before it stays */
+    PyObject *type, *value, *traceback; /* of the exception, if any: what was written before it stays */
     PyErr_Fetch(&type, &value, &traceback);
     int closed = close_log(&event.append);
     if (type != NULL)
@@ -232,7 +233,7 @@ static PyObject *take(PyObject *object, PyObject *const *arguments, Py_ssize_t c
     return taken;
 }
 
-/* Life */
+/* Construction and destruction */
 
 static int check_bytes(PyObject *tuple)
 {

@@ -15,7 +15,7 @@ typedef enum { TOPIC, QUEUE_ID, SYS_FLAG, BORN_TIMESTAMP, FLAG, PROPERTIES, RECO
 #define REQUIRED \
     (BIT(TOPIC) | BIT(QUEUE_ID) | BIT(SYS_FLAG) | BIT(BORN_TIMESTAMP) | BIT(FLAG) | BIT(PROPERTIES))
 
-/* Code 310 names fields by letters, code 10 by words; both begin with their code. */
+/* Code 310 has one-letter fields, code 10 long names; both begin with their code. */
 static const char BY_LETTERS[] = "{\"code\":310,", BY_WORDS[] = "{\"code\":10,";
 static const struct {
     const char *word;
@@ -83,7 +83,7 @@ static Span take_digits(Reader *reader)
     return (Span){begin, (size_t)(reader->at - begin)};
 }
 
-/* A whole number written in the one way: no plus, no zero in front, no minus zero. */
+/* An integer in canonical form: no plus, no leading zero, no minus zero. */
 static bool parse_number(Span text, size_t max_digits, int64_t *number)
 {
     bool negative = text.size > 0 && text.at[0] == '-';
@@ -165,11 +165,11 @@ static bool take_other_value(Reader *reader)
     return parse_number(take_digits(reader), I64_DIGITS, &number);
 }
 
-/* Everything behind the code. */
+/* Reads everything behind the code. */
 static bool take_command(Reader *reader, SendHeader *send, bool letters)
 {
     enum { EXT_FIELDS = 1, COMMAND_FLAG = 2, OPAQUE = 4, VERSION = 8 };
-    int32_t version; /* not needed, but a header is refused where it is none */
+    int32_t version; /* not needed, but a header with an invalid one is refused */
     unsigned seen = 0;
     do {
         Span name;
@@ -224,7 +224,7 @@ static int short_escape(uint8_t byte)
     }
 }
 
-/* The ASCII character that stands behind a backslash; -1 for any other. */
+/* Returns the ASCII character of the escape; -1 for other escapes. */
 static int take_escape(Reader *reader)
 {
     if (reader->at == reader->end)

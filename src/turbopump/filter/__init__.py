@@ -1,8 +1,8 @@
-"""Expressions over messages: SQL92 over their properties, read, checked and evaluated as Apache's filter
-module of 5.5.0 does, and the grammar of tags. Values in, values out: no await, clock, file or socket.
+"""Filter expressions: SQL92 conditions on message properties, and tag expressions. Values in, values out.
 
-`compile_sql` and `tags_of` are the doors. What is wrong with a text is a `BadExpression`, which knows where,
-or `BadTags`.
+SQL is parsed, checked and evaluated as by the filter module of Apache 5.5.0. The entry points are
+`compile_sql` and `tags_of`. Invalid text raises `BadExpression`, with its position, or `BadTags`. No await,
+clock, file or socket belongs here.
 """
 
 from turbopump.filter.errors import BadExpression, BadTags

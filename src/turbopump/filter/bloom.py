@@ -1,8 +1,8 @@
-"""Which bits of a message's bit map stand for a group: a Bloom filter over `group#topic`, as Apache has it.
+"""The Bloom filter over `group#topic` that assigns bits of a message's bit map to groups, as in Apache.
 
 A bit map in the extension of a consume queue has, for every group whose expression matches a message, that
-group's bits. A group whose bits are not all there does not want the message; where they are, another group's
-may be meant, and the expression decides.
+group's bits. If a group's bits are not all set, the message does not match; if they are, they may be those of
+other groups, and the expression decides.
 """
 
 import math
@@ -15,7 +15,7 @@ _C2 = 0x4CF5AD432745937F
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """For so many groups, with an error rate in percent that is not to be exceeded."""
+    """Bloom filter for an expected number of groups and a greatest error rate in percent."""
 
     error_percent: int = 20
     groups: int = 32
@@ -26,7 +26,7 @@ class BloomFilter:
 
     @property
     def size(self) -> int:
-        """In bits, whole bytes."""
+        """Size in bits, a multiple of 8."""
         log2 = math.log(1 / (self.error_percent / 100)) / math.log(2)
         bits = math.ceil(self.groups * log2 * (math.log(math.e) / math.log(2)))
         return (bits + 7) // 8 * 8
@@ -47,7 +47,7 @@ class BloomFilter:
 
 
 def mask(positions: tuple[int, ...]) -> int:
-    """The bit map with these bits, as a number: bit p of byte p/8, the first byte lowest."""
+    """Returns the bit map with these bits as an integer: bit p of byte p/8, the first byte lowest."""
     bits = 0
     for position in positions:
         bits |= 1 << position
@@ -55,7 +55,7 @@ def mask(positions: tuple[int, ...]) -> int:
 
 
 def murmur3(data: bytes) -> int:
-    """The first 64 bits of MurmurHash3 x64-128 with seed 0."""
+    """Returns the first 64 bits of MurmurHash3 x64-128 with seed 0."""
     h1 = h2 = 0
     whole = len(data) // 16 * 16
     for at in range(0, whole, 16):

@@ -1,10 +1,10 @@
-"""What is wrong with an expression, and where."""
+"""Errors in filter expressions, with their position."""
 
-SHOWN = 30  # characters on each side of the place
+SHOWN = 30  # characters on each side of the position
 
 
 class BadExpression(ValueError):
-    """A text that is no expression. `position` counts characters from 0."""
+    """Text that is not a valid expression. `position` counts characters from 0."""
 
     def __init__(self, what: str, text: str, position: int) -> None:
         super().__init__(what, text, position)
@@ -19,7 +19,7 @@ class BadExpression(ValueError):
         return f"{self.what} (line {line}, column {column}: {self._excerpt()})"
 
     def _excerpt(self) -> str:
-        """The text around the place, with a mark in front of it."""
+        """Returns the text around the position, with a mark in front of it."""
         begin, end = max(self.position - SHOWN, 0), self.position + SHOWN
         left, right = self.text[begin : self.position], self.text[self.position : end]
         cut_left, cut_right = "..." if begin else "", "..." if end < len(self.text) else ""
@@ -27,4 +27,4 @@ class BadExpression(ValueError):
 
 
 class BadTags(ValueError):
-    """A text that is no tag expression; the message says what is expected."""
+    """Text that is not a tag expression; the message says what is expected."""

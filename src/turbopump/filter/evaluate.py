@@ -1,32 +1,31 @@
-"""From a tree to a function of a message's property string. Its answer is True, False, or None for "unknown";
-`Undecidable` is raised where Apache's evaluation fails: nothing above such a place is decided any more.
+"""Compiles a tree to a function of a message's property string, which returns True, False or None (unknown).
 
-A condition is unknown when a property is missing: AND is False as soon as a part is, OR True, and both are
-unknown when a part is and nothing decides. Parts are evaluated from the left, and no further than that needs.
+The function raises `Undecidable` where Apache's evaluation fails: the whole expression has no value then. A
+condition is unknown when a property is missing. AND is False as soon as an operand is False, OR is True as
+soon as one is True; otherwise both are unknown if an operand is. Operands are evaluated from the left, as far
+as needed.
 
-Each node becomes one closure, bound to its constants. The shape that most conditions have, a property
-compared with a constant, has closures of its own; they look for the property in the bytes of the message and
-read nothing else.
+Each node becomes one closure, bound to its constants. The most frequent condition, a property compared with a
+constant, has special closures, which search the property in the bytes of the message and decode nothing else.
 """
 
 import operator
 from collections.abc import Callable
-from typing import Any as Anything
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from turbopump.filter.tree import (
-    All,
-    Any,
-    Compared,
+    And,
+    Comparison,
     Constant,
-    Flag,
-    Holds,
+    InList,
     Long,
-    Negative,
+    Negation,
     Node,
     Not,
-    OneOf,
+    Or,
     Property,
+    PropertyCondition,
+    TextMatch,
     Value,
 )
 from turbopump.filter.values import (
@@ -45,7 +44,7 @@ Condition: TypeAlias = Callable[[bytes], Truth]
 Operand: TypeAlias = Callable[[bytes], Value]
 Texts: TypeAlias = Callable[[bytes], bytes | None]
 
-SIGNS: Final[dict[str, Callable[[Anything, Anything], bool]]] = {
+SIGNS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt,
     "<=": operator.le,
     ">": operator.gt,
@@ -62,23 +61,26 @@ HOLDS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
 
 def condition(node: Node) -> Condition:
     match node:
-        case All(
-            (Compared(">=", Property(name), Constant(low)), Compared("<=", Property(same), Constant(high)))
+        case And(
+            (
+                Comparison(">=", Property(name), Constant(low)),
+                Comparison("<=", Property(same), Constant(high)),
+            )
         ) if name == same and type(low) is type(high) and isinstance(low, (int, float)):
             return _between(_property(name), low, high)
-        case All(parts):
+        case And(parts):
             return _all(tuple(map(condition, parts)))
-        case Any(parts):
+        case Or(parts):
             return _any(tuple(map(condition, parts)))
         case Not(of):
             return _not(condition(of))
-        case Compared(sign, left, right):
+        case Comparison(sign, left, right):
             return _compared(sign, left, right)
-        case OneOf(name, texts, negated):
+        case InList(name, texts, negated):
             return _one_of(_property(name), texts, negated)
-        case Holds(word, of, text, negated):
+        case TextMatch(word, of, text, negated):
             return _holds(_operand(of), HOLDS[word], text, negated)
-        case Flag(name):
+        case PropertyCondition(name):
             return _flag(_property(name))
         case Constant(value):
             assert value is None or isinstance(value, bool)
@@ -92,7 +94,7 @@ def _operand(node: Node) -> Operand:
             return _property(name)
         case Constant(value):
             return lambda message: value
-        case Negative(of):
+        case Negation(of):
             return _negative(_operand(of))
     return condition(node)
 
@@ -144,7 +146,7 @@ def _flag(find: Texts) -> Condition:
 
 
 def _property(name: str) -> Texts:
-    """The last of several counts, and a pair without a value is none."""
+    """Returns the value of a property: the last of several counts, and a pair without a value is absent."""
     first = name.encode() + b"\x01"
     later, size = b"\x02" + first, len(first)
 
@@ -179,7 +181,7 @@ def _one_of(find: Texts, texts: frozenset[bytes], negated: bool) -> Condition:
 def _holds(
     operand: Operand, holds: Callable[[bytes, bytes], bool], searched: bytes, negated: bool
 ) -> Condition:
-    """Never unknown: what is no text, or searched for nothing, is False with and without NOT."""
+    """Compiles CONTAINS and its kin. Never unknown: False, also with NOT, for non-text or an empty search."""
     if not searched:
         return lambda message: False
 
@@ -211,7 +213,7 @@ def _compared(sign: str, left: Node, right: Node) -> Condition:
 
 
 def _number(find: Texts, sign: str, number: int | float) -> Condition:
-    """A constant is neither NaN nor -0.0, and NaN is above all others."""
+    """Compiles a comparison with a constant, which is neither NaN nor -0.0. NaN is above all others."""
     holds, read = SIGNS[sign], reader_for(number)
     above = sign in (">", ">=")
 
@@ -229,8 +231,8 @@ def _missing(find: Texts) -> Condition:
     return lambda message: find(message) is None
 
 
-def _between(find: Texts, low: Anything, high: Anything) -> Condition:
-    """The property is looked for once. NaN is above `high`."""
+def _between(find: Texts, low: Any, high: Any) -> Condition:
+    """Compiles BETWEEN: the property is searched once. NaN is above `high`."""
     read = reader_for(low)
 
     def comparison(message: bytes) -> Truth:
@@ -258,7 +260,7 @@ def _equal(left: Operand, right: Operand) -> Condition:
     return equality
 
 
-def _ordered(left: Operand, right: Operand, holds: Callable[[Anything, Anything], bool]) -> Condition:
+def _ordered(left: Operand, right: Operand, holds: Callable[[Any, Any], bool]) -> Condition:
     def comparison(message: bytes) -> Truth:
         first = left(message)
         if first is None:
@@ -274,7 +276,7 @@ def _ordered(left: Operand, right: Operand, holds: Callable[[Anything, Anything]
 
 
 def _negative(operand: Operand) -> Operand:
-    """Of a number. All else, a property among it, has no negative: it is as if it were missing."""
+    """Compiles the negative of a number. Other values, also properties, have none: they count as missing."""
 
     def negative(message: bytes) -> Value:
         value = operand(message)

@@ -1,7 +1,7 @@
-"""The words of an expression. In: a text. Out: tokens, one at a time.
+"""Splits an expression into tokens, one at a time.
 
-A text is read only as far as the parser asks, since Apache's never looks behind the end of what it
-understands: `a = 1 b #` is `a = 1` there, and so it is here.
+Text is read only as far as the parser asks, since Apache's parser ignores what follows a complete expression:
+`a = 1 b #` is `a = 1` there, and here too.
 """
 
 import re
@@ -22,7 +22,7 @@ WORDS: Final = frozenset(("NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", 
 }
 
 
-# What stands first wins, so a longer word stands before its beginning.
+# The first alternative wins, so a longer token comes before its prefix.
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>    [ \t\n\r\f]+ | --[^\n\r]*[\n\r] )
@@ -45,6 +45,8 @@ class Token(NamedTuple):
 
 
 class Lexer:
+    """Returns the tokens of a text one after the other."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self._at = 0
@@ -78,5 +80,5 @@ def _token(found: re.Match[str], at: int) -> Token:
 
 def _unreadable(character: str) -> str:
     if character == "'":
-        return "a text that does not end"
-    return f"no word begins with {character!r}"
+        return "a text must end with a quote"
+    return f"unexpected character {character!r}"

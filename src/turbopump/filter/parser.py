@@ -1,4 +1,4 @@
-"""From a text to a tree, by Apache's grammar:
+"""Parses an expression to a tree, by Apache's grammar:
 
     or          and (OR and)*
     and         equality (AND equality)*
@@ -7,8 +7,8 @@
                       | [NOT] IN (text, ...) | [NOT] CONTAINS text | ... STARTSWITH | ... ENDSWITH)*
     unary       + unary | - unary | NOT unary | text | number | TRUE | FALSE | NULL | property | ( or )
 
-Which operands an operator takes is checked here too, again as Apache does. What follows an expression that is
-complete is not looked at.
+The operands of each operator are checked here too, as Apache does. What follows a complete expression is
+ignored.
 """
 
 from typing import Final
@@ -16,28 +16,28 @@ from typing import Final
 from turbopump.filter.errors import BadExpression
 from turbopump.filter.lexer import END, FRACTION, NAME, TEXT, WHOLE, Lexer, Token
 from turbopump.filter.tree import (
-    All,
-    Any,
-    Compared,
+    And,
+    Comparison,
     Constant,
-    Flag,
-    Holds,
+    InList,
     Long,
-    Negative,
+    Negation,
     Node,
     Not,
-    OneOf,
+    Or,
     Property,
+    PropertyCondition,
+    TextMatch,
 )
 from turbopump.filter.values import compare
 
 MAX_TEXT: Final = 65_536
-MAX_DEPTH: Final = 64  # of parentheses and signs; each level of the first kind takes six calls
-MAX_TERMS: Final = 4096  # conditions and their parts: what a message may cost
-LARGEST_INT: Final = 2**31 - 1
-LARGEST_LONG: Final = 2**63 - 1
+MAX_DEPTH: Final = 64  # parentheses and signs; each parenthesis takes six nested calls
+MAX_TERMS: Final = 4096  # conditions and their operands: limits the cost per message
+MAX_INT: Final = 2**31 - 1
+MAX_LONG: Final = 2**63 - 1
 
-BOOLEAN: Final = (Compared, OneOf, Holds, Flag, Not, All, Any)
+BOOLEAN: Final = (Comparison, InList, TextMatch, PropertyCondition, Not, And, Or)
 NUMBERS: Final = (int, float)
 NULL: Final = Constant(None)
 LITERALS: Final = {"TRUE": Constant(True), "FALSE": Constant(False), "NULL": NULL}
@@ -46,9 +46,9 @@ PARTS: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 
 
 def parse(text: str) -> tuple[Node, int]:
-    """The tree, and of how many terms it is. Raises BadExpression."""
+    """Returns the tree and its number of terms. Raises BadExpression."""
     if len(text) > MAX_TEXT:
-        raise BadExpression(f"an expression has at most {MAX_TEXT:,} characters", text, MAX_TEXT)
+        raise BadExpression(f"an expression must have at most {MAX_TEXT:,} characters", text, MAX_TEXT)
     parser = _Parser(text)
     return parser.all(), parser.terms
 
@@ -83,7 +83,7 @@ class _Parser:
 
     def _unexpected(self, token: Token, wanted: str) -> BadExpression:
         found = "the end" if token.kind == END else repr(token.image)
-        return self._bad(f"{wanted} is expected, not {found}", token.position)
+        return self._bad(f"expected {wanted}, got {found}", token.position)
 
     def _bad(self, what: str, position: int) -> BadExpression:
         return BadExpression(what, self._lexer.text, position)
@@ -91,7 +91,7 @@ class _Parser:
     def _count(self, token: Token) -> None:
         self.terms += 1
         if self.terms > MAX_TERMS:
-            raise self._bad(f"an expression has at most {MAX_TERMS:,} terms", token.position)
+            raise self._bad(f"an expression must have at most {MAX_TERMS:,} terms", token.position)
 
     # --- the levels of the grammar --------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class _Parser:
             self._take()
             at = self._peek().position
             parts.append(self._boolean(self._and(), at))
-        return Any(tuple(parts))
+        return Or(tuple(parts))
 
     def _and(self) -> Node:
         at = self._peek().position
@@ -117,7 +117,7 @@ class _Parser:
             self._take()
             at = self._peek().position
             parts.append(self._boolean(self._equality(), at))
-        return All(tuple(parts))
+        return And(tuple(parts))
 
     def _equality(self) -> Node:
         left = self._comparison()
@@ -135,15 +135,15 @@ class _Parser:
         if negated:
             self._take()
         self._expect("NULL", "NULL" if negated else "NULL or NOT NULL")
-        is_null = Compared("=", left, NULL)
+        is_null = Comparison("=", left, NULL)
         return Not(is_null) if negated else is_null
 
     def _equal(self, left: Node, right: Node, sign: Token) -> Node:
         if left == NULL or right == NULL:
-            raise self._bad("NULL cannot be compared: IS NULL asks for it", sign.position)
+            raise self._bad("NULL cannot be compared; write IS NULL", sign.position)
         if _is_bool(left) and isinstance(right, Constant) and not _is_bool(right):
             raise self._bad("TRUE and FALSE cannot be compared with other constants", sign.position)
-        return Compared("=", left, right)
+        return Comparison("=", left, right)
 
     def _comparison(self) -> Node:
         left = self._unary()
@@ -169,14 +169,14 @@ class _Parser:
             return self._between(left, negated, token)
         if token.kind == "IN":
             return self._one_of(left, negated, token)
-        return Holds(token.kind, left, self._text(), negated)
+        return TextMatch(token.kind, left, self._text(), negated)
 
     def _ordered(self, sign: str, left: Node, right: Node, token: Token) -> Node:
         for operand in (left, right):
             if isinstance(operand, BOOLEAN) or (isinstance(operand, Constant) and not _is_number(operand)):
-                what = "numbers and properties alone can be compared by <, <=, >, >= and BETWEEN"
+                what = "only numbers and properties can be compared by <, <=, >, >= and BETWEEN"
                 raise self._bad(what, token.position)
-        return Compared(sign, left, right)
+        return Comparison(sign, left, right)
 
     def _between(self, value: Node, negated: bool, token: Token) -> Node:
         low = self._unary()
@@ -184,12 +184,12 @@ class _Parser:
         high = self._unary()
         if negated:
             below = self._ordered("<", value, low, token)
-            return Any((below, self._ordered(">", value, high, token)))
+            return Or((below, self._ordered(">", value, high, token)))
         parts = (self._ordered(">=", value, low, token), self._ordered("<=", value, high, token))
         if isinstance(low, Constant) and isinstance(high, Constant) and compare(low.value, high.value) > 0:
-            what = f"BETWEEN {low.value!r} AND {high.value!r}: the smaller comes first"
+            what = f"BETWEEN must have the smaller number first, got {low.value!r} AND {high.value!r}"
             raise self._bad(what, token.position)
-        return All(parts)
+        return And(parts)
 
     def _one_of(self, left: Node, negated: bool, token: Token) -> Node:
         self._expect("(", "(")
@@ -199,8 +199,8 @@ class _Parser:
             texts.append(self._text())
         self._expect(")", "a comma or )")
         if not isinstance(left, Property):
-            raise self._bad("IN asks for a property", token.position)
-        return OneOf(left.name, frozenset(texts), negated)
+            raise self._bad("IN must have a property before it", token.position)
+        return InList(left.name, frozenset(texts), negated)
 
     def _unary(self) -> Node:
         token = self._peek()
@@ -208,7 +208,7 @@ class _Parser:
             return self._primary(self._take())
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._bad(f"more than {MAX_DEPTH} levels", token.position)
+            raise self._bad(f"an expression must have at most {MAX_DEPTH} levels", token.position)
         self._count(self._take())
         node = self._nested(token)
         self._depth -= 1
@@ -222,7 +222,7 @@ class _Parser:
         at = self._peek().position
         node = self._unary()
         if token.kind == "-":
-            return Negative(node)
+            return Negation(node)
         return node if token.kind == "+" else Not(self._boolean(node, at))
 
     def _primary(self, token: Token) -> Node:
@@ -244,22 +244,22 @@ class _Parser:
 
     def _whole(self, token: Token) -> int:
         digits = token.image.rstrip("lL")
-        if len(digits) > 19 or (number := int(digits)) > LARGEST_LONG:
-            raise self._bad(f"a whole number has at most 64 bits: {LARGEST_LONG}", token.position)
-        return number if number <= LARGEST_INT else Long(number)
+        if len(digits) > 19 or (number := int(digits)) > MAX_LONG:
+            raise self._bad(f"an integer must have at most 64 bits: at most {MAX_LONG}", token.position)
+        return number if number <= MAX_INT else Long(number)
 
     def _fraction(self, token: Token) -> float:
         number = float(token.image)
         if number == 0.0 or number == float("inf"):
-            raise self._bad("zero is written without a point, and fractions have 64 bits", token.position)
+            raise self._bad("write zero without a point; fractions have 64 bits", token.position)
         return number
 
     def _boolean(self, node: Node, at: int) -> Node:
         if isinstance(node, Property):
-            return Flag(node.name)
+            return PropertyCondition(node.name)
         if node == NULL or _is_bool(node) or isinstance(node, BOOLEAN):
             return node
-        raise self._bad("a condition is expected here", at)
+        raise self._bad("expected a condition", at)
 
 
 def _is_number(constant: Constant) -> bool:

@@ -1,8 +1,8 @@
 """The grammar of tag expressions: `paid || shipped`, and `*` for every message.
 
-In: the text of a subscription. Out: the tags that it names. Brokers, clients and pipelines all read it here.
-`tags_of` is for texts that others wrote and never fails; `wanted_tags` is for what a user asks for, and
-refuses what would silently match nothing.
+In: the text of a subscription. Out: its tags. Brokers, clients and pipelines all use these functions.
+`tags_of` is for text from peers and never fails; `wanted_tags` is for text from users, and refuses what would
+silently match nothing.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,13 @@ OR = "||"
 
 
 def tags_of(expression: str) -> tuple[str, ...]:
-    """The tags of an expression, in its order; empty: every message, or none is named."""
+    """Returns the tags of an expression, in its order; empty: every message, or no tag is named."""
     found = tuple(tag for part in expression.split(OR) if (tag := part.strip()))
     return () if found == (ALL,) else found
 
 
 def wanted_tags(wanted: str | Iterable[str]) -> tuple[str, ...]:
-    """The tags of an expression or of several, each once; empty: every message. Raises BadTags."""
+    """Returns the tags of one or several expressions, each once; empty: every message. Raises BadTags."""
     expressions = [wanted] if isinstance(wanted, str) else list(wanted)
     return tuple(dict.fromkeys(tag for one in expressions for tag in _checked(one)))
 
@@ -35,5 +35,5 @@ def _checked(expression: str) -> tuple[str, ...]:
 
 
 def text_of(tags: Iterable[str]) -> str:
-    """The expression that names these tags; `*` for none."""
+    """Returns the expression for these tags; `*` for none."""
     return f" {OR} ".join(tags) or ALL

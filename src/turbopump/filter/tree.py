@@ -1,35 +1,41 @@
-"""What an expression consists of. Built by the parser, read by `evaluate.py`."""
+"""Nodes of a parsed expression. Built by the parser, compiled by `evaluate.py`."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 
 class Long(int):
-    """A whole number that was written beyond 32 bits. A text that is compared with it may be as long."""
+    """An integer of more than 32 bits. Text compared with it is read as 64 bits too."""
 
 
 Value: TypeAlias = "bytes | bool | int | Long | float | None"
-"""Texts are kept in UTF-8, as messages have them."""
+"""A constant; text is UTF-8 bytes, as in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constant:
+    """A number, text, TRUE, FALSE or NULL."""
+
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
+    """The value of a property of the message."""
+
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Negative:
+class Negation:
+    """The negative of a number: a minus sign before a value."""
+
     of: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """By one of < <= > >= and =."""
+class Comparison:
+    """A comparison by one of < <= > >= and =."""
 
     sign: str
     left: "Node"
@@ -37,15 +43,17 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class InList:
+    """A property compared with a list of texts: IN."""
+
     name: str
     texts: frozenset[bytes]
     negated: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Holds:
-    """CONTAINS, STARTSWITH and ENDSWITH."""
+class TextMatch:
+    """CONTAINS, STARTSWITH or ENDSWITH."""
 
     word: str
     of: "Node"
@@ -54,25 +62,33 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
-    """A property where a truth value is wanted: never true, since all properties are texts."""
+class PropertyCondition:
+    """A property used as a condition: never true, since all properties are text."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """The negation of a condition."""
+
     of: "Node"
 
 
 @dataclass(frozen=True, slots=True)
-class All:
+class And:
+    """True when all parts are."""
+
     parts: tuple["Node", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Any:
+class Or:
+    """True when any part is."""
+
     parts: tuple["Node", ...]
 
 
-Node: TypeAlias = Constant | Property | Negative | Compared | OneOf | Holds | Flag | Not | All | Any
+Node: TypeAlias = (
+    Constant | Property | Negation | Comparison | InList | TextMatch | PropertyCondition | Not | And | Or
+)

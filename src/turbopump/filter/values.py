@@ -1,5 +1,5 @@
-"""Texts as numbers and numbers in order, by the rules of Java: what `Integer.valueOf`, `Long.valueOf`,
-`Double.valueOf` and `compareTo` do. A property is always a text; the other side says as what it is read.
+"""Reads text as numbers and compares numbers as Java does: `Integer.valueOf`, `Long.valueOf`,
+`Double.valueOf` and `compareTo`. A property is always text; the other operand decides how it is read.
 """
 
 import math
@@ -20,16 +20,16 @@ _NAMED: Final = {
     for name, value in (("NaN", math.nan), ("Infinity", math.inf))
 }
 _BLANK: Final = "".join(map(chr, range(33)))
-_LONGEST_WHOLE: Final = 64  # characters; more are zeros in front, which nobody writes
-_PLAIN: Final = 9  # so many digits fit into 32 bits
+_MAX_WHOLE_LENGTH: Final = 64  # characters; longer ones have leading zeros
+_SAFE_DIGITS: Final = 9  # digits that always fit into 32 bits
 
 
 class Undecidable(Exception):
-    """Values that cannot be compared: the message is not wanted, whatever the rest of the expression says."""
+    """Values cannot be compared: the message does not match, whatever the rest of the expression says."""
 
 
 def as_int(text: bytes) -> int:
-    if text.isdigit() and len(text) <= _PLAIN:
+    if text.isdigit() and len(text) <= _SAFE_DIGITS:
         return int(text)
     return _whole(text, 2**31)
 
@@ -39,7 +39,7 @@ def as_long(text: bytes) -> Long:
 
 
 def as_double(text: bytes) -> float:
-    if len(text) <= _PLAIN and text.replace(b".", b"", 1).isdigit():
+    if len(text) <= _SAFE_DIGITS and text.replace(b".", b"", 1).isdigit():
         return float(text)
     trimmed = text.decode("utf-8", "replace").strip(_BLANK)
     if (named := _NAMED.get(trimmed)) is not None:
@@ -56,14 +56,14 @@ def as_bool(text: bytes) -> bool:
 
 
 def reader_for(number: int | float) -> Callable[[bytes], int | float]:
-    """How a text is read that is compared with this number."""
+    """Returns the function that reads text compared with this number."""
     if isinstance(number, float):
         return as_double
     return as_long if isinstance(number, Long) else as_int
 
 
 def compare(left: Value, right: Value) -> int:
-    """Below, at or above zero. What is of different kinds is in no order: -1, as Apache says."""
+    """Returns a negative number, zero or a positive one; -1 for values of different kinds, as Apache."""
     if isinstance(left, bytes):
         return _compare_text(left, right)
     if isinstance(right, bytes):
@@ -79,7 +79,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """-0.0 is below 0.0, and NaN above all."""
+    """Compares doubles as Java: -0.0 is below 0.0, and NaN above all."""
     if left != left or right != right:
         return (left != left) - (right != right)
     if left == right == 0.0:
@@ -104,7 +104,7 @@ def _compare_numbers(left: int | float, right: int | float) -> int:
 
 def _whole(text: bytes, bound: int) -> int:
     digits = text.decode("utf-8", "replace")
-    if len(digits) > _LONGEST_WHOLE or not _WHOLE.fullmatch(digits) or max(digits) > "\uffff":
+    if len(digits) > _MAX_WHOLE_LENGTH or not _WHOLE.fullmatch(digits) or max(digits) > "\uffff":
         raise Undecidable
     number = int(digits)
     if not -bound <= number < bound:

@@ -74,15 +74,15 @@ def test_what_cannot_be_compared_is_not_wanted() -> None:
 @pytest.mark.parametrize(
     ("text", "position", "words"),
     [
-        ("", 0, "not the end"),
-        ("a >", 3, "not the end"),
-        ("a = 'x", 4, "a text that does not end"),
-        ("a > 5 AND # = 1", 10, "no word begins with '#'"),
-        ("a BETWEEN 5 AND 3", 2, "the smaller comes first"),
-        ("(a = 1", 6, "an operator or ) is expected"),
-        ("a IN (1)", 6, "a text in single quotes is expected, not '1'"),
-        ("a = 1 OR 5", 9, "a condition is expected here"),
-        ("a > 'x'", 2, "numbers and properties alone"),
+        ("", 0, "got the end"),
+        ("a >", 3, "got the end"),
+        ("a = 'x", 4, "a text must end with a quote"),
+        ("a > 5 AND # = 1", 10, "unexpected character '#'"),
+        ("a BETWEEN 5 AND 3", 2, "the smaller number first"),
+        ("(a = 1", 6, "expected an operator or )"),
+        ("a IN (1)", 6, "expected a text in single quotes, got '1'"),
+        ("a = 1 OR 5", 9, "expected a condition"),
+        ("a > 'x'", 2, "only numbers and properties"),
         ("a = 99999999999999999999", 4, "at most 64 bits"),
         ("a NOT b", 6, "BETWEEN, IN, CONTAINS"),
     ],
@@ -97,7 +97,7 @@ def test_a_bad_expression_says_what_and_where(text: str, position: int, words: s
 def test_the_place_is_shown_by_line_and_column() -> None:
     with pytest.raises(BadExpression) as raised:
         compile_sql("a = 1 AND\n  b = ;")
-    assert str(raised.value) == "no word begins with ';' (line 2, column 7: a = 1 AND   b = [here];)"
+    assert str(raised.value) == "unexpected character ';' (line 2, column 7: a = 1 AND   b = [here];)"
 
 
 def test_of_two_pairs_the_last_counts_and_an_empty_one_is_none() -> None:
@@ -121,7 +121,7 @@ def test_levels_are_as_deep_as_they_may_be(sign: str) -> None:
         return f"{sign * depth}a{')' * depth if sign == '(' else ''} {'= 5' if sign in '-+' else ''}"
 
     assert compile_sql(nested(MAX_DEPTH))
-    with pytest.raises(BadExpression, match="more than 64 levels"):
+    with pytest.raises(BadExpression, match="at most 64 levels"):
         compile_sql(nested(MAX_DEPTH + 1))
 
 
