@@ -34,8 +34,8 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
-from turbopump.testing.network import CALM, MemoryNetwork, Weather
+from turbopump.testing.network import PERFECT, MemoryNetwork, NetworkConditions
+from turbopump.testing.simulated_files import Survival
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class World:
         self.network = MemoryNetwork(self.chance, self._any_weather())
         self.config = self._any_config()
         self.tool = Client(self.network.at(TOOL_IP), self.clock)
-        log.info("%s, %d queues, %s", self.config.store.flush_disk_type, self.queues, self.network.weather)
+        log.info("%s, %d queues, %s", self.config.store.flush_disk_type, self.queues, self.network.conditions)
         await self._start_broker()
         await self._shape_topic()
         for number in range(self.chance.choice([1, 1, 2])):
@@ -133,7 +133,7 @@ class World:
 
     async def _settle(self) -> None:
         """No more misfortune: everyone who is there gets the time it needs."""
-        self.network.weather = CALM
+        self.network.conditions = PERFECT
         for consumer in self.consumers:
             self.network.join(BROKER_IP, _ip(consumer))
         for progress in self.groups:
@@ -191,7 +191,7 @@ class World:
     async def leave(self) -> None:
         """Its last commit may be of before a reset, which was on its way to it: this undoes the reset."""
         if consumer := self._any_consumer():
-            if self.network.weather.max_delay_s or not consumer.plan.is_5x:
+            if self.network.conditions.max_delay_s or not consumer.plan.is_5x:
                 self._disturb()
             await consumer.leave()
 
@@ -245,7 +245,7 @@ class World:
         due = {body: now for bodies in self.bodies.values() for body in bodies}
 
         def quiet_minute_is_over() -> None:
-            if self.disturbed < now and progress.resets == number and not self.network.weather.loss:
+            if self.disturbed < now and progress.resets == number and not self.network.conditions.loss:
                 progress.due_again.update(due)
 
         asyncio.get_running_loop().call_later(60, quiet_minute_is_over)
@@ -469,10 +469,10 @@ class World:
             store=store,
         )
 
-    def _any_weather(self) -> Weather:
+    def _any_weather(self) -> NetworkConditions:
         slowest = self.chance.choice([0.0, 0.01, 0.3])
         loss = self.chance.choice([0.0, 0.0, 0.0003, 0.003])
-        return Weather(0.0, slowest, self.chance.choice([64, 1500, 65_536]), loss)
+        return NetworkConditions(0.0, slowest, self.chance.choice([64, 1500, 65_536]), loss)
 
     def _any_plan(self, name: str) -> Plan:
         orderly, is_5x = self.chance.random() < 0.5, self.chance.random() < 0.6

@@ -16,7 +16,7 @@ from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 ACTION_S = 60.0
 CALM_S = 8.0  # before a stop: what was put off by a failed sync or a stalled disk is over then

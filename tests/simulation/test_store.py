@@ -17,7 +17,7 @@ from turbopump.store.reading import GetStatus
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 SEEDS = int(os.environ.get("TURBOPUMP_SEEDS", "200"))
 BATCH = 20

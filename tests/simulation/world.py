@@ -24,7 +24,7 @@ from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 ROOT = "/store"
 TOPICS = ["orders", "payments", "%RETRY%" + "group" * 30]

@@ -1,11 +1,11 @@
-"""For tests of programs that use RocketMQ: a whole cluster in the test's process, in real or virtual time.
+"""Tests of programs that use RocketMQ: a whole cluster in the test's process, in real or virtual time.
 
     from turbopump.testing import Cluster
 
     with Cluster() as cluster, cluster.producer() as producer: ...
 
-With pytest installed, the fixtures `cluster`, `producer`, `consumer` and `topic` are there without an import:
-see docs/testing-your-code.md. Simulated disks and networks are in modules of their own.
+With pytest installed, the fixtures `cluster`, `producer`, `consumer` and `topic` are available without an
+import: see docs/testing-your-code.md. Simulated disks and networks are in separate modules.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when asked for: pytest reads this package in every run, also where nobody needs a cluster."""
+    """Imports a name at its first use: pytest imports this package in every run, also without a cluster."""
     if name not in _WHERE:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     from importlib import import_module

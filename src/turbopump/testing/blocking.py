@@ -1,8 +1,8 @@
-"""`Cluster`: the embedded cluster for blocking tests, and the clients that it gives out.
+"""`Cluster`: the embedded cluster for blocking tests, and its clients.
 
-The servers live in a thread. With the real clock the clients are plain blocking clients of this library, over
-the loop that all of them share. In virtual time they live in the loop of their cluster, which alone knows
-what time it is.
+The servers run in a thread. With the real clock the clients are plain blocking clients of this library, over
+the event loop that all of them share. In virtual time they run in the loop of their cluster, which has the
+virtual clock.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ class Cluster:
     ...     [message.body for message in cluster.messages("orders")]
     [b'paid']
 
-    `brokers`: how many; they are called broker-a, broker-b … `settings`: of the brokers, by Apache's names:
-    `{"messageDelayLevel": "1s 2s"}`; what a broker would not take is a ValueError. `clock`: "real", or
-    "virtual" for a time that passes only when a call waits for it; `start` is when it begins (now), `seed`
-    what its chances are drawn from.
+    `brokers`: their number; they are called broker-a, broker-b … `settings`: of the brokers, by Apache's
+    names: `{"messageDelayLevel": "1s 2s"}`; ValueError for what a broker would not accept. `clock`: "real",
+    or "virtual" for a time that passes only while a call waits for it; `start` is its first moment (now),
+    `seed` that of its random numbers.
 
-    `async with Cluster()` gives an `AsyncCluster`: the same in the running event loop, to be awaited.
+    `async with Cluster()` returns an `AsyncCluster` in the running event loop, whose methods are awaited.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Cluster:
         self._thread: LoopThread | None = None
         self._made: list[Any] = []
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """`with` does it. Nothing when it runs already."""
+        """Starts the cluster; `with` does so. Does nothing when it runs."""
         if self._thread is not None:
             return
         make_loop = _standing_loop if self._core.is_virtual else asyncio.SelectorEventLoop
@@ -83,7 +83,7 @@ class Cluster:
             raise
 
     def close(self) -> None:
-        """Closes the clients that are still open, then the servers. Once more does nothing."""
+        """Closes the clients that are still open, then the servers. May be repeated."""
         thread = self._thread
         if thread is None:
             return
@@ -111,15 +111,16 @@ class Cluster:
     def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._thread is None:
             coroutine.close()
-            raise NotRunning("the cluster does not run; use `with Cluster() as cluster`")
+            raise NotRunning("the cluster is not running; use `with Cluster() as cluster`")
         return self._thread.call(coroutine)
 
     # Addresses and brokers
 
     @property
     def name_servers(self) -> str:
-        """What clients are given as `name_servers`, and Java's as namesrvAddr. In virtual time nobody but
-        the clients of the cluster can reach them.
+        """Address for `name_servers` of clients, and namesrvAddr of Java's.
+
+        In virtual time only the clients of the cluster can reach it.
         """
         return self._core.name_servers
 
@@ -129,38 +130,39 @@ class Cluster:
         return self._core.brokers
 
     def stop_broker(self, broker: str | int = 0) -> None:
-        """Orderly: requests under way are answered, name servers hear of it."""
+        """Stops a broker in order: answers requests under way and unregisters from the name server."""
         self._call(self._core.stop_broker(broker))
 
     def kill_broker(self, broker: str | int = 0) -> None:
-        """As by SIGKILL: connections break, nobody is told, and what was not yet written is lost."""
+        """Kills a broker as SIGKILL does: connections break, unwritten data is lost, no unregistration."""
         self._call(self._core.kill_broker(broker))
 
     def start_broker(self, broker: str | int = 0) -> None:
-        """One that was stopped or killed: at the same address, with what it had stored."""
+        """Starts a stopped or killed broker, at the same address and with its stored messages."""
         self._call(self._core.start_broker(broker))
 
     def restart_broker(self, broker: str | int = 0) -> None:
-        """Orderly down and up again."""
+        """Stops a broker in order and starts it again."""
         self._call(self._core.restart_broker(broker))
 
     # Clients
 
     def producer(self, group: str = PRODUCER_GROUP, **settings: Any) -> "Producer":
-        """A `turbopump.Producer` of this cluster, to be used by `with`. Any of its settings can be given."""
+        """Returns a `turbopump.Producer` of this cluster, to be used by `with`. Takes any of its settings."""
         from turbopump import Producer
 
         given = {**self._core.settings_of_producers(settings), **self._clients()}
         return self._keep(self._here(Producer)(group, **given))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
-        """A `turbopump.Consumer` of this cluster: add handlers by `on`, then use it by `with`, or `start` it.
+        """Returns a `turbopump.Consumer` of this cluster: add handlers by `on`, then use `with`, or `start`.
+
         A new group begins with the first message of a topic.
         """
         return self._consumer((), group, settings)
 
     def self_starting_consumer(self, group: str, **settings: Any) -> "Consumer":
-        """One that starts when it gets its first handler: what the fixture `consumer` is."""
+        """Returns a consumer that starts with its first handler, as the fixture `consumer` does."""
         return self._consumer((_SelfStarting,), group, settings)
 
     def _consumer(self, more: tuple[type, ...], group: str, settings: Mapping[str, Any]) -> "Consumer":
@@ -172,8 +174,9 @@ class Cluster:
     def pull_consumer(
         self, group: str, topics: Sequence[str] | Mapping[str, str] = (), **settings: Any
     ) -> "PullConsumer":
-        """A `turbopump.PullConsumer` of this cluster, to be used by `with`. A new group begins with the first
-        message of a topic.
+        """Returns a `turbopump.PullConsumer` of this cluster, to be used by `with`.
+
+        A new group begins with the first message of a topic.
         """
         from turbopump import PullConsumer
 
@@ -181,33 +184,34 @@ class Cluster:
         return self._keep(self._here(PullConsumer)(group, topics=topics, **given))
 
     def admin(self) -> "Admin":
-        """A `turbopump.Admin` of this cluster, to be used by `with`."""
+        """Returns a `turbopump.Admin` of this cluster, to be used by `with`."""
         from turbopump import Admin
 
         return self._keep(self._here(Admin)(**self._clients()))
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
-        """Blocking clients that are made meanwhile, by whomever, belong to this cluster, whatever addresses
-        they are given: the program under test need not know.
+        """Redirects blocking clients that any code creates in the `with` block to this cluster.
+
+        The addresses they are given are ignored, so the program under test needs no change.
 
         >>> with cluster.as_default():
         ...     program.main()
         """
-        from turbopump.testing.adoption import adopted, adopted_faces
+        from turbopump.testing.redirection import redirected, redirected_faces
 
-        with adopted(self._clients, self._core.watch), adopted_faces(self._here, self._keep):
+        with redirected(self._clients, self._core.watch), redirected_faces(self._here, self._keep):
             yield
 
     def kill_client(self, client: object) -> None:
-        """As if its process were killed: its connections break, and it will not be heard of again.
+        """Kills a client as if its process were killed: its connections break and it sends nothing more.
 
-        Only in virtual time, where each client has an address of its own.
+        Only in virtual time, where each client has its own address.
         """
         self._call(_done(lambda: self._core.kill_client(client)))
 
     def cut_off(self, client: object) -> None:
-        """As if its cable were pulled: nothing passes any more, and nobody is told. Only in virtual time."""
+        """Cuts a client off the network: nothing passes, and no side is notified. Only in virtual time."""
         self._call(_done(lambda: self._core.cut_off(client)))
 
     def rejoin(self, client: object) -> None:
@@ -220,7 +224,7 @@ class Cluster:
         return {"name_servers": self.name_servers, "world": None}
 
     def _here(self, face: type[F], *more: type) -> type[F]:
-        """In virtual time the same class with its work done in our thread."""
+        """Returns the class of a client; in virtual time a subclass that works in the cluster's thread."""
         if self._core.is_virtual:
             more = (*more, _OnThread)
         return type(face.__name__, (*more, face), {"_thread": self._thread}) if more else face
@@ -232,39 +236,39 @@ class Cluster:
     # Topics and messages
 
     def new_topic(self, prefix: str = "topic") -> str:
-        """A name that no one has used in this process. Topics come into being with the first send."""
+        """Returns a topic name not yet used in this process. The first send creates the topic."""
         return self._core.new_topic(prefix)
 
     def new_group(self, prefix: str = "group") -> str:
-        """The same for a group."""
+        """Returns a group name not yet used in this process."""
         return self._core.new_group(prefix)
 
     def create_topic(
         self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_AND_WRITE
     ) -> str:
-        """On every broker that is up; without a name, one that is new. Returns the name."""
+        """Creates a topic on every running broker; without a name, a new one. Returns the name."""
         return self._call(
             self._core.create_topic(topic, queues=queues, ordered=ordered, permission=permission)
         )
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """Everything stored in a topic on brokers that are up, in the order of storing.
+        """Returns all messages stored in a topic on running brokers, in the order of storing.
 
-        Any topic: also %RETRY%group, %DLQ%group and the system's.
+        Any topic: also %RETRY%group, %DLQ%group and system topics.
         """
         return self._call(self._core.messages(topic))
 
     def dead_letters(self, group: str) -> list[MessageExt]:
-        """What a group has given up."""
+        """Returns the dead letters of a group."""
         return self._call(self._core.dead_letters(group))
 
     # Waiting
 
     def wait_until(self, condition: Callable[[], object], timeout: float = WAIT_S) -> None:
-        """Looks again and again until `condition()` is true. Raises TimeoutError; seconds of the cluster."""
+        """Waits until `condition()` is true. Raises TimeoutError after `timeout` seconds of the cluster."""
         clock = self._core.clock
         deadline = clock.monotonic() + timeout
-        while not condition():  # in the thread of the test, where all it uses is at home
+        while not condition():  # in the thread of the test, to which its objects belong
             if clock.monotonic() >= deadline:
                 raise TimeoutError(not_in_time(timeout))
             self._call(clock.sleep(self._core.look_s))
@@ -272,12 +276,12 @@ class Cluster:
     def wait_until_consumed(
         self, group: str, topic: str, timeout: float = WAIT_S, expected: Expected = ()
     ) -> None:
-        """Until the group has committed the end of each queue of the topic and of its own retry topic.
+        """Waits until the group has committed the end of each queue of the topic and of its retry topic.
 
-        Raises what a handler of the group raised, unless it is `expected`: an exception class, a tuple of
-        them, or `Exception` for all. A message that failed as expected counts as dealt with as soon as it
-        waits for its next delivery. Raises NotConsumed, an AssertionError, when the time is over. A
-        broadcasting group commits nothing that could be seen here.
+        Raises an exception of a handler of the group, unless it is `expected`: an exception class, a tuple of
+        them, or `Exception` for all. A message that failed as expected counts as consumed as soon as it waits
+        for its next delivery. Raises NotConsumed, an AssertionError, after the timeout. The offsets of a
+        broadcasting group are not visible here.
         """
         behind: list[str] = []
 
@@ -295,7 +299,7 @@ class Cluster:
             self.wait_until(is_done, timeout)
         except TimeoutError as error:
             if str(error) != not_in_time(timeout):
-                raise  # the handler's
+                raise  # an exception of the handler
             raise NotConsumed(group, behind, timeout) from None
         failures.check(group, topic, expected)
 
@@ -306,11 +310,11 @@ class Cluster:
         return ClusterClock(self)
 
     def now(self) -> datetime:
-        """The cluster's time."""
+        """Returns the cluster's time."""
         return self._core.now()
 
     def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
-        """`advance(90)`, `advance(hours=2, minutes=5)`: all that is due on the way happens, in its order.
+        """Advances the time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs everything due, in order.
 
         Only in virtual time.
         """
@@ -318,7 +322,7 @@ class Cluster:
 
 
 class ClusterClock:
-    """What time it is for a cluster."""
+    """The clock of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -327,7 +331,7 @@ class ClusterClock:
         return self._cluster.now()
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, as messages are stamped."""
+        """Returns milliseconds since 1970, as in the timestamps of messages."""
         return self._cluster._core.clock.now_ms()
 
     def advance(self, seconds: float) -> None:
@@ -335,12 +339,12 @@ class ClusterClock:
 
 
 def _standing_loop() -> VirtualLoop:
-    """Time stands still unless a call waits."""
+    """Returns a loop whose time passes only while a call waits."""
     return VirtualLoop(by_itself=False)
 
 
 class _OnThread(Face[C]):
-    """A blocking client whose core lives in the loop of its cluster, not in the one that others share."""
+    """A blocking client whose core runs in the loop of its cluster, not in the shared one."""
 
     _thread: LoopThread
 
@@ -362,7 +366,7 @@ class _OnThread(Face[C]):
 
 
 class _SelfStarting:
-    """Of a blocking consumer."""
+    """Starts a blocking consumer with its first handler."""
 
     def on(self, *args: Any, **options: Any) -> Callable[[T], T]:
         register: Callable[[T], T] = super().on(*args, **options)  # type: ignore[misc]
@@ -384,7 +388,7 @@ class _SelfStarting:
 
 
 async def _done(what: Callable[[], None]) -> None:
-    """In the loop, which owns what it changes."""
+    """Runs a function in the loop, which owns the state that it changes."""
     what()
 
 

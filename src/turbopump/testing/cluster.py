@@ -1,4 +1,4 @@
-"""A whole cluster for tests, in their own process: `AsyncCluster` does it, `Cluster` is its blocking face.
+"""A whole cluster for tests, in their process: `AsyncCluster`, with `Cluster` as its blocking face.
 
     with Cluster() as cluster, cluster.producer() as producer:
         producer.send(Message("orders", b"paid"))
@@ -6,12 +6,13 @@
 
 Starts in milliseconds, keeps everything in memory and leaves nothing behind. With the real clock the servers
 listen on 127.0.0.1, so that any RocketMQ client can connect. With `clock="virtual"` the cluster and the
-clients it makes live in a time of their own, over a network in memory: two hours of delay are over at once.
+clients it makes have their own time, over a network in memory: two hours of delay take milliseconds.
 """
 
 import asyncio
 import contextlib
 import itertools
+import logging
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
 
 from turbopump.client.admin import Admin
 from turbopump.client.group.offsets import GroupOffsets
-from turbopump.client.instance import end as end_task
 from turbopump.client.instance import instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.settings import ConsumeFromWhere
@@ -30,10 +30,11 @@ from turbopump.protocol.names import retry_topic
 from turbopump.remoting.limits import Limits
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
+from turbopump.runtime.tasks import Tasks
 from turbopump.testing.failures import Expected, HandlerFailures
 from turbopump.testing.loop import VirtualClock, VirtualLoop
 from turbopump.testing.network import Host, MemoryNetwork
-from turbopump.testing.servers import HOST, MAX_HOLD_S, EmbeddedBroker, Servers, check_values
+from turbopump.testing.servers import HOST, MAX_HOLD_S, EmbeddedBroker, EmbeddedServers, check_values
 from turbopump.testing.settings import checked
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ T = TypeVar("T")
 ClockKind = Literal["real", "virtual"]
 PRODUCER_GROUP = "testing"
 WAIT_S = 10.0
+log = logging.getLogger(__name__)
+
 MAX_BROKERS = 26  # broker-a to broker-z
-LOOK_S = 0.01  # between two looks at what is waited for
-VIRTUAL_LOOK_S = 0.1  # a look costs the same, a second less
+POLL_S = 0.01  # between two checks of a condition
+VIRTUAL_POLL_S = 0.1  # a check costs the same, a second less
 READ_AND_WRITE = 6
 
 QUICK: Mapping[str, float] = {
@@ -56,38 +59,38 @@ QUICK: Mapping[str, float] = {
     "poll_name_server_interval": 1.0,
     "rebalance_wait_interval": 1.0,
 }
-"""Settings of consumers when seconds are real: nobody wants to wait for a commit or a new topic's queues."""
+"""Settings of consumers in real time: short intervals, so that tests do not wait for them."""
 SPARING: Mapping[str, float] = {
-    "heartbeat_broker_interval": 90.0,  # a broker takes those for gone that are silent for two minutes
+    "heartbeat_broker_interval": 90.0,  # brokers remove clients without a heartbeat for two minutes
     "poll_name_server_interval": 600.0,
 }
-"""And of all clients when they are not: a day has many intervals, and each costs real time. Clients hear of
-other routes from the cluster, so they need not ask."""
+"""Settings of all clients in virtual time: long intervals, since each costs real time. The cluster notifies
+clients of changed routes, so they need not poll."""
 SPARING_CONSUMERS: Mapping[str, float] = {
     **SPARING,
     "persist_consumer_offset_interval": 120.0,  # `wait_until_consumed` does not wait for it
-    "rebalance_wait_interval": 600.0,  # brokers tell consumers of other members, as in real time
+    "rebalance_wait_interval": 600.0,  # brokers notify consumers of other members, as in real time
 }
 SPARING_PULLS: Mapping[str, float] = {
     **SPARING,
-    "broker_suspend_max_time": MAX_HOLD_S - 20.0,  # a message ends the wait at once
+    "broker_suspend_max_time": MAX_HOLD_S - 20.0,  # a message ends the wait immediately
     "consumer_timeout_when_suspend": MAX_HOLD_S - 10.0,
 }
-ROUTES_AFTER_S = 20.0  # clients of virtual time learn of other routes: when they would in real time
+ROUTES_AFTER_S = 20.0  # delay of changed routes for clients in virtual time, as in real time
 SPARING_LIMITS = Limits(sweep_s=300.0)
 
 _numbers = itertools.count(1)
 
 
 class NotConsumed(AssertionError):
-    """A group did not come to the end of a topic in time. Names the queues where it is behind."""
+    """A group did not reach the end of a topic in time; the text names the queues where it is behind."""
 
     def __init__(self, group: str, behind: Sequence[str], timeout: float) -> None:
         super().__init__(f"after {timeout} s group {group} is still behind: {'; '.join(behind)}")
 
 
 class AsyncCluster:
-    """The cluster for `async with`. In the caller's event loop; `Cluster` tells of the arguments.
+    """The cluster for `async with`, in the caller's event loop; `Cluster` explains the arguments.
 
     >>> async def main():
     ...     async with AsyncCluster() as cluster, cluster.producer() as producer:
@@ -113,22 +116,23 @@ class AsyncCluster:
         self._stack = contextlib.AsyncExitStack()
         self._made: list[_Closable] = []
         self.failures = HandlerFailures()
-        """What handlers of its consumers raised."""
+        """Exceptions of the handlers of its consumers."""
         self._hosts = itertools.count()
-        self._telling: asyncio.Task[None] | None = None
+        self._tasks = Tasks(log)
+        self._is_notifying = False
         self._network: MemoryNetwork
         self.world: World
-        """Time, network and chance of the cluster, for clients that are made by hand."""
+        """Clock, network and random numbers of the cluster, for clients created without it."""
 
-    # Life
+    # Start and stop
 
     async def start(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
             self.world = self._make_world()
-            told = self._routes_changed if self.is_virtual else None
-            self._servers = Servers(self._brokers, self._settings, self.world, told)
+            on_change = self._routes_changed if self.is_virtual else None
+            self._servers = EmbeddedServers(self._brokers, self._settings, self.world, on_change)
             stack.push_async_callback(self._servers.stop)
-            stack.push_async_callback(self._stop_telling)
+            stack.push_async_callback(self._tasks.close)
             await self._servers.start()
             self._admin = self.admin()
             stack.push_async_callback(self._admin.close)
@@ -162,19 +166,16 @@ class AsyncCluster:
         return World(self._network, clock, chance, SPARING_LIMITS, MAX_HOLD_S)
 
     def _routes_changed(self) -> None:
-        """Called by the name server, for each topic: clients look once."""
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell_of_routes())
+        """Notifies clients once, although the name server calls this for each topic."""
+        if not self._is_notifying:
+            self._is_notifying = True
+            self._tasks.start(self._notify_of_routes(), name="notify clients of routes")
 
-    async def _tell_of_routes(self) -> None:
+    async def _notify_of_routes(self) -> None:
         await asyncio.sleep(ROUTES_AFTER_S)
-        self._telling = None
+        self._is_notifying = False
         here = [one for one in instances().named.values() if one.world.clock is self.world.clock]
         await asyncio.gather(*(one.routes_changed() for one in here))
-
-    async def _stop_telling(self) -> None:
-        if self._telling is not None:
-            await end_task(self._telling)
 
     @property
     def is_virtual(self) -> bool:
@@ -184,7 +185,7 @@ class AsyncCluster:
 
     @property
     def name_servers(self) -> str:
-        """What clients are given as `name_servers`, and Java's as namesrvAddr."""
+        """Address for `name_servers` of clients, and namesrvAddr of Java's."""
         return self._servers.name_servers
 
     @property
@@ -193,15 +194,15 @@ class AsyncCluster:
         return tuple(broker.name for broker in self._servers.brokers)
 
     async def stop_broker(self, broker: str | int = 0) -> None:
-        """Orderly: requests under way are answered, name servers hear of it."""
+        """Stops a broker in order: answers requests under way and unregisters from the name server."""
         await self._broker(broker).stop()
 
     async def kill_broker(self, broker: str | int = 0) -> None:
-        """As by SIGKILL: connections break, nobody is told, and what was not yet written is lost."""
+        """Kills a broker as SIGKILL does: connections break, unwritten data is lost, no unregistration."""
         await self._broker(broker).kill()
 
     async def start_broker(self, broker: str | int = 0) -> None:
-        """One that was stopped or killed: at the same address, with what it had stored."""
+        """Starts a stopped or killed broker, at the same address and with its stored messages."""
         await self._broker(broker).start()
 
     async def restart_broker(self, broker: str | int = 0) -> None:
@@ -218,13 +219,13 @@ class AsyncCluster:
     # Clients
 
     def producer(self, group: str = PRODUCER_GROUP, **settings: Any) -> "Producer":
-        """To be used by `async with`, as one of `turbopump.aio`. Any setting of a producer can be given."""
+        """Returns a `turbopump.aio.Producer`, to be used by `async with`. Takes any of its settings."""
         from turbopump.client.produce.producer import Producer
 
         return self._keep(Producer(group, **self.settings_of_producers(settings)))
 
     def consumer(self, group: str, **settings: Any) -> "Consumer":
-        """Add handlers by `on`, then start it. A new group begins with the first message of a topic."""
+        """Returns a consumer: add handlers by `on`, then start. New groups begin with the first message."""
         from turbopump.client.push.consumer import Consumer
 
         return self._keep(Consumer(group, **self.settings_of_consumers(settings)))
@@ -232,7 +233,7 @@ class AsyncCluster:
     def pull_consumer(
         self, group: str, topics: Sequence[str] | Mapping[str, str] = (), **settings: Any
     ) -> "PullConsumer":
-        """A new group begins with the first message of a topic."""
+        """Returns a pull consumer. A new group begins with the first message of a topic."""
         from turbopump.client.pull.consumer import PullConsumer
 
         return self._keep(PullConsumer(group, topics=topics, **self.settings_of_pull_consumers(settings)))
@@ -242,31 +243,32 @@ class AsyncCluster:
 
     @contextlib.contextmanager
     def as_default(self) -> Iterator[None]:
-        """Clients of `turbopump.aio` that are made meanwhile, by whomever, belong to this cluster, whatever
-        addresses they are given: the program under test need not know.
-        """
-        from turbopump.testing.adoption import adopted
+        """Redirects clients of `turbopump.aio` that any code creates in the `with` block to this cluster.
 
-        with adopted(self.settings_of_clients, lambda client: self.watch(self._keep(client))):
+        The addresses they are given are ignored, so the program under test needs no change.
+        """
+        from turbopump.testing.redirection import redirected
+
+        with redirected(self.settings_of_clients, lambda client: self.watch(self._keep(client))):
             yield
 
     def watch(self, client: object) -> None:
-        """A consumer that a program made for itself: what its handlers raise is seen."""
+        """Records exceptions of the handlers of a consumer that the program under test created."""
         from turbopump.client.push.consumer import Consumer
 
         if isinstance(client, Consumer):
             client._hooks = (*client._hooks, self.failures)
 
     def kill_client(self, client: object) -> None:
-        """As if its process were killed: its connections break, and it will not be heard of again.
+        """Kills a client as if its process were killed: its connections break and it sends nothing more.
 
-        Only in virtual time, where each client has an address of its own.
+        Only in virtual time, where each client has its own address.
         """
         self.cut_off(client)
         self._network.break_connections(host_of(client))
 
     def cut_off(self, client: object) -> None:
-        """As if its cable were pulled: nothing passes any more, and nobody is told. Only in virtual time."""
+        """Cuts a client off the network: nothing passes, and no side is notified. Only in virtual time."""
         self._network.cut(HOST, host_of(client))
 
     def rejoin(self, client: object) -> None:
@@ -274,7 +276,7 @@ class AsyncCluster:
         self._network.join(HOST, host_of(client))
 
     def settings_of_clients(self) -> dict[str, Any]:
-        """Name servers and world, for one client: in virtual time each is a host of its own."""
+        """Returns name servers and world for one client: in virtual time each is a separate host."""
         world = self.world
         if self.is_virtual:
             third, last = divmod(next(self._hosts), 250)
@@ -314,17 +316,17 @@ class AsyncCluster:
     # Topics and messages
 
     def new_topic(self, prefix: str = "topic") -> str:
-        """A name that no one has used in this process. Topics come into being with the first send."""
+        """Returns a topic name not yet used in this process. The first send creates the topic."""
         return f"{prefix}-{next(_numbers)}"
 
     def new_group(self, prefix: str = "group") -> str:
-        """The same for a group."""
+        """Returns a group name not yet used in this process."""
         return self.new_topic(prefix)
 
     async def create_topic(
         self, topic: str = "", *, queues: int = 4, ordered: bool = False, permission: int = READ_AND_WRITE
     ) -> str:
-        """On every broker that is up; without a name, one that is new. Returns the name."""
+        """Creates a topic on every running broker; without a name, a new one. Returns the name."""
         name = topic or self.new_topic()
         config = TopicConfig(
             topicName=name,
@@ -339,29 +341,29 @@ class AsyncCluster:
         return name
 
     async def messages(self, topic: str) -> list[MessageExt]:
-        """Everything stored in a topic on brokers that are up, in the order of storing.
+        """Returns all messages stored in a topic on running brokers, in the order of storing.
 
-        Any topic: also %RETRY%group, %DLQ%group and the system's.
+        Any topic: also %RETRY%group, %DLQ%group and system topics.
         """
         found = [message for broker in self._servers.brokers for message in broker.messages(topic)]
         return sorted(found, key=lambda message: message.store_timestamp)
 
     async def dead_letters(self, group: str) -> list[MessageExt]:
-        """What a group has given up."""
+        """Returns the dead letters of a group."""
         return await self.messages(f"%DLQ%{group}")
 
     # Waiting
 
     @property
     def look_s(self) -> float:
-        return VIRTUAL_LOOK_S if self.is_virtual else LOOK_S
+        return VIRTUAL_POLL_S if self.is_virtual else POLL_S
 
     async def wait_until(
         self,
         condition: Callable[[], object | Awaitable[object]],
         timeout: float = WAIT_S,  # noqa: ASYNC109 - in the cluster's time
     ) -> None:
-        """Looks again and again until `condition()` is true. Raises TimeoutError; seconds of the cluster."""
+        """Waits until `condition()` is true. Raises TimeoutError after `timeout` seconds of the cluster."""
         clock = self.world.clock
         deadline = clock.monotonic() + timeout
         while not await _value(condition()):
@@ -376,12 +378,12 @@ class AsyncCluster:
         timeout: float = WAIT_S,  # noqa: ASYNC109 - in the cluster's time
         expected: Expected = (),
     ) -> None:
-        """Until the group has committed the end of each queue of the topic and of its own retry topic.
+        """Waits until the group has committed the end of each queue of the topic and of its retry topic.
 
-        Raises what a handler of the group raised, unless it is `expected`: an exception class, a tuple of
-        them, or `Exception` for all. A message that failed as expected counts as dealt with as soon as it
-        waits for its next delivery. Raises NotConsumed, an AssertionError, when the time is over. A
-        broadcasting group commits nothing that could be seen here.
+        Raises an exception of a handler of the group, unless it is `expected`: an exception class, a tuple of
+        them, or `Exception` for all. A message that failed as expected counts as consumed as soon as it waits
+        for its next delivery. Raises NotConsumed, an AssertionError, after the timeout. The offsets of a
+        broadcasting group are not visible here.
         """
         behind: list[str] = []
 
@@ -396,12 +398,12 @@ class AsyncCluster:
             await self.wait_until(is_done, timeout)
         except TimeoutError as error:
             if str(error) != not_in_time(timeout):
-                raise  # the handler's
+                raise  # an exception of the handler
             raise NotConsumed(group, behind, timeout) from None
         self.failures.check(group, topic, expected)
 
     async def behind(self, group: str, topic: str) -> list[str]:
-        """Where the group has not committed the end, in words: of the topic and of its own retry topic."""
+        """Describes the queues of the topic and its retry topic whose end the group has not committed."""
         return [*await self._lag(group, topic), *await self._lag(group, retry_topic(group))]
 
     async def _lag(self, group: str, topic: str) -> list[str]:
@@ -414,7 +416,7 @@ class AsyncCluster:
         return behind
 
     def _ends(self, topic: str) -> dict[MessageQueue, int]:
-        """Of queues that have messages."""
+        """Returns the end offsets of queues that have messages."""
         ends = {queue: end for broker in self._servers.brokers for queue, end in broker.ends(topic).items()}
         return {queue: end for queue, end in ends.items() if end}
 
@@ -425,14 +427,16 @@ class AsyncCluster:
         return self.world.clock
 
     def now(self) -> datetime:
-        """The cluster's time."""
+        """Returns the cluster's time."""
         return datetime.fromtimestamp(self.world.clock.now_ms() / 1000, UTC)
 
     async def advance(self, by: timedelta | float | None = None, **parts: float) -> None:
-        """`advance(90)`, `advance(hours=2, minutes=5)`: all that is due on the way happens, in its order."""
+        """Advances the time: `advance(90)`, `advance(hours=2, minutes=5)`. Runs everything due, in order."""
         loop = asyncio.get_running_loop()
         if not isinstance(loop, VirtualLoop):
-            raise RuntimeError('real time cannot be advanced; make the cluster by Cluster(clock="virtual")')
+            raise RuntimeError(
+                'real time cannot be advanced; create the cluster with Cluster(clock="virtual")'
+            )
         await asyncio.sleep(seconds_of(by, parts))
         await loop.rest()
 
@@ -445,7 +449,7 @@ def check_shape(brokers: int, clock: str) -> None:
 
 
 def not_in_time(timeout: float) -> str:
-    return f"what was waited for did not become true within {timeout} s"
+    return f"the condition did not become true within {timeout} s"
 
 
 class _Closable:
@@ -453,16 +457,16 @@ class _Closable:
 
 
 def host_of(client: Any) -> str:
-    """The address of a client of a virtual cluster."""
+    """Returns the address of a client of a virtual cluster."""
     core = getattr(client, "_core", client)
     world: World = core.world if isinstance(core, Admin) else core._world
     if not isinstance(world.network, Host):
-        raise RuntimeError('clients can be cut off only where time is virtual: Cluster(clock="virtual")')
+        raise RuntimeError('clients can be cut off only in virtual time: Cluster(clock="virtual")')
     return world.network.ip
 
 
 async def commit_now(client: object, group: str) -> None:
-    """A consumer of that group commits what it has consumed, as it would do a little later by itself."""
+    """Makes a consumer of the group commit its offsets now, not after the interval."""
     from turbopump.client.push.consumer import Consumer
 
     if isinstance(client, Consumer) and client.group == group and client._engine is not None:
@@ -474,7 +478,7 @@ def seconds_of(by: timedelta | float | None, parts: Mapping[str, float]) -> floa
     whole = by if isinstance(by, timedelta) else timedelta(seconds=by or 0)
     seconds = (whole + timedelta(**parts)).total_seconds()
     if seconds < 0:
-        raise ValueError("time only goes forward")
+        raise ValueError("time can only be advanced: seconds must not be negative")
     return seconds
 
 

@@ -1,9 +1,9 @@
-"""A machine's disk in memory, which forgets what was not synced.
+"""A disk in memory that loses unsynced writes in a simulated crash.
 
 `SimulatedDisk` implements `runtime.disk.Disk`. `crash()` ends the machine and returns the disk as the next
-start finds it: every unsynced sector is old or new by chance, directory changes that no `sync_dir` followed
-may be missing, locks are gone. The old disk raises `PowerCut` for whoever still uses it. All chance comes
-from the `Chance` given, so a run replays from its seed. What a file remembers is in `medium.py`.
+start finds it: every unsynced sector is randomly old or new, directory changes without a `sync_dir` may be
+missing, locks are gone. Further use of the old disk raises `PowerCut`. All random numbers come from the given
+`Chance`, so a run can be repeated from its seed. The state of files is in `simulated_files.py`.
 """
 
 import asyncio
@@ -15,39 +15,42 @@ from typing import TypeVar
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
-from turbopump.testing.medium import Names, Node, Survival, SyncUnderWay, parent_of
+from turbopump.testing.memory import MemoryLock
+from turbopump.testing.simulated_files import DirectoryTree, PendingSync, SimulatedFile, Survival, parent_of
 
 T = TypeVar("T")
 
 
 class PowerCut(BaseException):
-    """The machine is off. Not an Exception, so that nothing in the program under test survives it."""
+    """The machine is off. Not an Exception, so that the program under test does not catch it."""
 
 
 class SimulatedDisk:
+    """`runtime.disk.Disk` in memory, with crashes, failing syncs and limited space."""
+
     def __init__(self, chance: Chance, clock: Clock, capacity: int = 1 << 40) -> None:
         self.chance = chance
         self.clock = clock
         self.capacity = capacity
-        self.used_ratio: float | None = None  # what `usage` says; None: what is true
-        self.sync_failure = 0.0  # how likely a sync of a file fails
-        self.cold: set[str] = set()  # files that are not in memory until somebody has read them
+        self.used_ratio: float | None = None  # reported by `usage`; None: the real ratio
+        self.sync_failure = 0.0  # probability that the sync of a file fails
+        self.cold: set[str] = set()  # files that are not in memory until they are read
         self.operations = 0
         self.is_off = False
         self._operations_left: int | None = None
         self._syncs_to_fail: list[tuple[int, str]] = []
-        self._names = Names()
+        self._names = DirectoryTree()
         self._locks: set[str] = set()
-        self._in_flight: list[SyncUnderWay] = []
+        self._in_flight: list[PendingSync] = []
         self._is_deferring = False
-        self._used_at_most = capacity  # looked up when space is first taken
+        self._used_at_most = capacity  # computed when space is first allocated
 
     def cut_power_after(self, operations: int | None) -> None:
-        """The operation after so many more raises PowerCut, as does each later one."""
+        """Raises PowerCut in each operation after the next `operations` ones; None: never."""
         self._operations_left = operations
 
     def fail_sync(self, after: int = 0, path_part: str = "") -> None:
-        """The next sync, after so many good ones, of a file whose path has `path_part` raises EIO."""
+        """Raises EIO in the next sync, after `after` good ones, of a file whose path contains `path_part`."""
         self._syncs_to_fail.append((after, path_part))
 
     def crash(self, survival: Survival = Survival.RANDOM) -> "SimulatedDisk":
@@ -69,9 +72,9 @@ class SimulatedDisk:
         if not sparse:
             self.take_space(size)
         self._names.make_dirs(parent_of(path))
-        self._names.link(path, Node(self.clock, b""))
-        self.operation()  # the power may fail between making the file and giving it its length
-        node = Node(self.clock, bytes(size), allocated=0 if sparse else size)
+        self._names.link(path, SimulatedFile(self.clock, b""))
+        self.operation()  # the power may fail between creating the file and setting its length
+        node = SimulatedFile(self.clock, bytes(size), allocated=0 if sparse else size)
         self._names.link(path, node)
         if durable_name:
             self.operation()
@@ -90,7 +93,7 @@ class SimulatedDisk:
         if create and path not in self._names.nodes:
             self.take_space(size)
             self._names.make_dirs(parent_of(path))
-            node = Node(self.clock, b"", allocated=size)
+            node = SimulatedFile(self.clock, b"", allocated=size)
             node.resize(size)
             self._names.link(path, node)
         return _PlainFile(self, path, self._names.find(path))
@@ -157,14 +160,14 @@ class SimulatedDisk:
     def lock(self, path: str) -> Lock:
         self.operation()
         if path in self._locks:
-            raise AlreadyLocked(errno.EAGAIN, f"another process uses it: {path}")
+            raise AlreadyLocked(errno.EAGAIN, f"another process uses {path}")
         self._locks.add(path)
         self.write(path, b"lock", sync=False)
-        return _Lock(self._locks, path)
+        return MemoryLock(self._locks, path)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """The last sync inside takes its snapshot at once, but is done only when `finish_syncs` is called."""
+        """Defers syncs in the `with` block: the last takes its snapshot now and ends with `finish_syncs`."""
         self._is_deferring = True
         try:
             yield
@@ -178,7 +181,7 @@ class SimulatedDisk:
             self._in_flight.clear()
 
     def operation(self) -> None:
-        """Each thing asked of the disk passes here: the moments at which the power can fail."""
+        """Counts an operation of the disk: a moment at which the power can fail."""
         self.operations += 1
         if self._operations_left is not None:
             self._operations_left -= 1
@@ -186,25 +189,25 @@ class SimulatedDisk:
         if self.is_off:
             raise PowerCut
         if self._is_deferring:
-            self.finish_syncs()  # whoever asks for the next thing has seen the one before end
+            self.finish_syncs()  # a caller that starts the next operation has seen the previous one end
 
-    def sync(self, path: str, node: Node) -> None:
+    def sync(self, path: str, node: SimulatedFile) -> None:
         self.operation()
         node.note_change()
         for older in [sync for sync in self._in_flight if sync.node is node]:
             older.finish()
             self._in_flight.remove(older)
-        sync = SyncUnderWay(node)
+        sync = PendingSync(node)
         if self._sync_fails(path):
             sync.finish_partly(self.chance)
-            raise OSError(errno.EIO, f"simulated failure of a sync: {path}")
+            raise OSError(errno.EIO, f"simulated sync failure: {path}")
         if self._is_deferring:
             self._in_flight.append(sync)
         else:
             sync.finish()
 
     def take_space(self, size: int) -> None:
-        """What is used is looked up when it could be too much; a disk may have many thousand files."""
+        """Allocates space. Sums up the used space only when it could be too much: there may be many files."""
         if size <= 0:
             return
         self._used_at_most += size
@@ -231,9 +234,9 @@ class SimulatedDisk:
 
 
 class SimulatedWorkers:
-    """Does the work at once and brings the result back later, in virtual time; one piece after the other.
+    """Workers that run a job immediately and deliver the result later, in virtual time; one after the other.
 
-    A sync covers what was written when it began, and counts as done only when it ends.
+    A sync covers what was written when it began, and is complete only when it ends.
     """
 
     def __init__(self, disk: SimulatedDisk, shortest_s: float = 0.0001, longest_s: float = 0.005) -> None:
@@ -243,11 +246,11 @@ class SimulatedWorkers:
         self._stall_s = self._read_stall_s = 0.0
 
     def stall(self, seconds: float) -> None:
-        """The next piece of work takes so much longer."""
+        """Delays the next job."""
         self._stall_s = seconds
 
     def stall_reads(self, seconds: float) -> None:
-        """Every read takes so much longer, until it is told otherwise."""
+        """Delays every read until the next call."""
         self._read_stall_s = seconds
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
@@ -260,14 +263,14 @@ class SimulatedWorkers:
             finally:
                 await self._disk.clock.sleep(delay_s)
                 if self._disk.is_off:
-                    raise PowerCut  # the work was under way when it happened, and never came to its end
+                    raise PowerCut  # the job was under way and never ends
                 self._disk.finish_syncs()
 
     async def urgent(self, work: Callable[..., T], *args: object) -> T:
         return await self.run(work, *args)
 
     async def read(self, work: Callable[..., T], *args: object) -> T:
-        """Beside everything else."""
+        """Runs a read concurrently with all other jobs."""
         await self._disk.clock.sleep(self._disk.chance.uniform(*self._delay_s) + self._read_stall_s)
         return work(*args)
 
@@ -275,20 +278,20 @@ class SimulatedWorkers:
 
 
 class _MappedFile:
-    def __init__(self, disk: SimulatedDisk, path: str, node: Node) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, node: SimulatedFile) -> None:
         self.path = path
         self.size = len(node.pages)
         self.buffer: Buffer = node.pages
         self._disk = disk
-        self._node = node
+        self._file = node
 
     def sync(self) -> None:
-        self._disk.sync(self.path, self._node)
+        self._disk.sync(self.path, self._file)
 
     def reserve(self, offset: int, length: int) -> None:
         self._disk.operation()
         self._disk.take_space(length)
-        self._node.allocated += length
+        self._file.allocated += length
 
     def allocated(self) -> int:
         return self.size
@@ -300,18 +303,18 @@ class _MappedFile:
 
 
 class _PlainFile:
-    def __init__(self, disk: SimulatedDisk, path: str, node: Node) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, node: SimulatedFile) -> None:
         self.path = path
         self._disk = disk
-        self._node = node
+        self._file = node
 
     def size(self) -> int:
-        return len(self._node.pages)
+        return len(self._file.pages)
 
     def read_at(self, offset: int, length: int) -> bytes:
         self._disk.operation()
         self._disk.cold.discard(self.path)
-        return bytes(self._node.pages[offset : offset + length])
+        return bytes(self._file.pages[offset : offset + length])
 
     def is_cached(self, offset: int, length: int) -> bool:
         return self.path not in self._disk.cold
@@ -321,26 +324,17 @@ class _PlainFile:
 
     def write_at(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         self._disk.operation()
-        growth = offset + len(data) - self._node.allocated
+        growth = offset + len(data) - self._file.allocated
         self._disk.take_space(growth)
-        self._node.allocated += max(0, growth)
-        self._node.write_at(offset, data)
+        self._file.allocated += max(0, growth)
+        self._file.write_at(offset, data)
 
     def truncate(self, size: int) -> None:
         self._disk.operation()
-        self._node.allocated = min(self._node.allocated, size)
-        self._node.resize(size)
+        self._file.allocated = min(self._file.allocated, size)
+        self._file.resize(size)
 
     def sync(self) -> None:
-        self._disk.sync(self.path, self._node)
+        self._disk.sync(self.path, self._file)
 
     def close(self) -> None: ...
-
-
-class _Lock:
-    def __init__(self, locks: set[str], path: str) -> None:
-        self._locks = locks
-        self._path = path
-
-    def release(self) -> None:
-        self._locks.discard(self._path)

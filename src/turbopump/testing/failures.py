@@ -1,4 +1,4 @@
-"""What handlers of a cluster's consumers raised, so that a test can fail with it."""
+"""Exceptions of the message handlers of a cluster's consumers, so that a test can fail with them."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.observe.hooks import ConsumeContext
 
-MAX_KEPT = 1000  # of a handler that fails again and again the last ones are enough
+MAX_FAILURES = 1000  # of a handler that fails repeatedly the last ones are enough
 
 Expected = type[BaseException] | tuple[type[BaseException], ...]
-"""What a test expects its handlers to raise; `Exception` for anything, `()` for nothing."""
+"""Exceptions that a test expects of its handlers; `Exception` for any, `()` for none."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class HandlerFailure:
     """One call of a handler that raised."""
 
     group: str
@@ -24,34 +24,34 @@ class Failed:
 
 @dataclass
 class HandlerFailures:
-    """A hook of every consumer that a cluster makes. A wish for another delivery (RetryLater) is none."""
+    """Hook of every consumer of a cluster that records exceptions. RetryLater is not a failure."""
 
-    _kept: deque[Failed] = field(default_factory=lambda: deque(maxlen=MAX_KEPT))
+    _kept: deque[HandlerFailure] = field(default_factory=lambda: deque(maxlen=MAX_FAILURES))
 
     def before(self, context: ConsumeContext) -> None:
-        """Nothing is known yet."""
+        """Does nothing: failures are known after the call."""
 
     def after(self, context: ConsumeContext) -> None:
         error = context.failure
         if error is not None and not isinstance(error, RetryLater):
             first = context.messages[0]
-            self._kept.append(Failed(context.group, first.topic, first.message_id, error))
+            self._kept.append(HandlerFailure(context.group, first.topic, first.message_id, error))
 
     def check(self, group: str, topic: str, expected: Expected) -> None:
-        """Raises the first failure of the group with the topic that is not expected, once."""
+        """Raises the first unexpected failure of the group with the topic, once."""
         for failed in list(self._kept):
             if (failed.group, failed.topic) != (group, topic):
                 continue
             self._kept.remove(failed)
             if not isinstance(failed.error, expected):
-                raise _told(failed)
+                raise _exception_of(failed)
 
 
-def _told(failed: Failed) -> Exception:
-    """The handler's exception. What would end the test run, such as SystemExit, is the cause of another."""
+def _exception_of(failed: HandlerFailure) -> Exception:
+    """Returns the handler's exception; one that would end the test run, such as SystemExit, as a cause."""
     where = (
         f"raised by a handler of group {failed.group} for message {failed.message_id} of {failed.topic}; "
-        "a test that expects it says wait_until_consumed(..., expected=ThisError)"
+        "if the test expects it, call wait_until_consumed(..., expected=ThisError)"
     )
     if not isinstance(failed.error, Exception):
         error = AssertionError(f"{type(failed.error).__name__} was {where}")

@@ -1,4 +1,4 @@
-"""Real files whose syncs fail or hang and whose space ends when a test says so, for real servers."""
+"""Real files whose syncs fail or hang and whose space ends on demand, for tests of real servers."""
 
 import errno
 import time
@@ -8,12 +8,12 @@ from turbopump.runtime.disk import MappedFile, PlainFile, SystemDisk
 
 
 class FaultyDisk(SystemDisk):
-    """Real files; syncs fail or hang and space ends when a test says so."""
+    """Real files whose syncs fail or hang and whose space ends on demand."""
 
     def __init__(self) -> None:
-        self.hangs_s = 0.0  # the next sync takes this much longer
-        self.failing_syncs = 0  # so many of the next syncs raise EIO
-        self.space: int | None = None  # so many more bytes can be allocated
+        self.hangs_s = 0.0  # delay of the next sync
+        self.failing_syncs = 0  # number of next syncs that raise EIO
+        self.space: int | None = None  # bytes that can still be allocated
 
     def create_mapped(
         self, path: str, size: int, sparse: bool = False, durable_name: bool = True
@@ -32,7 +32,7 @@ class FaultyDisk(SystemDisk):
     def _take_space(self, size: int) -> None:
         if self.space is not None:
             if size > self.space:
-                raise OSError(errno.ENOSPC, "the test says that the disk is full")
+                raise OSError(errno.ENOSPC, "the simulated disk is full")
             self.space -= size
 
     def sync_dir(self, path: str) -> None:
@@ -48,7 +48,7 @@ class FaultyDisk(SystemDisk):
         self._hang()
         if self.failing_syncs > 0:
             self.failing_syncs -= 1
-            raise OSError(errno.EIO, "the test says that this sync fails")
+            raise OSError(errno.EIO, "simulated sync failure")
 
 
 class _FaultyFile:

@@ -1,12 +1,12 @@
-"""Virtual time: an event loop whose clock stands still during work and jumps to the next timer after.
+"""Virtual time: an event loop whose clock stands still during work and then jumps to the next timer.
 
-Two minutes of silence, sixteen retries or a day of delay take milliseconds, and a run depends on nothing but
-its inputs. Works with everything that waits through asyncio; real sockets are not virtual, so the parts under
+Two minutes of idle time, sixteen retries or a day of delay take milliseconds, and a run depends only on its
+inputs. Works with everything that waits through asyncio; real sockets are not virtual, so the parts under
 test get the in-memory `Network` and `Disk` of this package.
 
 Threads that work for the loop (those of `run_in_executor`, and a consumer's for its handlers) hold the clock:
-it does not move while one of them is at work, so that what they do takes no time at all. One that is still at
-work after `GRACE_S` real seconds probably waits for something that needs time; it holds the clock no longer.
+it does not move while one of them works, so that their work takes no virtual time. A thread that still works
+after `GRACE_S` real seconds probably waits for something that needs time; it holds the clock no longer.
 """
 
 import asyncio
@@ -18,26 +18,28 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 START_MS = 1_700_000_000_000
-RESOLUTION_S = 1e-7  # of a float that counts seconds for years: less would never come
-STUCK_S = 5.0  # real seconds: how long a thread may take to bring its result when nothing else can happen
+RESOLUTION_S = 1e-7  # of a float that counts seconds for years: smaller steps would be lost
+STUCK_S = 5.0  # real seconds to wait for the result of a thread when nothing else can happen
 GRACE_S = 1.0
-SKIPS = 16  # turns of the loop without a look at sockets and other threads, when there is enough to do
+MAX_SKIPS = 16  # turns of a busy loop without polling sockets and other threads
 
 
 class Stuck(RuntimeError):
-    """Nothing is ready and no timer is set: what is awaited will never come."""
+    """Nothing is ready and no timer is set: the awaited event will never happen."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`by_itself`: time passes whenever there is nothing else to do. Otherwise only while somebody `waits`,
-    which a thread beside the loop says by `accounted` (see `testing.thread`).
+    """Event loop with virtual time.
+
+    `by_itself`: time passes whenever there is nothing else to do. Otherwise only while a thread waits for a
+    call that it made by `accounted` (see `testing.thread`).
     """
 
     def __init__(self, by_itself: bool = True) -> None:
         self._now = 0.0
         self._waits = 1 if by_itself else 0
         self._at_work: set[_Work] = set()
-        self._handlers_waiting = 0  # for the answer to a call of theirs
+        self._handlers_waiting = 0  # waiting for the result of a call they made
         self._handlers_let_go = 0
         self._resting: list[asyncio.Future[None]] = []
         self._of_thread = threading.local()
@@ -56,7 +58,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_held(self) -> bool:
-        """By a thread at work."""
+        """Tells whether a working thread holds the clock."""
         if self._at_work:
             return True
         at_work = _given_to_handlers(self) - self._handlers_waiting
@@ -64,18 +66,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return at_work > self._handlers_let_go
 
     def let_go(self) -> None:
-        """Those at work have had their time; they hold the clock no longer."""
+        """Releases the clock from threads that have worked too long."""
         self._at_work.clear()
         self._handlers_let_go = _given_to_handlers(self) - self._handlers_waiting
 
     async def rest(self) -> None:
-        """Returns when nothing more can happen without time passing."""
+        """Waits until nothing more can happen without time passing."""
         here = self.create_future()
         self._resting.append(here)
         await here
 
     def has_come_to_rest(self) -> bool:
-        """Wakes those who waited for it; False when nobody did."""
+        """Wakes the callers of `rest`; returns False when there were none."""
         resting, self._resting = self._resting, []
         for one in resting:
             if not one.done():
@@ -100,16 +102,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return result
 
     def held_until(self, outcome: "asyncio.Future[Any]") -> None:
-        """A thread works on this, beside those of `run_in_executor`: the clock stands still meanwhile."""
+        """Holds the clock until a future of a thread other than those of `run_in_executor` is done."""
         work = _Work()
         self._at_work.add(work)
         outcome.add_done_callback(lambda _: self._at_work.discard(work))
 
     def accounted(self, call: Coroutine[Any, Any, T], to_rest: bool) -> Coroutine[Any, Any, T]:
-        """A call of the thread that asks for this, to be run in the loop: while it lasts, time may pass.
+        """Wraps a call of another thread that runs in the loop: time may pass until it ends.
 
-        A handler that calls is not at work as long as it waits for the answer. `to_rest`: the answer is
-        given when everything that needs no time has happened, also what the call has only set off.
+        A handler that makes a call does not count as working while it waits for the result. `to_rest`: the
+        call ends when everything that needs no time has happened, also what it has only started.
         """
         work: _Work | None = getattr(self._of_thread, "work", None)
         handlers = 1 if _pool_of(threading.current_thread(), self) is not None else 0
@@ -141,7 +143,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """`runtime.clock.Clock` over a virtual loop: `now_ms` moves exactly as the loop does."""
+    """`runtime.clock.Clock` over a virtual loop: `now_ms` advances exactly as the loop's time."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None, start_ms: int = START_MS) -> None:
         self._loop = loop or asyncio.get_running_loop()
@@ -158,17 +160,17 @@ class VirtualClock:
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """`asyncio.run` in virtual time."""
+    """Runs a coroutine as `asyncio.run` does, in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 
 
 class _Work:
-    """A piece of work in a thread, from its order until its result is here."""
+    """A job in a thread, from its start until the loop has its result."""
 
 
 def _given_to_handlers(loop: VirtualLoop) -> int:
-    """How many pieces of work consumers of the loop have given to threads and not got back."""
+    """Returns the number of jobs that consumers of the loop have given to threads and that have not ended."""
     pools = {_pool_of(thread, loop) for thread in threading.enumerate()} - {None}
     return sum(pool._open for pool in pools)
 
@@ -182,7 +184,7 @@ def _pool_of(thread: threading.Thread, loop: VirtualLoop) -> Any:
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Where a real selector would sleep until the next timer, this one moves the clock there."""
+    """Selector that advances the clock to the next timer where a real one would sleep."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -191,7 +193,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self._loop
-        if timeout == 0 and self._skipped < SKIPS:  # there is work: what comes from outside can wait a little
+        if timeout == 0 and self._skipped < MAX_SKIPS:  # the loop is busy: external events can wait a little
             self._skipped += 1
             return []
         self._skipped = 0

@@ -1,7 +1,7 @@
-"""A disk in memory for embedded servers: nothing is ever slow, full or lost, and nothing is left behind.
+"""A disk in memory for embedded servers: never slow, never full, without lost writes; it leaves no files.
 
-`copy` is what a killed process leaves to its successor: the files as they are at that moment. For a disk that
-loses and tears writes see `testing.disk`.
+`copy` returns what a killed process leaves: the files as they are at that moment. For a disk that loses and
+tears writes see `testing.disk`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import AlreadyLocked, Buffer, Entry, Lock, MappedFile, PlainFile, Usage
-from turbopump.testing.medium import check_name
+from turbopump.testing.simulated_files import check_name
 
 T = TypeVar("T")
 
@@ -21,16 +21,16 @@ CAPACITY = 1 << 40
 
 
 class MemoryDisk:
-    """`runtime.disk.Disk`."""
+    """`runtime.disk.Disk` in memory."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._files: dict[str, _Content] = {}
-        self._directories: dict[str, set[str]] = {"": set()}  # and the names in each
+        self._directories: dict[str, set[str]] = {"": set()}  # directory -> names in it
         self._locks: set[str] = set()
 
     def copy(self) -> "MemoryDisk":
-        """The files as they are now, unlocked. What happens to the original is not seen here."""
+        """Returns an independent copy of the files as they are now, unlocked."""
         other = MemoryDisk(self._clock)
         other._files = {path: content.copy() for path, content in self._files.items()}
         other._directories = {path: names.copy() for path, names in self._directories.items()}
@@ -42,7 +42,7 @@ class MemoryDisk:
         return _MappedFile(path, self._put(path, mmap.mmap(-1, size)), self._clock)
 
     def open_mapped(self, path: str, writable: bool = True) -> MappedFile:
-        """A map for reading of a file that nobody opened to write shows it as it is now."""
+        """Maps a file. A map for reading of a file that is not open for writing shows its current content."""
         content = self._find(path)
         content.mappable(writable)
         return _MappedFile(path, content, self._clock)
@@ -115,10 +115,10 @@ class MemoryDisk:
 
     def lock(self, path: str) -> Lock:
         if path in self._locks:
-            raise AlreadyLocked(errno.EAGAIN, f"another process uses it: {path}")
+            raise AlreadyLocked(errno.EAGAIN, f"another process uses {path}")
         self.write(path, b"lock")
         self._locks.add(path)
-        return _Lock(self._locks, path)
+        return MemoryLock(self._locks, path)
 
     def _find(self, path: str) -> "_Content":
         found = self._files.get(path)
@@ -146,9 +146,7 @@ class MemoryDisk:
 
 
 class MemoryWorkers:
-    """`runtime.disk.Workers`: the work is done at once, and its result is there in the next turn of the loop.
-    Such work takes no time, so nobody needs a thread for it.
-    """
+    """`runtime.disk.Workers` without threads: runs a job now; its result is ready in the next loop turn."""
 
     async def run(self, work: Callable[..., T], *args: object) -> T:
         await asyncio.sleep(0)
@@ -162,7 +160,7 @@ class MemoryWorkers:
 
 
 class _Content:
-    """What a file holds: bytes until somebody changes them, then bytes that grow or pages for a map."""
+    """Content of a file: bytes until the first change, then a bytearray or the pages of a map."""
 
     __slots__ = ("buffer", "modified_ms")
 
@@ -204,7 +202,7 @@ class _MappedFile:
         self._clock = clock
 
     def sync(self) -> None:
-        self._content.modified_ms = self._clock.now_ms()  # it is synced when something was written
+        self._content.modified_ms = self._clock.now_ms()  # a sync follows a write
 
     def reserve(self, offset: int, length: int) -> None: ...
 
@@ -245,7 +243,7 @@ class _PlainFile:
 
     def truncate(self, size: int) -> None:
         buffer = self._content.changeable()
-        assert isinstance(buffer, bytearray), "a mapped file keeps its size"
+        assert isinstance(buffer, bytearray), "the size of a mapped file must not change"
         del buffer[size:]
         buffer.extend(bytes(size - len(buffer)))
         self._content.modified_ms = self._clock.now_ms()
@@ -255,7 +253,9 @@ class _PlainFile:
     def close(self) -> None: ...
 
 
-class _Lock:
+class MemoryLock:
+    """Lock of a path, held until `release`."""
+
     def __init__(self, locks: set[str], path: str) -> None:
         self._locks = locks
         self._path = path

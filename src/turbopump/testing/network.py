@@ -1,8 +1,8 @@
-"""An in-memory network: bytes travel between protocol objects of one loop, late, in pieces, or never.
+"""An in-memory network between protocol objects of one loop, with delays, segments and losses.
 
-Order within a connection is kept, as TCP keeps it. A peer that does not read fills the writer's buffer, which
-then pauses, so back pressure works as over sockets. Every host is an address of its own (`network.at(ip)`);
-hosts can be cut off from one another and joined again.
+Order within a connection is kept, as in TCP. A peer that does not read fills the writer's buffer, which then
+pauses, so back pressure works as over sockets. Every host has its own address (`network.at(ip)`); hosts can
+be cut off from one another and joined again.
 """
 
 import asyncio
@@ -21,36 +21,36 @@ FIRST_PORT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """What happens to bytes. All of it is drawn from the network's seeded `Chance`."""
+class NetworkConditions:
+    """Delay, segment size and loss of a network, drawn from its seeded `Chance`."""
 
     min_delay_s: float = 0.0
     max_delay_s: float = 0.0
     segment: int = SEGMENT
-    """Longest piece that arrives in one read event; 1 makes every byte an event."""
+    """Greatest size of a segment, which arrives in one read event; 1 makes every byte an event."""
 
     loss: float = 0.0
-    """Probability, per piece, that the connection breaks instead."""
+    """Probability, per segment, that the connection breaks instead."""
 
 
-CALM = Weather()
+PERFECT = NetworkConditions()
 
 
 class MemoryNetwork:
-    """`runtime.network.Network` as 127.0.0.1 sees it; `at` gives another host's view.
+    """`runtime.network.Network` in memory, as host 127.0.0.1; `at` returns that of another host.
 
-    `silent_cuts`: between hosts that are cut off, the end of a connection is not heard of either.
+    `silent_cuts`: between hosts that are cut off, the end of a connection is not delivered either.
     """
 
     def __init__(
-        self, chance: Chance | None = None, weather: Weather = CALM, silent_cuts: bool = False
+        self, chance: Chance | None = None, conditions: NetworkConditions = PERFECT, silent_cuts: bool = False
     ) -> None:
-        self.weather = weather
+        self.conditions = conditions
         self.silent_cuts = silent_cuts
         self.chance = chance or Chance(0)
         self._listeners: dict[tuple[str, int], _MemoryListener] = {}
         self._cut: set[frozenset[str]] = set()
-        self._pipes: dict[_Transport, None] = {}  # ordered, or a seed would not replay
+        self._pipes: dict[_Transport, None] = {}  # ordered, so that a seed can be repeated
         self._next_port = FIRST_PORT
 
     async def listen(self, factory: ProtocolFactory, host: str, port: int) -> Listener:
@@ -66,23 +66,23 @@ class MemoryNetwork:
         return Host(self, ip)
 
     def cut(self, one: str, other: str) -> None:
-        """Nothing passes between two hosts, and neither learns of it; new connections are refused."""
+        """Cuts two hosts off: nothing passes, neither is notified; new connections are refused."""
         self._cut.add(frozenset((one, other)))
 
     def join(self, one: str, other: str) -> None:
-        """Ends a cut. What was sent meanwhile arrives now, as after TCP's retransmissions."""
+        """Ends a cut. Delivers what was sent meanwhile, as TCP's retransmissions do."""
         self._cut.discard(frozenset((one, other)))
         for transport in list(self._pipes):
             transport.go_on()
 
     def break_connections(self, ip: str) -> None:
-        """Every connection of a host is reset."""
+        """Resets every connection of a host."""
         for transport in list(self._pipes):
             if ip in (transport.local[0], transport.peer[0]):
                 transport.abort()
 
     def unplug(self, ip: str) -> None:
-        """A host dies: its connections are reset, and nobody listens there any more."""
+        """Removes a host: resets its connections and closes its listeners."""
         self.break_connections(ip)
         for place in [place for place in self._listeners if place[0] == ip]:
             del self._listeners[place]
@@ -100,7 +100,7 @@ class MemoryNetwork:
         await asyncio.sleep(self.delay_s())
         listener = self._listeners.get((where, port))
         if listener is None or self.is_cut(ip, where):
-            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {where}:{port}")
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"no listener on {where}:{port}")
         near_end, far_end = (ip, self._free_port(ip)), (where, port)
         near = _Transport(self, near_end, far_end)
         far = _Transport(self, far_end, near_end)
@@ -115,13 +115,13 @@ class MemoryNetwork:
         return frozenset((one, other)) in self._cut
 
     def delay_s(self) -> float:
-        weather = self.weather
-        if not weather.max_delay_s:
+        conditions = self.conditions
+        if not conditions.max_delay_s:
             return 0.0
-        return self.chance.uniform(weather.min_delay_s, weather.max_delay_s)
+        return self.chance.uniform(conditions.min_delay_s, conditions.max_delay_s)
 
     def breaks(self) -> bool:
-        return self.weather.loss > 0 and self.chance.random() < self.weather.loss
+        return self.conditions.loss > 0 and self.chance.random() < self.conditions.loss
 
     def forget(self, transport: "_Transport") -> None:
         self._pipes.pop(transport, None)
@@ -171,7 +171,7 @@ class _MemoryListener:
 
 
 class _Transport(asyncio.Transport):
-    """One direction's sender and the other direction's receiver: `far` is the transport at the other end."""
+    """One end of a connection: sends in one direction and receives in the other. `far` is the other end."""
 
     far: "_Transport"
 
@@ -183,8 +183,8 @@ class _Transport(asyncio.Transport):
         self._network = network
         self._loop = asyncio.get_running_loop()
         self._protocol: asyncio.Protocol | None = None
-        self._outbox: deque[tuple[float, bytes]] = deque()  # when it was written, and what
-        self._delay_s = 0.0  # of the piece that is on its way
+        self._outbox: deque[tuple[float, bytes]] = deque()  # time of the write, and data
+        self._delay_s = 0.0  # of the segment under way
         self._unsent = 0
         self._on_its_way = False
         self._high = HIGH_WATER
@@ -206,7 +206,7 @@ class _Transport(asyncio.Transport):
         if self._closing or not data:
             return
         whole = bytes(data)
-        size = self._network.weather.segment
+        size = self._network.conditions.segment
         now = self._loop.time()
         self._outbox.extend((now, whole[at : at + size]) for at in range(0, len(whole), size))
         self._unsent += len(whole)
@@ -219,7 +219,7 @@ class _Transport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def close(self) -> None:
-        """Sends what is written, then ends."""
+        """Sends what is written, then closes."""
         if not self._closing:
             self._closing = True
             self.go_on()
@@ -257,7 +257,7 @@ class _Transport(asyncio.Transport):
         return False
 
     def go_on(self) -> None:
-        """Starts the next piece on its way, unless one is, or the far end does not read."""
+        """Sends the next segment, unless one is under way or the far end does not read."""
         if self._on_its_way or self._lost or self._network.is_cut(self.local[0], self.peer[0]):
             return
         if not self._outbox:
@@ -277,11 +277,11 @@ class _Transport(asyncio.Transport):
             self._end(ConnectionResetError(errno.ECONNRESET, "connection lost"))
             return
         far = self.far
-        if far._lost:  # it ended while nothing passed, and we were not told
+        if far._lost:  # it ended while the hosts were cut off
             self._end(ConnectionResetError(errno.ECONNRESET, "connection reset by peer"))
             return
         if not far._reading and not far._closing:
-            return  # it stopped reading meanwhile: resume_reading calls go_on
+            return  # it stopped reading: resume_reading calls go_on
         written_at, piece = self._outbox.popleft()
         self._unsent -= len(piece)
         far._told["received_at"] = written_at + self._delay_s
@@ -293,7 +293,7 @@ class _Transport(asyncio.Transport):
         self.go_on()
 
     def _end(self, error: Exception | None) -> None:
-        """Both ends learn of it in a later turn of the loop, as with sockets, if anything can pass."""
+        """Ends the connection and notifies both ends in a later turn, as with sockets, unless cut off."""
         network = self._network
         is_unheard = network.silent_cuts and network.is_cut(self.local[0], self.peer[0])
         for end in (self,) if is_unheard else (self, self.far):

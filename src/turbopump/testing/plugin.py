@@ -1,5 +1,6 @@
-"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`, there once this package is installed,
-and the same for async tests: `async_cluster`, `async_producer`, `async_consumer` and `async_topic`.
+"""Fixtures for pytest: `cluster`, `producer`, `consumer` and `topic`; pytest finds them by itself.
+
+For async tests: `async_cluster`, `async_producer`, `async_consumer` and `async_topic`.
 
     def test_a_paid_order_is_billed(cluster, producer, consumer, topic):
         billed = []
@@ -7,9 +8,9 @@ and the same for async tests: `async_cluster`, `async_producer`, `async_consumer
         producer.send(Message(topic, b"A-1"))
         cluster.wait_until(lambda: billed)
 
-One cluster, `turbopump_cluster`, serves the whole run: each test has a topic and a group of its own. A test
-or module marked `turbopump(brokers=2, clock="virtual", …)` gets a cluster made with these arguments. Nothing
-is imported or started before a test asks for it; a fixture of yours with the same name goes before these.
+One cluster, `turbopump_cluster`, serves the whole run: each test has its own topic and group. A test or
+module marked `turbopump(brokers=2, clock="virtual", …)` gets its own cluster with these arguments. Nothing is
+imported or started before a test uses it; your fixtures with the same names replace these.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from turbopump.testing.blocking import Cluster
     from turbopump.testing.cluster import AsyncCluster
 
-MARKER = "turbopump(brokers=1, clock='real', …): a cluster of its own, with these arguments of Cluster"
+MARKER = "turbopump(brokers=1, clock='real', …): use a separate cluster with these arguments of Cluster"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,7 +43,7 @@ def turbopump_cluster() -> "Iterator[Cluster]":
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """That of the whole run, all its brokers up; or, with the mark `turbopump`, one of its own."""
+    """The cluster of the whole run, with all brokers running; with the mark `turbopump`, a separate one."""
     from turbopump.testing.blocking import Cluster
 
     marker = request.node.get_closest_marker("turbopump")
@@ -53,7 +54,7 @@ def cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     shared: Cluster = request.getfixturevalue("turbopump_cluster")
     yield shared
     for broker in shared.brokers:
-        shared.start_broker(broker)  # whatever the test did to them
+        shared.start_broker(broker)  # the test may have stopped them
 
 
 @pytest.fixture
@@ -64,14 +65,14 @@ def topic(cluster: "Cluster") -> str:
 
 @pytest.fixture
 def producer(cluster: "Cluster") -> "Iterator[Producer]":
-    """A producer that is started."""
+    """A started producer."""
     with cluster.producer() as producer:
         yield producer
 
 
 @pytest.fixture
 def consumer(cluster: "Cluster") -> "Iterator[Consumer]":
-    """A consumer of a new group, which starts when it gets its first handler by `on` or `subscribe`."""
+    """A consumer of a new group, which starts with its first handler (`on` or `subscribe`)."""
     consumer = cluster.self_starting_consumer(cluster.new_group())
     yield consumer
     consumer.close()
@@ -81,7 +82,7 @@ def consumer(cluster: "Cluster") -> "Iterator[Consumer]":
 
 
 def _async_fixture() -> Callable[[Callable[..., Any]], Any]:
-    """pytest-asyncio wants fixtures of its own kind; anyio takes plain ones in tests that it runs."""
+    """Declares an async fixture: pytest-asyncio needs its own decorator, anyio accepts plain fixtures."""
     if find_spec("pytest_asyncio") is None:
         return pytest.fixture
     own: Callable[[Callable[..., Any]], Any] = import_module("pytest_asyncio").fixture
@@ -110,14 +111,14 @@ async def async_topic(async_cluster: "AsyncCluster") -> str:
 
 @async_fixture
 async def async_producer(async_cluster: "AsyncCluster") -> "AsyncIterator[aio.Producer]":
-    """A producer of `turbopump.aio` that is started."""
+    """A started producer of `turbopump.aio`."""
     async with async_cluster.producer() as producer:
         yield producer
 
 
 @async_fixture
 async def async_consumer(async_cluster: "AsyncCluster") -> "AsyncIterator[aio.Consumer]":
-    """A consumer of `turbopump.aio`, of a new group: add handlers, then `await consumer.start()`."""
+    """A consumer of `turbopump.aio` in a new group: add handlers, then `await consumer.start()`."""
     consumer = async_cluster.consumer(async_cluster.new_group())
     yield consumer
     await consumer.close()

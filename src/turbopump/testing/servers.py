@@ -1,7 +1,7 @@
 """The servers of an embedded cluster: a name server and brokers, in the running event loop.
 
-Their files are in memory and end with them. A broker keeps its port and its files when it is restarted, and
-also when it was killed: then it finds what a killed process leaves.
+Their files are in memory. A broker keeps its port and its files when it is restarted, also after a kill: then
+it finds what a killed process leaves.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ from turbopump.runtime.clock import Clock, NeverSet
 from turbopump.store.config import StoreConfig
 from turbopump.store.consume_queue import ENTRY, ConsumeQueue
 from turbopump.store.store import Store
+from turbopump.testing.killable_network import KillableNetwork
 from turbopump.testing.loop import VirtualClock
 from turbopump.testing.memory import MemoryDisk, MemoryWorkers
-from turbopump.testing.plug import Plug
 
 HOST = "127.0.0.1"
-SELDOM_S, STRETCHED_S = 10.0, 300.0  # sleeps of up to so many seconds, and how long they become
-REGISTER_MS = 100_000  # in virtual time; a name server forgets brokers after 120 s
-MAX_HOLD_S = 600.0  # in virtual time: what arrives wakes a pull, so nothing is gained by asking again
+SHORT_SLEEP_S, STRETCHED_S = 10.0, 300.0  # sleeps of up to the first become the second
+REGISTER_MS = 100_000  # in virtual time; a name server removes brokers after 120 s
+MAX_HOLD_S = 600.0  # in virtual time: an arriving message wakes a pull, so polling again is useless
 CLUSTER_NAME = "DefaultCluster"
 STORE = StoreConfig(
     root_dir="/store",
@@ -44,7 +44,7 @@ STORE = StoreConfig(
     consume_queue_file_size=200_000,
     index_slots=5_000,
     index_items=20_000,
-    # Nothing is gained by syncing memory, and whoever lets hours pass has to wait for each turn.
+    # Syncing memory is useless, and each turn costs real time when hours of virtual time pass.
     flush_interval_ms=600_000,
     consume_queue_flush_interval_ms=600_000,
     checkpoint_interval_ms=600_000,
@@ -52,7 +52,9 @@ STORE = StoreConfig(
 )
 
 
-class Servers:
+class EmbeddedServers:
+    """A name server and brokers in the running event loop."""
+
     def __init__(
         self,
         brokers: int,
@@ -103,7 +105,7 @@ class Servers:
 
 
 def check_values(settings: Mapping[str, str]) -> None:
-    """Raises ValueError for a value that a broker would not take."""
+    """Raises ValueError for a value that a broker would not accept."""
     try:
         _config_with(settings)
     except ConfigError as error:
@@ -122,7 +124,7 @@ def _config_with(settings: Mapping[str, str], is_virtual: bool = False) -> Broke
 
 
 def _take_along(directory: str, disk: MemoryDisk) -> None:
-    """The user's filter modules lie on a real disk."""
+    """Copies the user's filter modules from the real disk."""
     if directory and os.path.isdir(directory):
         disk.make_dirs(directory)
         for file in os.scandir(directory):
@@ -132,11 +134,13 @@ def _take_along(directory: str, disk: MemoryDisk) -> None:
 
 @dataclass
 class EmbeddedBroker:
+    """One broker that can be stopped, killed and started again."""
+
     config: BrokerConfig
     world: World
     disk: MemoryDisk
     _running: Broker | None = None
-    _plug: Plug | None = None
+    _network: KillableNetwork | None = None
 
     @property
     def name(self) -> str:
@@ -151,7 +155,7 @@ class EmbeddedBroker:
         return f"{HOST}:{self.config.listening.port}"
 
     def messages(self, topic: str) -> list[MessageExt]:
-        """What the store has of a topic, whoever may read it; nothing when the broker is down."""
+        """Returns the stored messages of a topic, whatever its permission; none when the broker is down."""
         store = self._store
         if store is None:
             return []
@@ -167,7 +171,7 @@ class EmbeddedBroker:
         ]
 
     def ends(self, topic: str) -> dict[MessageQueue, int]:
-        """The offset that the next message of each queue will have."""
+        """Returns the offset of the next message of each queue."""
         store = self._store
         queues = [] if store is None else store.queues.of(topic)
         return {MessageQueue(topic, self.name, queue.queue_id): queue.max_offset for queue in queues}
@@ -177,14 +181,14 @@ class EmbeddedBroker:
         return None if self._running is None else self._running._store
 
     async def start(self) -> None:
-        """Nothing when it is up already."""
+        """Starts the broker; does nothing when it is running."""
         if self._running is not None:
             return
         world = self.world
-        self._plug = Plug(world.network)
+        self._network = KillableNetwork(world.network)
         broker = Broker(
             self.config,
-            self._plug,
+            self._network,
             _clock_of_servers(world),
             self.disk,
             MemoryWorkers(),
@@ -196,24 +200,25 @@ class EmbeddedBroker:
         self._running = broker
 
     async def stop(self) -> None:
-        """As by a signal: what is under way ends, name servers hear of it."""
+        """Stops the broker as a signal does: ends requests under way and unregisters."""
         running, self._running = self._running, None
         if running is not None:
             await running.stop()
 
     async def kill(self) -> None:
-        """As by SIGKILL. What the old one still does, it does to files that nobody reads any more."""
-        if self._running is not None and self._plug is not None:
+        """Kills the broker as SIGKILL does. It may still write, to files that are not used any more."""
+        if self._running is not None and self._network is not None:
             self.disk = self.disk.copy()
-            self._plug.pull_out()
+            self._network.kill()
             await self.stop()
 
 
 @dataclass
-class UnhurriedClock(NeverSet):
-    """Virtual time for servers that look after their own affairs (a file to make ready, figures of the last
-    second, idle connections) more seldom. That is all they sleep for so shortly by their clock, and each look
-    costs the real time of whoever lets hours pass.
+class StretchedClock(NeverSet):
+    """Virtual clock that stretches short sleeps of servers.
+
+    Servers sleep shortly only for housekeeping (preparing a file, figures of the last second, idle
+    connections), and each such turn costs real time when hours of virtual time pass.
     """
 
     clock: Clock
@@ -225,15 +230,15 @@ class UnhurriedClock(NeverSet):
         return self.clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        await self.clock.sleep(STRETCHED_S if 0 < seconds <= SELDOM_S else seconds)
+        await self.clock.sleep(STRETCHED_S if 0 < seconds <= SHORT_SLEEP_S else seconds)
 
 
 def _clock_of_servers(world: World) -> Clock:
-    return UnhurriedClock(world.clock) if isinstance(world.clock, VirtualClock) else world.clock
+    return StretchedClock(world.clock) if isinstance(world.clock, VirtualClock) else world.clock
 
 
 def _log_offsets(queue: ConsumeQueue) -> Iterator[int]:
-    """Where the records of a queue are, in its order."""
+    """Returns the log offsets of the records of a queue, in order."""
     at = queue.min_offset
     while at < queue.max_offset:
         units = queue.units(at, queue.max_offset - at)

@@ -1,4 +1,4 @@
-"""Settings of an embedded cluster's brokers, checked when the cluster is made."""
+"""Settings of an embedded cluster's brokers, checked when the cluster is created."""
 
 import difflib
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from turbopump.broker import settings
 DECIDED = frozenset(
     {"brokerName", "brokerClusterName", "brokerId", "listenPort", "namesrvAddr", "brokerIP1", "bindAddress"}
 )
-"""The cluster itself gives its brokers names and addresses."""
+"""Keys that the cluster sets itself: names and addresses of its brokers."""
 
 
 def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
-    """The texts that a configuration file would have. Raises ValueError, with what would be right.
+    """Returns settings as texts of a configuration file. Raises ValueError with what would be accepted.
 
     >>> checked({"autoCreateTopicEnable": False, "maxMessageSize": 1024})
     {'autoCreateTopicEnable': 'false', 'maxMessageSize': '1024'}
@@ -22,7 +22,7 @@ def checked(given: Mapping[str, str | bool | float]) -> dict[str, str]:
 
 def _checked(key: str, value: object) -> str:
     if key in DECIDED:
-        raise ValueError(f"{key} is decided by the cluster: leave it out")
+        raise ValueError(f"{key} is set by the cluster; leave it out")
     if settings.ALIASES.get(key, key) not in settings.SETTINGS:
         raise ValueError(_unknown(key))
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
-"""An event loop in a thread of its own, asked from others: where the servers of a `with Cluster()` live.
+"""An event loop in its own thread, called from others: it runs the servers of a `with Cluster()`.
 
-In virtual time the clients of the cluster live there too. Time then passes only while a call is under way,
-and a call returns when everything that needs no time has happened: see docs/testing-your-code.md.
+In virtual time the clients of the cluster run there too. Time then passes only while a call is under way, and
+a call returns when everything that needs no time has happened: see docs/testing-your-code.md.
 """
 
 import asyncio
@@ -17,10 +17,12 @@ from turbopump.testing.loop import Stuck, VirtualLoop
 T = TypeVar("T")
 
 THREAD_NAME = "turbopump-cluster"
-ENDING_S = 10.0  # a thread that does not come back keeps nobody longer
+ENDING_S = 10.0  # greatest wait for a thread that does not end
 
 
 class LoopThread:
+    """An event loop in a thread, with blocking calls from other threads."""
+
     def __init__(self, make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
         self.loop = make_loop()
         self._under_way: set[concurrent.futures.Future[Any]] = set()
@@ -28,10 +30,12 @@ class LoopThread:
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result. Whatever interrupts the wait cancels it."""
+        """Runs a coroutine in the loop and returns its result. An interrupt of the wait cancels it."""
         if threading.current_thread() is self._thread:
             coroutine.close()
-            raise RuntimeError("this call would wait for the loop that it is made in")
+            raise RuntimeError(
+                "a blocking call must not be made in the loop of the cluster; it would wait for itself"
+            )
         future = self._begin(coroutine, to_rest=True)
         try:
             return future.result()
@@ -43,7 +47,7 @@ class LoopThread:
         return self._begin(coroutine, to_rest=False)
 
     def close(self) -> None:
-        """Ends every task that is left, then the loop."""
+        """Cancels all remaining tasks, then closes the loop."""
         if self.loop.is_closed():
             return
         with contextlib.suppress(TimeoutError):
@@ -68,9 +72,9 @@ class LoopThread:
         try:
             self.loop.run_forever()
         except Stuck as error:
-            for task in asyncio.all_tasks(self.loop):  # nobody can end them now, and the error says why
+            for task in asyncio.all_tasks(self.loop):  # they cannot be ended now; the error says why
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
-            self.loop.close()  # first: whoever learns of it finds the loop closed
+            self.loop.close()  # first, so that waiting callers find the loop closed
             for future in list(self._under_way):
                 future.set_exception(error)
 

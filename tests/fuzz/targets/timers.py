@@ -26,7 +26,7 @@ from turbopump.store.store import Store
 from turbopump.store.timer_log import BLANK_MAGIC
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 ROOT = "/store"
 FILES = ("timerlog/00000000000000000000", "timerwheel", f"config/{FILE}")

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 from turbopump.client.admin import Admin
 from turbopump.client.message import Message
 from turbopump.client.world import World
-from turbopump.testing.servers import Servers
+from turbopump.testing.servers import EmbeddedServers
 
 
 def with_servers(
-    scene: Callable[[Servers, Admin], Awaitable[None]], brokers: int = 1, **settings: str
+    scene: Callable[[EmbeddedServers, Admin], Awaitable[None]], brokers: int = 1, **settings: str
 ) -> None:
     async def main() -> None:
-        servers = Servers(brokers, settings, World())
+        servers = EmbeddedServers(brokers, settings, World())
         try:
             await servers.start()
             async with Admin([servers.name_servers]) as admin:
@@ -29,14 +29,14 @@ def test_servers_start_in_less_than_a_third_of_a_second() -> None:
     """Of the processor's time: who else is at work on this machine is not to be tested."""
     began = time.process_time()
 
-    async def scene(servers: Servers, admin: Admin) -> None:
+    async def scene(servers: EmbeddedServers, admin: Admin) -> None:
         assert time.process_time() - began < 0.3
 
     with_servers(scene)
 
 
 def test_a_killed_broker_comes_back_with_what_it_had_stored_at_the_same_address() -> None:
-    async def scene(servers: Servers, admin: Admin) -> None:
+    async def scene(servers: EmbeddedServers, admin: Admin) -> None:
         broker = servers.brokers[0]
         address = broker.address
         await admin.producer("senders").send(Message("orders", b"before"))
@@ -50,7 +50,7 @@ def test_a_killed_broker_comes_back_with_what_it_had_stored_at_the_same_address(
 
 
 def test_a_killed_broker_says_no_goodbye_but_its_connection_does() -> None:
-    async def scene(servers: Servers, admin: Admin) -> None:
+    async def scene(servers: EmbeddedServers, admin: Admin) -> None:
         await servers.brokers[1].kill()
         for _ in range(500):
             known = [one.name for one in (await admin.clusters.layout()).brokers]
@@ -63,7 +63,7 @@ def test_a_killed_broker_says_no_goodbye_but_its_connection_does() -> None:
 
 
 def test_more_messages_than_a_queue_file_has_entries_are_all_found() -> None:
-    async def scene(servers: Servers, admin: Admin) -> None:
+    async def scene(servers: EmbeddedServers, admin: Admin) -> None:
         producer = admin.producer("senders")
         first = await producer.send(Message("orders", b"0"))
         rest = [producer.send(Message("orders", b"%d" % n)) for n in range(1, 200)]

@@ -25,7 +25,7 @@ from turbopump.store.append import Draft
 from turbopump.store.config import DELAY_LEVELS
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 STORES = Path(__file__).parents[2] / "compat" / "stores"

@@ -12,7 +12,7 @@ from tests.unit.broker.test_pull import with_broker
 from turbopump.broker.delay.levels import BATCH, LOST_LINES, REWRITING_PAUSE_S
 from turbopump.protocol.codes import ResponseCode
 from turbopump.store.delays import DELIVER_AT
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 SMALL_FILE = 16_384
 SMALL: dict[str, Any] = {"commit_log_file_size": SMALL_FILE, "message_delay_levels": "1s 30s 10m"}

@@ -23,7 +23,7 @@ from turbopump.store import timer_wheel
 from turbopump.store.append import Appended, Draft
 from turbopump.store.delays import DELIVER_AT
 from turbopump.store.message_log import MessageLog
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 OK, TOO_WRONG = ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL
 WITHOUT_TIMERS = replace(CONFIG, timers=replace(RULES, enabled=False))

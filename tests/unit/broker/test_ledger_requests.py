@@ -23,7 +23,7 @@ from turbopump.protocol.ledger import BookSummary, read_summaries
 from turbopump.protocol.names import LEDGER_TOPIC
 from turbopump.store.message_log import MessageLog
 from turbopump.testing.loop import VirtualLoop
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 OK, FENCED, ILLEGAL = 0, ResponseCode.LEDGER_FENCED, ResponseCode.ILLEGAL_OPERATION
 ROWS = [b"%d" % number for number in range(300)]

@@ -13,7 +13,7 @@ from turbopump.protocol.record import decode_all
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 KINDS: list[dict[str, Any]] = [
     {"flush_disk_type": "ASYNC_FLUSH"},

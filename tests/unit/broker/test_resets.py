@@ -15,7 +15,7 @@ from turbopump.protocol.command import Command
 from turbopump.remoting.client import Client
 from turbopump.remoting.router import Request, Route
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 RESET = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
 SUSPENDED = 2

@@ -8,7 +8,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.runtime.chance import Chance
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 READERS = {"consumerGroup": "readers", "topic": "T", "queueId": 0}
 

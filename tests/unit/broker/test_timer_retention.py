@@ -14,7 +14,7 @@ from tests.unit.broker.test_timers import RULES, now_ms, recall, sent
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.names import TIMER_TOPIC
 from turbopump.store import timer_wheel
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 SMALL: dict[str, Any] = {
     "config": replace(CONFIG, timers=replace(RULES, roll_window_slots=900, log_file_size=200)),

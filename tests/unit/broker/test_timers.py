@@ -22,7 +22,7 @@ from turbopump.store.timer_log import TimerLog
 from turbopump.store.tools import run, verify
 from turbopump.testing.disk import SimulatedDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 DAY_S = 86_400
 ILLEGAL = (

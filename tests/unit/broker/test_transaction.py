@@ -29,7 +29,7 @@ from turbopump.protocol.codes import RequestCode, ResponseCode
 from turbopump.protocol.hashing import java_hash
 from turbopump.protocol.sysflag import transaction_type
 from turbopump.store.message_log import MessageLog
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 OK, REFUSED, FAILED = 0, ResponseCode.ILLEGAL_OPERATION, ResponseCode.SYSTEM_ERROR
 KEY = "ID-half"

@@ -14,7 +14,7 @@ from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Router
 from turbopump.remoting.server import Server
 from turbopump.testing.loop import VirtualClock
-from turbopump.testing.network import MemoryNetwork, Weather
+from turbopump.testing.network import MemoryNetwork, NetworkConditions
 
 
 def dialled(limits: Limits | None = None) -> tuple[DialledConnection, RecordingTransport]:
@@ -124,7 +124,7 @@ async def test_who_waits_for_room_hears_of_the_end_of_the_connection() -> None:
 
 @virtual
 async def test_a_call_does_not_take_longer_than_it_may_when_the_dial_does() -> None:
-    network = MemoryNetwork(weather=Weather(60, 60))
+    network = MemoryNetwork(conditions=NetworkConditions(60, 60))
     server = Server(Router({}), network, VirtualClock())
     port = await server.start("127.0.0.1", 0)
     client = Client(network, VirtualClock())

@@ -12,7 +12,7 @@ from turbopump.remoting.limits import Limits
 from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.testing.loop import VirtualClock
-from turbopump.testing.network import MemoryNetwork, Weather
+from turbopump.testing.network import MemoryNetwork, NetworkConditions
 
 ECHO: Routes = {1: Route(None, lambda request: Answer(body=request.body))}
 
@@ -26,7 +26,7 @@ async def start(
 
 @virtual
 async def test_calls_share_one_connection_even_while_it_is_dialled() -> None:
-    network = MemoryNetwork(weather=Weather(0.01, 0.05))
+    network = MemoryNetwork(conditions=NetworkConditions(0.01, 0.05))
     server, address = await start(network)
     client = Client(network, VirtualClock())
     answers = await asyncio.gather(*(client.call(address, Command(1, body=b"%d" % n)) for n in range(50)))
@@ -72,7 +72,7 @@ async def test_an_impossible_address_is_an_error_like_nobody_there() -> None:
 async def test_a_dial_takes_three_seconds_at_most() -> None:
     network = MemoryNetwork()
     _, address = await start(network)
-    network.weather = Weather(60, 60)
+    network.conditions = NetworkConditions(60, 60)
     client = Client(network, VirtualClock())
     with pytest.raises(TimeoutError, match="did not accept in 3"):
         await client.call(address, Command(1), 10.0)
@@ -80,7 +80,7 @@ async def test_a_dial_takes_three_seconds_at_most() -> None:
 
 @virtual
 async def test_an_impatient_caller_does_not_end_the_dial_of_the_others() -> None:
-    network = MemoryNetwork(weather=Weather(0.5, 0.5))
+    network = MemoryNetwork(conditions=NetworkConditions(0.5, 0.5))
     _, address = await start(network)
     client = Client(network, VirtualClock())
     impatient = asyncio.ensure_future(client.call(address, Command(1)))
@@ -203,7 +203,7 @@ class Draining:
 
 @virtual
 async def test_a_server_that_sends_us_away_is_asked_again_on_a_new_connection() -> None:
-    network, draining = MemoryNetwork(weather=Weather(0.01, 0.02)), Draining(1)
+    network, draining = MemoryNetwork(conditions=NetworkConditions(0.01, 0.02)), Draining(1)
     server, address = await start(network, {1: Route(None, draining.answer)})
     client = Client(network, VirtualClock())
     answers = await asyncio.gather(*(client.call(address, Command(1, body=b"%d" % n)) for n in range(9)))

@@ -6,7 +6,7 @@ from tests.unit.remoting.kit import virtual
 
 from turbopump.runtime.chance import Chance
 from turbopump.testing.loop import run_virtual
-from turbopump.testing.network import MemoryNetwork, Weather
+from turbopump.testing.network import MemoryNetwork, NetworkConditions
 
 
 class End(asyncio.Protocol):
@@ -59,8 +59,8 @@ async def test_bytes_arrive_in_order_in_both_directions() -> None:
 
 
 @virtual
-async def test_pieces_and_delays_follow_the_weather() -> None:
-    near, far = await pair(MemoryNetwork(weather=Weather(0.1, 0.1, segment=2)))
+async def test_pieces_and_delays_follow_the_conditions() -> None:
+    near, far = await pair(MemoryNetwork(conditions=NetworkConditions(0.1, 0.1, segment=2)))
     started = asyncio.get_running_loop().time()
     near.transport.write(b"abcde")
     near.transport.close()
@@ -126,7 +126,7 @@ async def test_a_host_can_lose_all_its_connections() -> None:
 
 def test_lost_connections_replay_from_their_seed() -> None:
     async def until_lost(seed: int) -> int:
-        near, far = await pair(MemoryNetwork(Chance(seed), Weather(loss=0.05)))
+        near, far = await pair(MemoryNetwork(Chance(seed), NetworkConditions(loss=0.05)))
         while not near.lost.done():
             near.transport.write(b"x")
             await asyncio.sleep(1)

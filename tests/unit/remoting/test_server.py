@@ -10,7 +10,7 @@ from turbopump.remoting.router import Answer, Request, Route, Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.network import Listener, ProtocolFactory
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.network import MemoryNetwork, Weather
+from turbopump.testing.network import MemoryNetwork, NetworkConditions
 
 
 class Peer(asyncio.Protocol):
@@ -262,7 +262,7 @@ async def test_many_peers_that_each_leave_a_little_unread_stay_within_the_bound_
 async def test_what_a_slow_reader_has_taken_meanwhile_does_not_count() -> None:
     world = Parking()
     await world.start()
-    world.network.weather = Weather(segment=1000)
+    world.network.conditions = NetworkConditions(segment=1000)
     slow = await world.deaf(asks=4)
     world.answer()
     slow.transport.resume_reading()

@@ -7,7 +7,7 @@ from tests.unit.store.kit import HandClock
 from turbopump.runtime.disk import SystemDisk
 from turbopump.store.config_files import ConfigFiles
 from turbopump.testing.disk import PowerCut, SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 
 def is_json(data: bytes) -> bool:

@@ -10,7 +10,7 @@ from turbopump.protocol.names import SCHEDULE_TOPIC
 from turbopump.store.config import DELAY_LEVELS
 from turbopump.store.delays import DELIVER_AT, UNITS_MS, DelayHistory, DelayLevels
 from turbopump.store.store import Store
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 CONFIG = "/store/config"
 

@@ -11,7 +11,7 @@ from turbopump.store.flush import Durability
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 LOG = "commitlog"
 

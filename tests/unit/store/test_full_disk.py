@@ -18,7 +18,7 @@ from turbopump.store.errors import UnusableStore
 from turbopump.store.store import Store
 from turbopump.testing.disk import SimulatedDisk, SimulatedWorkers
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 ABORT = "/store/abort"
 SIZE = 1 << 16

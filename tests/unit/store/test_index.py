@@ -15,7 +15,7 @@ from turbopump.store.index import Entry, Index
 from turbopump.store.index_file import HEADER, ITEM, SLOT, STEPS_PER_SLICE, file_size
 from turbopump.store.turns import finish
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 SLOTS, ITEMS = 7, 10
 START = 1_794_733_741_890

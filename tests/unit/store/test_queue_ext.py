@@ -13,7 +13,7 @@ from turbopump.store.queue_ext import ADDRESS_BASE, Bits, Extension, ExtUnit
 from turbopump.store.store import Store
 from turbopump.store.tools import rebuild, run, verify
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 EXT = "/store/consumequeue_ext/T/0"
 FIRST = f"{EXT}/{0:020}"

@@ -20,7 +20,7 @@ from turbopump.store.store import Store
 from turbopump.store.times import Boundary
 from turbopump.store.tools import rebuild, run, verify
 from turbopump.testing.disk import SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 LIGHT = {"light_queues": True, "multi_dispatch": True}
 TOPICS = b'{"topicConfigTable":{"B":{"topicName":"B","attributes":{"queue.type":"BatchCQ"}}}}'

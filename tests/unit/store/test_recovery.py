@@ -14,7 +14,7 @@ from turbopump.store import checkpoint as checkpoints
 from turbopump.store.errors import UnusableStore
 from turbopump.store.store import Store
 from turbopump.testing.disk import PowerCut, SimulatedDisk
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 CHECKPOINT = "/store/checkpoint"
 

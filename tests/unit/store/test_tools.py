@@ -19,7 +19,7 @@ from turbopump.store.index_file import HEADER
 from turbopump.store.store import Store
 from turbopump.store.tools import Progress, Report, dump, rebuild, run, verify
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
-from turbopump.testing.medium import Survival
+from turbopump.testing.simulated_files import Survival
 
 STORES = ["4.9.7-clean", "4.9.7-kill9", "5.5.0-clean", "5.5.0-kill9"]
 RECORDS = {"4.9.7-clean": 155, "4.9.7-kill9": 155, "5.5.0-clean": 158, "5.5.0-kill9": 152}

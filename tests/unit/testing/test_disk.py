@@ -8,7 +8,7 @@ from turbopump.runtime.disk import AlreadyLocked
 from turbopump.testing.disk import PowerCut, SimulatedDisk, SimulatedWorkers
 from turbopump.testing.faulty import FaultyDisk
 from turbopump.testing.loop import VirtualClock, run_virtual
-from turbopump.testing.medium import SECTOR, Survival
+from turbopump.testing.simulated_files import SECTOR, Survival
 
 SIZE = 8 * SECTOR
 

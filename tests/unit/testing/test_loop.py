@@ -65,7 +65,7 @@ def test_a_call_inside_the_loop_is_refused(thread: LoopThread) -> None:
     async def inside() -> None:
         thread.call(asyncio.sleep(1))
 
-    with pytest.raises(RuntimeError, match="would wait for the loop"):
+    with pytest.raises(RuntimeError, match="it would wait for itself"):
         thread.call(inside())
 
 

@@ -19,7 +19,7 @@ def test_the_examples_of_the_module_are_true() -> None:
         ({"settings": {"messageDelayLevel": "soon"}}, "messageDelayLevel: 'soon' is not accepted"),
         ({"settings": {"autoCreateTopicEnable": None}}, "must be text, a number or True or False"),
         ({"settings": {"useTLS": "true"}}, "has no effect here"),
-        ({"settings": {"brokerName": "x"}}, "is decided by the cluster"),
+        ({"settings": {"brokerName": "x"}}, "is set by the cluster"),
         ({"brokers": 0}, "brokers must be a whole number from 1 to 26"),
         ({"brokers": "2"}, "brokers must be a whole number"),
         ({"clock": "fake"}, "clock must be 'real' or 'virtual'"),

@@ -1,7 +1,7 @@
-"""Clients that a program makes for itself, wherever it makes them, become clients of an embedded cluster.
+"""Redirects clients that a program creates to an embedded cluster, whatever name servers it gives.
 
-For a while the clients' constructors are replaced: whatever name servers the program names, it gets those of
-the cluster, and in virtual time its clock and network too. Its own settings stay as they are.
+The constructors of the clients are replaced for a while: new clients get the name servers of the cluster, and
+in virtual time its clock and network too. Their other settings stay unchanged.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ from turbopump.client.pull.consumer import PullConsumer
 from turbopump.client.push.consumer import Consumer
 
 KINDS: Mapping[type, int] = {Producer: 1, Consumer: 1, PullConsumer: 1, Admin: 0}
-"""The clients, with how many arguments come before the name servers: the group, if they have one."""
+"""Client classes, with the number of arguments before the name servers: the group, if there is one."""
 
 
 @contextlib.contextmanager
-def adopted(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object]) -> Iterator[None]:
-    """`place` gives arguments for a new client. `made` is told of each."""
+def redirected(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object]) -> Iterator[None]:
+    """Redirects clients of `turbopump.aio`: `place` returns their arguments, `made` gets each client."""
     with contextlib.ExitStack() as stack:
         for kind, before in KINDS.items():
             stack.enter_context(mock.patch.object(kind, "__init__", _placed(kind, before, place, made)))
@@ -30,8 +30,8 @@ def adopted(place: Callable[[], Mapping[str, Any]], made: Callable[[Any], object
 
 
 @contextlib.contextmanager
-def adopted_faces(here: Callable[[type[Any]], type[Any]], made: Callable[[Any], object]) -> Iterator[None]:
-    """Blocking clients become what `here` makes of their class."""
+def redirected_faces(here: Callable[[type[Any]], type[Any]], made: Callable[[Any], object]) -> Iterator[None]:
+    """Redirects blocking clients: the class of each becomes `here(class)`; `made` gets the client."""
     original = Face.__init__
 
     @functools.wraps(original)

@@ -1,7 +1,8 @@
-"""What a simulated disk is made of: files with three images, and names that are durable or not yet.
+"""State of a simulated disk: files with three images, and names that are durable or not yet.
 
-A file is what programs see (the page cache), what the system believes to be on the medium, and what is there.
-A failed sync makes the last two differ: the system takes the pages for clean and does not write them again.
+A file has the content that programs see (the page cache), the content the system believes to be on disk, and
+the content that is there. A failed sync makes the last two differ: the system marks the pages as clean and
+does not write them again.
 """
 
 import errno
@@ -14,11 +15,11 @@ from turbopump.runtime.clock import Clock
 from turbopump.runtime.disk import Entry
 
 SECTOR = 512
-MAX_NAME, SURELY_SHORT = 255, 63  # bytes of a file's name, and characters that never take more
+MAX_NAME, SURELY_SHORT = 255, 63  # bytes of a file name, and characters that never take more
 
 
 class Survival(Enum):
-    """What a crash leaves of the sectors that were written and not synced."""
+    """Which sectors survive a crash that were written and not synced."""
 
     LOST = "none of them"
     KEPT = "all of them: the process was killed, the machine runs on"
@@ -27,7 +28,7 @@ class Survival(Enum):
 
 
 class _Pages(bytearray):
-    """What a mapping shows. Remembers what was assigned to: writing equal bytes makes a page dirty too."""
+    """Content of a mapping. Records assignments: writing equal bytes makes a page dirty too."""
 
     touched: set[int]
 
@@ -48,8 +49,8 @@ def _one(key: SupportsIndex) -> tuple[int, int, int]:
     return (key.__index__(), key.__index__() + 1, 1)
 
 
-class Node:
-    """One file: the page cache, what the system believes to be written, and what is."""
+class SimulatedFile:
+    """One file: the page cache, the content believed to be on disk, and the content on disk."""
 
     def __init__(self, clock: Clock, durable: bytes, allocated: int = 0) -> None:
         self._clock = clock
@@ -80,13 +81,13 @@ class Node:
         self.pages[offset : offset + len(data)] = data
         self.modified_ms = self._clock.now_ms()
 
-    def after_kill(self) -> "Node":
-        node = Node(self._clock, bytes(self.pages), self.allocated)
+    def after_kill(self) -> "SimulatedFile":
+        node = SimulatedFile(self._clock, bytes(self.pages), self.allocated)
         node.pages.touched.update(self.pages.touched)
         node.believed, node.durable, node.modified_ms = self.believed, self.durable, self.modified_ms
         return node
 
-    def after_crash(self, chance: Chance, survival: Survival) -> "Node":
+    def after_crash(self, chance: Chance, survival: Survival) -> "SimulatedFile":
         dirty = self.dirty_sectors()
         is_size_dirty = len(self.pages) != len(self.believed)
         kept = _survivors(dirty, chance, survival)
@@ -95,19 +96,19 @@ class Node:
         content = bytearray(self.durable)
         _copy_sectors(content, self.pages, kept)
         content = content[:size] + bytes(max(0, size - len(content)))
-        node = Node(self._clock, bytes(content), self.allocated)
+        node = SimulatedFile(self._clock, bytes(content), self.allocated)
         node.modified_ms = self.modified_ms
         return node
 
 
-class SyncUnderWay:
-    """A sync under way: the dirty sectors of a file as they were when it began."""
+class PendingSync:
+    """A sync under way: the dirty sectors of a file when it began."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SimulatedFile) -> None:
         self.node = node
         self._sectors = node.dirty_sectors()
         self._snapshot = bytes(node.pages)
-        # From here on the system takes these pages for clean, also when the medium never gets them.
+        # From now on the system takes these pages for clean, even if they never reach the disk.
         node.believed = bytearray(self._snapshot)
         node.pages.touched.clear()
 
@@ -115,7 +116,7 @@ class SyncUnderWay:
         self._write(self._sectors, len(self._snapshot))
 
     def finish_partly(self, chance: Chance) -> None:
-        """Some of the sectors; the length is old or new, nothing between."""
+        """Writes some of the sectors; the length is old or new."""
         size = chance.choice([len(self.node.durable), len(self._snapshot)])
         self._write(_survivors(self._sectors, chance, Survival.RANDOM), size)
 
@@ -126,26 +127,26 @@ class SyncUnderWay:
         durable.extend(bytes(size - len(durable)))
 
 
-class Names:
-    """All names: as programs see them, as the medium has them, and the changes between, in their order."""
+class DirectoryTree:
+    """All names: as programs see them, as they are on disk, and the changes between, in order."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, SimulatedFile] = {}
         self.directories: set[str] = {""}
-        self._durable: dict[str, Node] = {}
+        self._durable: dict[str, SimulatedFile] = {}
         self._durable_directories: set[str] = {""}
-        self._pending: dict[str, list[dict[str, Node | None]]] = {}
+        self._pending: dict[str, list[dict[str, SimulatedFile | None]]] = {}
 
-    def find(self, path: str) -> Node:
+    def find(self, path: str) -> SimulatedFile:
         if path not in self.nodes:
             check_name(path)
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.nodes[path]
 
-    def link(self, path: str, node: Node) -> None:
+    def link(self, path: str, node: SimulatedFile) -> None:
         self.change(path, {path: node})
 
-    def change(self, path: str, names: dict[str, Node | None]) -> None:
+    def change(self, path: str, names: dict[str, SimulatedFile | None]) -> None:
         for name in names:
             check_name(name)
         parent = parent_of(path)
@@ -160,11 +161,11 @@ class Names:
             path = parent_of(path)
 
     def remove_tree(self, path: str) -> None:
-        """One change of the directory that holds it; what was under way inside is forgotten."""
+        """Removes a directory as one change of its parent; drops pending changes inside."""
         inside = [name for name in self.nodes if _is_inside(name, path)]
         for parent in [name for name in self._pending if _is_inside(name, path)]:
             del self._pending[parent]
-        gone: dict[str, Node | None] = dict.fromkeys([*inside, *self._durable_inside(path)])
+        gone: dict[str, SimulatedFile | None] = dict.fromkeys([*inside, *self._durable_inside(path)])
         _apply(self.nodes, gone)
         self.directories = {name for name in self.directories if not _is_inside(name, path)}
         self._pending.setdefault(parent_of(path), []).append(gone)
@@ -173,7 +174,7 @@ class Names:
         return [name for name in self._durable if _is_inside(name, path)]
 
     def sync(self, path: str) -> None:
-        """Also makes the directory itself durable, as journaling file systems do."""
+        """Makes the entries of a directory and the directory itself durable, as journaling systems do."""
         path = path.rstrip("/")
         if path not in self.directories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -206,12 +207,12 @@ class Names:
         ]
         return sorted(files + inner, key=lambda entry: entry.name)
 
-    def after_kill(self) -> "Names":
+    def after_kill(self) -> "DirectoryTree":
         known = {id(node): node for node in [*self.nodes.values(), *self._durable.values()]}
         for changes in self._pending.values():
             known.update((id(node), node) for names in changes for node in names.values() if node)
         copies = {key: node.after_kill() for key, node in known.items()}
-        after = Names()
+        after = DirectoryTree()
         after.nodes = {path: copies[id(node)] for path, node in self.nodes.items()}
         after.directories = set(self.directories)
         after._durable = {path: copies[id(node)] for path, node in self._durable.items()}
@@ -222,15 +223,15 @@ class Names:
             ]
         return after
 
-    def after_crash(self, chance: Chance, survival: Survival) -> "Names":
+    def after_crash(self, chance: Chance, survival: Survival) -> "DirectoryTree":
         for changes in self._pending.values():
             for names in changes[: _prefix(len(changes), chance, survival)]:
                 _apply(self._durable, names)
         unsynced = sorted(self._durable_directories ^ self.directories)
         changed = {unsynced[n] for n in _survivors(list(range(len(unsynced))), chance, survival)}
-        after = Names()
+        after = DirectoryTree()
         for path in sorted(self._durable_directories ^ changed):
-            if parent_of(path) in after.directories:  # its parent is there too
+            if parent_of(path) in after.directories:  # its parent exists too
                 after.directories.add(path)
         for path, node in self._durable.items():
             if parent_of(path) in after.directories:
@@ -241,7 +242,7 @@ class Names:
 
 
 def check_name(path: str) -> None:
-    """As a system does: no such name can be looked for, or given."""
+    """Raises as a system does for a name that no file can have."""
     if "\0" in path:
         raise ValueError("embedded null byte")
     if len(path) > SURELY_SHORT and any(len(name.encode()) > MAX_NAME for name in path.split("/")):
@@ -249,7 +250,7 @@ def check_name(path: str) -> None:
 
 
 def parent_of(path: str) -> str:
-    """The directory of a path; that of all others has no name."""
+    """Returns the directory of a path; the root has an empty name."""
     return path.rpartition("/")[0]
 
 
@@ -257,7 +258,7 @@ def _is_inside(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory + "/")
 
 
-def _apply(table: dict[str, Node], names: dict[str, Node | None]) -> None:
+def _apply(table: dict[str, SimulatedFile], names: dict[str, SimulatedFile | None]) -> None:
     for path, node in names.items():
         if node is None:
             table.pop(path, None)
@@ -279,7 +280,7 @@ def _survivors(sectors: list[int], chance: Chance, survival: Survival) -> list[i
 
 
 def _prefix(count: int, chance: Chance, survival: Survival) -> int:
-    """How many of `count` changes, made in order, survive."""
+    """Returns how many of `count` ordered changes survive."""
     return 0 if survival is Survival.LOST else chance.randint(0, count)
 
 
