@@ -161,8 +161,8 @@ class Connection(asyncio.Protocol):
             return
         data = encode_within(response, MAX_FRAME)
         if data is None:
-            words = "Reply to request %d from %s exceeds the frame limit; sent an error instead"
-            self._peer_errors.log(self._loop.time(), words, request.code, self)
+            text = "Reply to request %d from %s exceeds the frame limit; sent an error instead"
+            self._peer_errors.log(self._loop.time(), text, request.code, self)
             _make_too_long_error(response)
             data = encode(response)
         self.write(data)
@@ -306,8 +306,8 @@ class Connection(asyncio.Protocol):
             log.debug("Closing %s: nothing was read or written for %s s", self, limits.idle_s)
             self.abort()
         elif self.unfinished_for(now) >= limits.unfinished_s:
-            words = "Closing %s: a frame that it began did not end in %s s"
-            self._peer_errors.log(now, words, self, limits.unfinished_s)
+            text = "Closing %s: a frame that it began did not end in %s s"
+            self._peer_errors.log(now, text, self, limits.unfinished_s)
             self.abort()
 
     def silent_for(self, now: float) -> float:
@@ -416,8 +416,8 @@ class Connection(asyncio.Protocol):
     def _bound_unread(self) -> None:
         """Ends the connection if too much output is unread. Called after each write while output is full."""
         if self.unread > self._limits.output_hard:
-            words = "Closing %s: it leaves %d bytes of answers unread"
-            self._peer_errors.log(self._loop.time(), words, self, self.unread)
+            text = "Closing %s: it leaves %d bytes of answers unread"
+            self._peer_errors.log(self._loop.time(), text, self, self.unread)
             self.abort()
 
     def _settle(self) -> None:
@@ -479,8 +479,8 @@ class Connection(asyncio.Protocol):
         self._unfinished.add(self, more)
         while self._unfinished.bytes > self._limits.unfinished_bytes:
             largest = self._unfinished.largest()
-            words = "Closing %s: too many unfinished frames are held, most bytes by this one: %d"
-            self._peer_errors.log(self._loop.time(), words, largest, len(largest._held))
+            text = "Closing %s: too many unfinished frames are held, most bytes by this one: %d"
+            self._peer_errors.log(self._loop.time(), text, largest, len(largest._held))
             largest._release()
             largest.abort()
 
@@ -495,8 +495,8 @@ class Connection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         """Ends the connection because of an error of ours."""
-        words = "Serving %s failed; closing its connection\n%s"
-        self._failures.log(self._loop.time(), words, self, _trace(error))
+        text = "Serving %s failed; closing its connection\n%s"
+        self._failures.log(self._loop.time(), text, self, _trace(error))
         self.close()
 
 
@@ -517,8 +517,8 @@ def _trace(error: Exception) -> str:
     """Formats where an error was raised, and its class. Its text, and that of errors before it, may come from
     the peer: it is left out, unless it is the system's.
     """
-    words = f": {error}" if isinstance(error, OSError) else ""
-    return "".join((*traceback.format_tb(error.__traceback__), type(error).__name__, words))
+    text = f": {error}" if isinstance(error, OSError) else ""
+    return "".join((*traceback.format_tb(error.__traceback__), type(error).__name__, text))
 
 
 def pack_peer(peer: tuple[str, int]) -> bytes:

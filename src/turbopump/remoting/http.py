@@ -134,13 +134,13 @@ def _is_http(received: bytes | bytearray) -> bool:
 
 async def answer(head: bytes, pages: Mapping[str, Page]) -> bytes:
     """Returns the whole answer to a request whose first lines are `head`."""
-    words = head.split(b"\r\n", 1)[0].split(b" ")
-    if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
+    parts = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(parts) != 3 or not parts[2].startswith(b"HTTP/1.") or not parts[1].startswith(b"/"):
         return _bad_request()
-    method = words[0]
+    method = parts[0]
     if method not in (b"GET", b"HEAD"):
         return _pack(HTTPStatus.METHOD_NOT_ALLOWED, TEXT, b"GET or HEAD\n", extra="Allow: GET, HEAD\r\n")
-    page = _page_at(words[1].split(b"?", 1)[0].decode("latin-1"), pages)
+    page = _page_at(parts[1].split(b"?", 1)[0].decode("latin-1"), pages)
     if page is None:
         status, kind, body = int(HTTPStatus.NOT_FOUND), TEXT, b"not found\n"
     else:

@@ -51,7 +51,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRequest:
-    """What metrics record of an answer; `seconds` have passed since the request came."""
+    """The facts about an answer that metrics record; `seconds` have passed since the request came."""
 
     code: int
     answer: int
@@ -158,7 +158,7 @@ class Router:
         observe: Observe | None = None,
         before: Sequence[Link] = (),
     ) -> None:
-        """`observe` is told of every answer to a request that has a route. `before` are the links that each
+        """`observe` is called for every answer to a request with a route. `before` are the links that each
         request passes, in this order; the first that refuses it ends its way.
         """
         self._max_running = max_running
@@ -240,8 +240,8 @@ class Router:
     def log_refused_oneway(self, name: str, connection: Connection, refused: Exception) -> None:
         """Logs the refusal of a one-way request, whose sender gets no answer; limited, with a count."""
         now = asyncio.get_running_loop().time()
-        words = "One-way %s of %s is refused: %.300s"
-        self._refused_oneway.log(now, words, name, connection.peer[0], refused)
+        text = "One-way %s of %s is refused: %.300s"
+        self._refused_oneway.log(now, text, name, connection.peer[0], refused)
 
     @property
     def running(self) -> int:
@@ -291,8 +291,8 @@ class Router:
     def _warn_of_refusal(self, request: Request[Any], name: str, answer: Answer | Command) -> None:
         if answer.code != ResponseCode.SUCCESS:
             now = asyncio.get_running_loop().time()
-            words = "%s of %s refused with code %d: %.300s"
-            self._refused.log(now, words, name, request.connection, answer.code, answer.remark)
+            text = "%s of %s refused with code %d: %.300s"
+            self._refused.log(now, text, name, request.connection, answer.code, answer.remark)
 
     def _failure(self, request: Request[Any], route: Route[Any], error: Exception) -> Answer:
         command, connection = request.command, request.connection
@@ -304,8 +304,8 @@ class Router:
         now = asyncio.get_running_loop().time()
         if isinstance(error, BrokenBody | BrokenRecord):  # the peer's doing, not ours: no traceback
             if route.warn_as is None:
-                words = "Request %d of %s cannot be read: %.200s"
-                self._unreadable.log(now, words, command.code, connection, error)
+                text = "Request %d of %s cannot be read: %.200s"
+                self._unreadable.log(now, text, command.code, connection, error)
         else:
             failures = self._failures.setdefault(
                 command.code, RateLimitedLog(log, LOG_INTERVAL_S, logging.ERROR)

@@ -29,7 +29,7 @@ ABORT_S = 1.0  # an aborted connection ends in the next turn of the loop
 
 
 class FrameHandler(Protocol):
-    """What a server gives the frames of its connections to: a `Router`."""
+    """Serves the frames of a server's connections: a `Router`."""
 
     @property
     def serve(self) -> Serve:

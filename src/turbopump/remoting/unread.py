@@ -42,8 +42,8 @@ class UnreadAnswers:
             self._recount()
         while self._total > self._max_bytes:
             longest = next(iter(self._slow))
-            words = "Closing %s: too many answers are left unread, and it has not read for longest"
-            self._peer_errors.log(self._clock.monotonic(), words, longest)
+            text = "Closing %s: too many answers are left unread, and it has not read for longest"
+            self._peer_errors.log(self._clock.monotonic(), text, longest)
             longest.abort()
 
     def forget(self, connection: SlowReader) -> None:
@@ -60,8 +60,8 @@ class UnreadAnswers:
         for largest in sorted(unread, key=unread.__getitem__, reverse=True):
             if total <= self._max_bytes:
                 break
-            words = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
-            self._peer_errors.log(now, words, largest, unread[largest])
+            text = "Closing %s: too many answers are left unread, most of them by this one: %d bytes"
+            self._peer_errors.log(now, text, largest, unread[largest])
             total -= unread[largest]
             largest.abort()
 

@@ -35,8 +35,8 @@ class Tasks:
     ) -> "asyncio.Task[T]":
         """Starts a task in the running loop. It is forgotten when it ends.
 
-        A failure is logged once, with its traceback. `log_failure=False` is for a task that is awaited by
-        whoever started it: its failure is raised there.
+        A failure is logged once, with its traceback. `log_failure=False` is for a task that its starter
+        awaits: the failure is raised there.
         """
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._running.add(task)
