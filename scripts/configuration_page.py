@@ -17,18 +17,17 @@ HEAD = """\
 <!-- Written by scripts/configuration_page.py; change the tables in src/turbopump/broker, not this page. -->
 
 `mqbroker -c broker.conf` reads Apache's file, a Java `.properties` text with Apache's keys. Each key can
-also be given by an environment variable, and a few by flags of the command line; of two settings the
-stronger counts:
+also be set by an environment variable, and a few by command-line flags; later ones win:
 
     default < broker.conf < environment < flags
 
-The variable of a key is the key in capitals, with `TURBOPUMP_` before it: `flushDiskType` is
+The variable of a key is the key in upper case with the prefix `TURBOPUMP_`: `flushDiskType` is
 `TURBOPUMP_FLUSH_DISK_TYPE`. `NAMESRV_ADDR` sets `namesrvAddr`, as with Apache's tools. `mqbroker -p` prints
 all values in use, `mqbroker -m` the important ones.
 
-A value that cannot be used stops the start with its line, its key and what would be accepted. So does a
-misspelt key: one that nobody knows, but that is nearly one of those below. Any other unknown key is named
-in a warning and skipped.
+An invalid value stops the start with its line, its key and the accepted values. So does a misspelt key: an
+unknown one that is very similar to one of those below. Any other unknown key is named in a warning and
+ignored.
 """
 
 EFFECTIVE = """
@@ -40,13 +39,13 @@ EFFECTIVE = """
 
 HOT = """
 While the broker runs, `mqadmin updateBrokerConfig` can change {keys}. Such a change takes effect at once and
-lasts until the broker stops: it is not written to `broker.conf`, which is the operator's. Other keys are
-refused: change the file and restart. Keys on `configBlackList`, and all that name a path, a class or a
+lasts until the broker stops: it is not written to `broker.conf`, which belongs to the operator. Other keys
+are refused: change the file and restart. Keys on `configBlackList`, and all that name a path, a class or a
 command, are refused with NO_PERMISSION whatever their value.
 """
 
 OURS = """
-## Without a key of Apache's
+## Fields without a key of Apache's
 
 | field | default | what it does |
 |---|---|---|
@@ -55,17 +54,17 @@ OURS = """
 FIXED = """
 ## Accepted at one value only
 
-These keys belong to features that are not there yet and whose silent absence would change what an
+These keys belong to features that do not exist yet and whose silent absence would change what an
 acknowledgement means, the role of the broker or who may connect. Any other value stops the start.
 
-| key | the accepted value | without it there is no |
+| key | accepted value | missing feature |
 |---|---|---|
 """
 
 LATER = """
-## Of features to come
+## Keys of later features
 
-Named in a warning at start, without effect.
+Named in a warning at the start, without effect.
 
 | feature | keys |
 |---|---|
@@ -74,13 +73,13 @@ Named in a warning at start, without effect.
 WITHOUT_EFFECT = """
 ## Accepted, without effect
 
-They tune threads, queues between threads, locks, buffers and RocksDB; this broker is one event loop and has
-none of these. They are named in one line at start.
+These keys tune threads, queues between threads, locks, buffers and RocksDB; this broker is one event loop and
+has none of these. One line at the start names them.
 
 """
 
 NAME_SERVER = """
-## Of a name server
+## Name server
 
 `mqnamesrv -c FILE` reads Apache's keys of name servers; `mqnamesrv -p` prints them all. Two are ours:
 
@@ -91,12 +90,12 @@ NAME_SERVER = """
 NAME_SERVER_KEYS = {
     "httpPort": (
         "`-1`",
-        "port of `GET /health` and `GET /rocketmq/nsaddr`; 0: any free, -1: not served; also `--http-port`",
+        "port of `GET /health` and `GET /rocketmq/nsaddr`; 0: any free port, -1: off; also `--http-port`",
     ),
     "namesrvAddr": (
         "",
-        "every name server as host:port, several separated by ; for those who ask at `/rocketmq/nsaddr`, "
-        "or at `/rocketmq/nsaddr-UNIT` as clients of a unit do. Empty: this one, at `bindAddress` or the "
+        "every name server as host:port, separated by ; for clients that ask at `/rocketmq/nsaddr`, or, as "
+        "clients of a unit, at `/rocketmq/nsaddr-UNIT`. Empty: this one, at `bindAddress` or the "
         "primary local address; also `-n`",
     ),
 }

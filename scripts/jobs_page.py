@@ -16,7 +16,7 @@ HEAD = """\
 <!-- Written by scripts/jobs_page.py; change the catalog in src/turbopump/pipelines/jobs, not this page. -->
 
 `turbopump pipeline JOB` reads messages at one end, does something to them on Spark, and writes at the other.
-In a clone `pip install '.[spark]'` brings PySpark; Java 17 or newer must be there.
+In a clone `pip install '.[spark]'` installs PySpark; Java 17 or newer is required.
 
     turbopump pipeline archive --from topic:OrderTopic --to delta:lake/orders
     turbopump pipeline stats --from log:data/store --by topic,tag --report stats.html
@@ -25,17 +25,17 @@ In a clone `pip install '.[spark]'` brings PySpark; Java 17 or newer must be the
         --sql "SELECT keys, body FROM messages WHERE amount > 100" --to topic:LargeOrders
     turbopump pipeline dlq --from dlq:billing --redrive "tags = 'paid'"
 
-An end is one word: `topic:A` (several with commas when read), `group:G` (the group's retry topic: that group
-alone gets the messages), `dlq:G` (its dead letters), `log:DIR` (a store directory, no broker needed),
-`delta:DIR`, `parquet:DIR`.
+A source or target is one word: `topic:A` (for reading, several with commas), `group:G` (the group's retry
+topic: only that group gets the messages), `dlq:G` (its dead letters), `log:DIR` (a store directory, no broker
+needed), `delta:DIR`, `parquet:DIR`.
 
-A job that reads a topic is a stream with a checkpoint under `.turbopump/pipelines`: started again, it goes on
-where it ended. It takes what is there and ends; with `--follow` it goes on until Ctrl-C. From a topic to a
-topic or to Delta each row arrives exactly once. A job that reads files is one batch.
+A job that reads a topic is a stream with a checkpoint under `.turbopump/pipelines`: started again, it
+continues where it ended. It processes the existing messages and ends; with `--follow` it runs until Ctrl-C.
+From a topic to a topic or to Delta each row arrives exactly once. A job that reads files is one batch.
 
 Progress goes to stderr, the result to stdout: tables for people, one document with `--json`. The exit status
-is 1 when the job failed, found damage or dropped rows without permission, 2 when it was asked wrongly.
-Arguments, options and Java's version are checked before Spark starts.
+is 1 when the job failed, found damage or dropped rows that `--allow` does not name, 2 when it was called
+wrongly. Arguments, options and Java's version are checked before Spark starts.
 
 ## Rows that were read, written and dropped
 
@@ -43,8 +43,8 @@ The summary of a job that moves rows counts them over all micro-batches, for str
 
 | word | rows |
 |---|---|
-| `read` | of the source, within `--since`, `--until` and `--where` |
-| `written` | handed to the target |
+| `read` | from the source, within `--since`, `--until` and `--where` |
+| `written` | passed to the target |
 | `duplicate` | dropped by `dedupe` because one with the same key was kept |
 | `late` | dropped by Spark because a watermark had passed them |
 | `malformed` | with a body that `--json-body` or `--avro-body` cannot read, or a trace that cannot be read |
@@ -55,45 +55,47 @@ names `bodyError` decides about malformed rows itself, and they are counted only
 
 ## Whose checkpoint it is
 
-A checkpoint holds how far one job has come. Beside Spark's files lies `turbopump-job.json`: job, ends, name
-servers, SQL, conditions, times as typed, and options of both ends. A job that differs in any of these is
-refused with what differs, since it would take the other one's progress for its own and skip rows. Then
+A checkpoint holds the progress of one job. Beside Spark's files it has `turbopump-job.json`: job, source and
+target, name servers, SQL, conditions, times as typed, and options of source and target. A job that differs in
+any of these is refused, naming the difference, since it would use the progress of the other job and skip
+rows. Then
 
-- give `--name` or `--checkpoint`: a job of its own, which begins at the start;
+- use `--name` or `--checkpoint`: a separate job, which begins at the start;
 - or run the job as it was;
 - or add `--keep-checkpoint`: the change applies from here on.
 
-What does not change which rows arrive where is free: `--follow`, `--every`, `--rate`, `--conf`, `--master`,
-`failOnDataLoss`, `allowMissingBrokers`, and options about connections, patience and batch sizes. A checkpoint
-of an earlier version, which has no such file, is taken over with a warning (that of `dedupe` is refused: its
-state was of another kind). A Parquet directory that a stream with another checkpoint has written is refused:
-Spark would skip the first batches without an error.
+Options that do not change which rows arrive where may differ: `--follow`, `--every`, `--rate`, `--conf`,
+`--master`, `failOnDataLoss`, `allowMissingBrokers`, and options about connections, timeouts and batch sizes.
+A checkpoint of an earlier version, which has no such file, is accepted with a warning (that of `dedupe` is
+refused: its state had another format). A Parquet directory that a stream with another checkpoint has written
+is refused: Spark would skip the first batches without an error.
 
 ## Times
 
 `--since` and `--until` are positions: the source begins and ends there and reads nothing else. On the command
-line a time without a zone is local time, in a file it must have one; the job prints which it took. In
-`delta:` and `parquet:` they are conditions on `storeTimestamp`. A stream that has a checkpoint goes on from
-there, and `--since` counted in its first run. `--explain` prints what is pushed down to the source, what
+line a time without a zone is local time, in a file it must have one; the job prints the zone it used. In
+`delta:` and `parquet:` they are conditions on `storeTimestamp`. A stream that has a checkpoint continues from
+there; `--since` counts only in its first run. `--explain` prints what is pushed down to the source, what
 Spark does, and Spark's plan, and runs nothing.
 
 ## Repeated messages
 
-`dedupe` keeps a message unless one with the same key was kept that was stored no further away than
-`--within`, before or after. A stream remembers keys for `--remember` after they were last seen, by the clock
-(default: twice `--within`); a repeated message that comes later than that is passed on. How far queues lag
+`dedupe` keeps a message unless it already kept one with the same key that was stored within `--within`,
+before or after it. A stream remembers keys for `--remember` after they were last seen, by the clock
+(default: twice `--within`); a repeated message that comes later than that is written. How far queues lag
 behind one another does not matter: no message is dropped because it is late. Messages without a key are
-passed on. The state of a stream has as many partitions as the session has cores when it first runs
-(`--conf spark.sql.shuffle.partitions=N` chooses otherwise).
+always written. The state of a stream has as many partitions as the session has cores when it first runs
+(`--conf spark.sql.shuffle.partitions=N` changes that).
 
 ## Order
 
-`replay` keeps the order of each queue: what one queue held goes to one queue again. A message without a
-sharding key of its own gets the name of its queue as one. Between queues rows of files go by time.
+`replay` keeps the order of each queue: the messages of one queue go to one queue again. A message without a
+sharding key gets the name of its queue as one. Rows of files from different queues are ordered by time.
 
 ## From a file
 
-`turbopump pipeline run job.toml`, with the same words as the flags; flags on the line win over the file:
+`turbopump pipeline run job.toml`, with the same names as the flags; flags on the command line win over the
+file:
 
     job = "archive"
     from = "topic:OrderTopic"
@@ -105,16 +107,16 @@ sharding key of its own gets the name of its queue as one. Between queues rows o
 
 ## In a program
 
-The jobs are made of functions from DataFrame to DataFrame in `turbopump.pipelines.transforms`:
+The jobs consist of functions from DataFrame to DataFrame in `turbopump.pipelines.transforms`:
 `dedupe.dedupe`, `bodies.json_body` and `avro_body`, `statistics.stats`, `rates` and `skew`,
 `traces.deliveries` and `latencies`, `dead_letters.with_origin`, `failures` and `to_resend`.
 
 ## On a cluster
 
-`--master spark://host:7077`, `yarn` or `k8s://...` is all that changes for the job. Executors need our
+Only `--master spark://host:7077`, `yarn` or `k8s://...` changes for the job. Executors need our
 packages: either they are installed there, or `--ship` sends them along; the executors' Python must then be of
-the same version, on the same system. For a program of your own, `turbopump pipeline pack turbopump.tgz` makes
-the archive and prints how `spark-submit` takes it:
+the same version, on the same system. For your own program, `turbopump pipeline pack turbopump.tgz` creates
+the archive and prints the options for `spark-submit`:
 
     spark-submit --master yarn --deploy-mode cluster \\
         --archives turbopump.tgz#turbopump --conf spark.executorEnv.PYTHONPATH=./turbopump \\
@@ -125,8 +127,8 @@ the archive and prints how `spark-submit` takes it:
         --conf spark.executorEnv.PYTHONPATH=./turbopump \\
         --conf spark.kubernetes.driverEnv.PYTHONPATH=./turbopump JOB.py
 
-A program calls `turbopump.pipelines.register(spark)` before it names our formats: packages that came as an
-archive are not found by name alone. The standalone master is tested; YARN and Kubernetes are recipes.
+A program calls `turbopump.pipelines.register(spark)` before it names our formats: Spark does not find
+packages from an archive by name. The standalone master is tested; YARN and Kubernetes are recipes.
 
 ## The jobs
 """

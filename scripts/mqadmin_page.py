@@ -19,9 +19,9 @@ HEAD = """\
 
 <!-- Written by scripts/mqadmin_page.py; change the tables in src/turbopump/admin, not this page. -->
 
-Apache's command line for clusters, with its names, its options and its columns, so that what is written in
-RocketMQ books and in your scripts works as it is. It works with Apache's servers too. `turbopump admin` is
-the same program.
+Apache's command line for clusters, with its names, options and columns, so that commands from RocketMQ books
+and from your scripts work unchanged. It works with Apache's servers too. `turbopump admin` is the same
+program.
 
 ```
 mqadmin topicList -n 127.0.0.1:9876
@@ -29,16 +29,16 @@ mqadmin updateTopic -n 127.0.0.1:9876 -c DefaultCluster -t orders -r 8 -w 8
 mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
 ```
 
-- Name servers: `-n` or the environment's `NAMESRV_ADDR`, several separated by `;`. Without either it is
+- Name servers: `-n` or the environment variable `NAMESRV_ADDR`, several separated by `;`. The default is
   127.0.0.1:9876.
-- Names of commands are read in any case. An option can be given as `-t orders`, `-torders`,
+- The case of command names does not matter. An option can be written as `-t orders`, `-torders`,
   `--topic orders` or `--topic=orders`.
 - `mqadmin help` lists the commands, `mqadmin help topicList` (or `mqadmin topicList -h`) the options of one.
-- `--json` prints one JSON document in place of text, with keys that do not change. Commands that go on
-  until they are stopped print JSON lines: a document per line, for each round and each event.
-- An answer that is not whole says so: its last line begins with `(cut:`, and the document has a key `cut`.
-- Exit status: 0 done, 1 failed, 2 asked wrongly. A failure is one line on stderr; Apache's mqadmin prints a
-  stack trace and ends with 0.
+- `--json` prints one JSON document instead of text, with stable keys. Commands that run
+  until they are stopped print JSON lines: one document per line, for each round and each event.
+- The last line of an incomplete answer begins with `(cut:`, and its document has a key `cut`.
+- Exit status: 0 done, 1 failed, 2 called wrongly. A failure is one line on stderr; Apache's mqadmin prints a
+  stack trace and exits with 0.
 - Commands that run until they are stopped end with Ctrl-C, status 0.
 
 Below, an option in **bold** is required; of options joined by "or", one is.
@@ -47,7 +47,7 @@ Below, an option in **bold** is required; of options joined by "or", one is.
 UNSUPPORTED = """
 ## Not supported
 
-These commands of Apache's say so in one line, with exit status 1, because what they are about is not there.
+These commands of Apache's print one line and exit with status 1, because the feature does not exist here.
 
 | needs | commands |
 |---|---|

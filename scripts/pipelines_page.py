@@ -21,8 +21,8 @@ HEAD = """\
 
 <!-- Written by scripts/pipelines_page.py; change the tables in src/turbopump/pipelines, not this page. -->
 
-Names are those of Spark's Kafka connector where it has one. Case does not matter. An option that a format
-does not know is an error that names the nearest one. What they are for: [Topics in Spark](pipelines.md).
+Names are those of Spark's Kafka connector where it has one. Case does not matter. An unknown option is an
+error that names the most similar one. [Topics in Spark](pipelines.md) explains how to use them.
 """
 TITLES = {
     "turbopump.pipelines.source.settings.OPTIONS": "Format `rocketmq`: reading",

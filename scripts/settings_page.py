@@ -25,18 +25,18 @@ Every setting is a keyword argument of the client, in Python's spelling of Apach
 Producer("orders", name_servers="127.0.0.1:9876", send_msg_timeout=5, compress_type="ZSTD")
 ```
 
-Durations are seconds and sizes are bytes, also where Apache's have milliseconds, minutes or mebibytes. A
+Durations are seconds and sizes are bytes, also where Apache uses milliseconds, minutes or mebibytes. A
 value out of its bounds, an unknown name, and a number of seconds that looks like milliseconds raise
-`InvalidArgument`, whose text says what would be right.
+`InvalidArgument`, whose text says what to write.
 
-What is not given to a client itself comes from, in this order:
+A setting that is not passed to a client comes from, in this order:
 
 1. `turbopump.configure(send_msg_timeout=5)`, for all clients made after it in this process,
 2. the table `[client]` of the file that `TURBOPUMP_CONFIG` names, or of `~/.turbopump.toml`,
 3. the defaults below, which are Apache's unless a reason is given.
 
-`name_servers` is taken from the same places, then from `NAMESRV_ADDR`, then from the HTTP endpoint at
-`name_server_domain` if that is set, which is asked again every two minutes, and else it is 127.0.0.1:9876.
+`name_servers` comes from the same places, then from `NAMESRV_ADDR`, then from the HTTP endpoint at
+`name_server_domain` if that is set, which is asked again every two minutes. The default is 127.0.0.1:9876.
 """
 
 SECTIONS = (
@@ -57,7 +57,7 @@ TABLE = """
 NOT_NEEDED = """
 ## Apache's settings that are not needed here
 
-Given as a keyword, one of these is refused with its reason.
+As a keyword argument, one of these is refused with its reason.
 
 | Apache's name | why |
 |---|---|
