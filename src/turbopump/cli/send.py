@@ -119,7 +119,7 @@ async def _send_all(options: argparse.Namespace, messages: Sequence[Message]) ->
         sender = Sender(here.client, here.routes, here.clock, ids, RoundRobin(here.chance))
         for message in messages:
             try:
-                result = await sender.deliver(sender.letter(message), pick=pick_of(options, message))
+                result = await sender.deliver(sender.prepare(message), pick=pick_of(options, message))
             except (SendFailed, Refused):
                 if len(messages) > 1:
                     warn(f"turbopump: {sent} of {len(messages)} messages were sent")

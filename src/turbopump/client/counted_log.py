@@ -21,7 +21,7 @@ class CountedLog:
         self._interval_s = interval_s
         self._by_key: dict[Hashable, RateLimitedLog] = {}
 
-    def say(self, key: Hashable, text: str, *args: object) -> None:
+    def log(self, key: Hashable, text: str, *args: object) -> None:
         known = self._by_key.get(key)
         if known is None:
             if len(self._by_key) >= MAX_KEYS:

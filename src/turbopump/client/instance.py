@@ -66,7 +66,7 @@ class ProducerMember(Protocol):
     def topics(self) -> Iterable[str]:
         """Whose brokers must know of us."""
 
-    def asked(self, question: CheckRequest) -> None:
+    def check_transaction(self, request: CheckRequest) -> None:
         """A broker wants to know how a transaction of the group ended."""
 
 
@@ -345,7 +345,7 @@ class _BrokerRequests:
         half = record.decode(request.body)
         producer = self.instance.producers.get(group_of(half))
         if producer is not None:
-            producer.asked(CheckRequest(request.header, half, request.connection))
+            producer.check_transaction(CheckRequest(request.header, half, request.connection))
 
     def _consumer(self, group: str) -> ConsumerMember:
         consumer = self.instance.consumers.get(group)

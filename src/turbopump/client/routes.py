@@ -170,7 +170,7 @@ class RouteCache:
             if kept is not None:
                 self._known[topic] = kept
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.say(topic, "The route of %s is not refreshed: %s", topic, error)
+            self._failures.log(topic, "The route of %s is not refreshed: %s", topic, error)
 
     async def reader(self, queue: MessageQueue) -> str:
         """The address to read this queue at. Raises as `find`, or ConnectionError when there is none."""

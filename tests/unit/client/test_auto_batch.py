@@ -144,8 +144,8 @@ def test_a_batch_that_fails_fails_for_each_of_its_senders() -> None:
         await town.brokers[0].stop()
         ends = await asyncio.gather(*(one.send(order(n)) for n in range(3)), return_exceptions=True)
         assert [type(end) for end in ends] == [SendFailed] * 3
-        assert one._gathering is not None
-        assert one._gathering.held == 0
+        assert one._auto_batcher is not None
+        assert one._auto_batcher.held == 0
 
     scene(play, send_msg_timeout=1.0)
 

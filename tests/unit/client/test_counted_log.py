@@ -25,8 +25,8 @@ def test_a_line_is_written_once_for_each_key_and_interval_and_counts_the_others(
 
         counted = CountedLog(LOG)
         for _ in range(31):
-            counted.say("a", "a is away: %s", "refused")
-            counted.say("b", "b is away")
+            counted.log("a", "a is away: %s", "refused")
+            counted.log("b", "b is away")
             await asyncio.sleep(1)
 
     with caplog.at_level(logging.WARNING):
@@ -42,7 +42,7 @@ def test_what_is_told_apart_is_bounded() -> None:
     async def scene() -> None:
         counted = CountedLog(LOG, logging.DEBUG)
         for number in range(3 * MAX_KEYS):
-            counted.say(number, "%d", number)
+            counted.log(number, "%d", number)
         assert len(counted._by_key) <= MAX_KEYS
 
     run_virtual(scene())

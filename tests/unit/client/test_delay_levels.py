@@ -7,7 +7,7 @@ from tests.unit.client.test_producer_retries import BROKER_A, Scene
 
 from turbopump import Message
 from turbopump.client.message import SendResult
-from turbopump.client.produce.sender import Sender
+from turbopump.client.produce.packer import MessagePacker
 from turbopump.testing import Cluster
 
 
@@ -30,12 +30,12 @@ def test_with_a_broker_that_does_not_say_the_warning_is_about_apaches_levels(
 ) -> None:
     scene = Scene()
     scene.answers(BROKER_A, 0)
-    letter = Sender.letter
+    prepare = MessagePacker.prepare
 
-    def delayed(sender: Sender, message: Message) -> object:
-        return letter(sender, Message(message.topic, message.body, delay_level=77))
+    def delayed(packer: MessagePacker, message: Message) -> object:
+        return prepare(packer, Message(message.topic, message.body, delay_level=77))
 
-    monkeypatch.setattr(Sender, "letter", delayed)
+    monkeypatch.setattr(MessagePacker, "prepare", delayed)
     with caplog.at_level(logging.WARNING, "turbopump.client"):
         receipt: SendResult = scene.send()
     assert receipt.delay_level is None

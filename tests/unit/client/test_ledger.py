@@ -20,7 +20,7 @@ from turbopump.testing.cluster import AsyncCluster
 from turbopump.testing.loop import run_virtual
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-ROUND_S = 40  # rounds of checks are 30 s apart
+PROBE_ROUND_S = 40  # rounds of checks are 30 s apart
 
 
 def with_cluster(scenario: Callable[[AsyncCluster], Coroutine[Any, Any, None]], brokers: int = 2) -> None:
@@ -117,7 +117,7 @@ def test_brokers_that_are_not_home_settle_by_asking_it() -> None:
             await wrote(one, 0)
             await one.decide(0, [winner])
             cluster.kill_client(one)
-            await cluster.advance(ROUND_S)
+            await cluster.advance(PROBE_ROUND_S)
             assert await seen(cluster) == once(0)
 
     with_cluster(scenario, 3)
@@ -132,7 +132,7 @@ def test_a_home_that_is_away_is_waited_for() -> None:
             await cluster.restart_broker("broker-b")
             await cluster.advance(hours=1)
             await cluster.start_broker("broker-a")
-            await cluster.advance(2 * ROUND_S)
+            await cluster.advance(2 * PROBE_ROUND_S)
             assert await seen(cluster) == once(0)
 
     with_cluster(scenario)
@@ -151,7 +151,7 @@ def test_a_broker_that_is_away_gets_the_winners_however_many_batches_later() -> 
                 await one.decide(batch, [])
                 assert (await one.end(batch)).behind == ("broker-b",)
             await cluster.start_broker("broker-b")
-            await cluster.advance(ROUND_S)
+            await cluster.advance(PROBE_ROUND_S)
             assert await seen(cluster) == once(0)
             assert (await one.end(99)).behind == ()
 
@@ -172,7 +172,7 @@ def test_a_new_run_ends_the_one_before() -> None:
                 await old.open("r1")
             await new.decide(0, [await wrote(new, 0)])
             await new.end(0)
-            await cluster.advance(ROUND_S)
+            await cluster.advance(PROBE_ROUND_S)
             assert await seen(cluster) == once(0)
 
     with_cluster(scenario)
@@ -209,7 +209,7 @@ def test_the_home_of_an_id_stays_where_it_was() -> None:
             with pytest.raises(Unreachable, match="the home of query is not registered"):
                 await one.open("r3")
         async with ledger(cluster, home="broker-a") as one:
-            with pytest.raises(InvalidArgument, match="several homes"):
+            with pytest.raises(InvalidArgument, match="must have one home"):
                 await one.open("r3")
 
     with_cluster(scenario)
@@ -322,8 +322,8 @@ def test_a_cluster_without_brokers_is_out_of_reach() -> None:
 
 
 def test_frames_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledgers, "FRAME_MESSAGES", 3)
-    monkeypatch.setattr(ledgers, "FRAME_BYTES", 10)
+    monkeypatch.setattr(ledgers, "MAX_FRAME_MESSAGES", 3)
+    monkeypatch.setattr(ledgers, "MAX_FRAME_BYTES", 10)
     sizes = [1, 1, 1, 1, 9, 1, 99, 1]
     frames = list(cut([(0, b"x" * size, b"") for size in sizes]))
     assert [[len(body) for _, body, _ in frame] for frame in frames] == [[1, 1, 1], [1, 9], [1], [99], [1]]

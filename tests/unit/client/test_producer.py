@@ -21,9 +21,9 @@ from turbopump.client.errors import (
     TopicNotFound,
 )
 from turbopump.client.message import Message, MessageQueue, SendStatus
+from turbopump.client.produce.packer import COMPRESS_IN_THREAD_BYTES
 from turbopump.client.produce.producer import Producer
 from turbopump.client.produce.selectors import at_random, hash_of
-from turbopump.client.produce.sender import COMPRESSED_ASIDE
 from turbopump.client.world import World
 from turbopump.protocol import properties, sysflag
 from turbopump.runtime.chance import Chance
@@ -144,14 +144,14 @@ def test_the_longest_bodies_are_compressed_beside_the_event_loop() -> None:
             await town.create_topic("orders", 1)
             threads: list[threading.Thread] = []
             assert one._sender is not None
-            compressed = one._sender._compressed
+            compressed = one._sender.packer._compressed
 
             def note(body: bytes) -> bytes:
                 threads.append(threading.current_thread())
                 return compressed(body)
 
-            one._sender._compressed = note  # type: ignore[method-assign]
-            bodies = [b"y" * (COMPRESSED_ASIDE - 1), b"x" * COMPRESSED_ASIDE]
+            one._sender.packer._compressed = note  # type: ignore[method-assign]
+            bodies = [b"y" * (COMPRESS_IN_THREAD_BYTES - 1), b"x" * COMPRESS_IN_THREAD_BYTES]
             for body in bodies:
                 await one.send(Message("orders", body))
             await one.send_oneway(Message("orders", bodies[1]))
@@ -407,7 +407,7 @@ def test_a_wish_for_a_queue_must_be_one_and_fit() -> None:
             (queue, *_) = await one.queues("orders")
             with pytest.raises(InvalidArgument, match=r"producer\.queues"):
                 await one.send(Message("bills", b"x"), queue=queue)
-            with pytest.raises(InvalidArgument, match="give one of them"):
+            with pytest.raises(InvalidArgument, match="only one of by="):
                 await one.send(Message("orders", b"x"), queue=queue, by="A")
             with pytest.raises(InvalidArgument, match="str"):
                 await one.send(Message("orders", b"x"), by=object())
@@ -463,12 +463,12 @@ def test_who_sends_too_much_waits_in_line_and_gives_up_in_time() -> None:
 def test_a_line_that_does_not_move_ends_in_a_timeout_that_says_why() -> None:
     async def scene() -> None:
         async with cluster() as town, producing(town, max_in_flight=1) as one:
-            assert one._gate.enter_now(1)
+            assert one._limits.try_acquire(1)
             began = town.clock.monotonic()
             with pytest.raises(SendTimedOut, match="max_in_flight"):
                 await one.send(ORDER, timeout=1.5)
             assert town.clock.monotonic() - began == pytest.approx(1.5)
-            one._gate.leave(1)
+            one._limits.release(1)
             assert (await one.send(ORDER)).status is SendStatus.SEND_OK
 
     virtual(scene())
@@ -519,15 +519,15 @@ def test_ids_made_in_many_threads_are_all_different() -> None:
 def test_a_cancelled_send_gives_its_place_to_the_next() -> None:
     async def scene() -> None:
         async with cluster() as town, producing(town, max_in_flight=1) as one:
-            assert one._gate.enter_now(1)
+            assert one._limits.try_acquire(1)
             waiting = [one.send_async(ORDER) for _ in range(3)]
             await asyncio.sleep(0)
             waiting[0].cancel()
-            one._gate.leave(1)
+            one._limits.release(1)
             await asyncio.gather(*waiting, return_exceptions=True)
             assert waiting[0].cancelled()
             assert [task.result().status for task in waiting[1:]] == [SendStatus.SEND_OK] * 2
-            assert (one._gate.count, one._gate.bytes) == (0, 0)
+            assert (one._limits.count, one._limits.bytes) == (0, 0)
 
     virtual(scene())
 

@@ -68,20 +68,20 @@ def test_chunks_are_as_large_as_allowed_and_no_larger() -> None:
             UniqueIds("10.0.0.1", 1, clock.now_ms),
             RoundRobin(Chance(1)),
         )
-        whole = list(prepared_chunks(sender, some(50), 1 << 20))
+        whole = list(prepared_chunks(sender.packer, some(50), 1 << 20))
         assert len(whole) == 1
         size = len(whole[0][0].body)
-        assert len(list(prepared_chunks(sender, some(50), size))) == 1
-        parts = list(prepared_chunks(sender, some(50), size - 1))
+        assert len(list(prepared_chunks(sender.packer, some(50), size))) == 1
+        parts = list(prepared_chunks(sender.packer, some(50), size - 1))
         assert [len(keys) for _, keys in parts] == [49, 1]
         assert [len(batch.split(parts[0][0].body)), parts[1][0].body] == [49, some(50)[-1].body]
-        assert [letter.envelope.code for letter, _ in parts] == [
+        assert [prepared.template.code for prepared, _ in parts] == [
             RequestCode.SEND_BATCH_MESSAGE,
             RequestCode.SEND_MESSAGE_V2,
         ]
         for largest in (100, 333, 1000, 4096):
-            cut = list(prepared_chunks(sender, some(50), largest))
-            assert all(len(letter.body) <= largest for letter, _ in cut)
+            cut = list(prepared_chunks(sender.packer, some(50), largest))
+            assert all(len(prepared.body) <= largest for prepared, _ in cut)
             assert sum(len(keys) for _, keys in cut) == 50
 
     run_virtual(scene())
@@ -154,10 +154,10 @@ def test_a_batch_as_a_whole_has_no_id_that_a_broker_could_give_to_its_messages()
         sender = Sender(
             calls, routes, clock, UniqueIds("10.0.0.1", 1, clock.now_ms), RoundRobin(chance), "makers"
         )
-        ((letter, keys),) = prepared_chunks(sender, some(2), 4000)
-        assert "UNIQ_KEY" not in letter.properties
-        assert "WAIT" in letter.properties
-        assert letter.message_ids == keys
+        ((prepared, keys),) = prepared_chunks(sender.packer, some(2), 4000)
+        assert "UNIQ_KEY" not in prepared.properties
+        assert "WAIT" in prepared.properties
+        assert prepared.message_ids == keys
         assert len(set(keys)) == 2
 
     run_virtual(scene())

@@ -62,9 +62,9 @@ class Scene:
         self.cluster = SlowCluster()
         self.cluster.on(NAMESRV, ROUTE, routes_to({"t": 1}, {"a": BROKER_A, "b": BROKER_B}))
         self.settings = ProducerSettings(**settings)
-        self.faults: BrokerHealth | None = None
+        self.health: BrokerHealth | None = None
         if self.settings.send_latency_fault_enable:
-            self.faults = BrokerHealth(self.settings.latency_max, self.settings.not_available_duration)
+            self.health = BrokerHealth(self.settings.latency_max, self.settings.not_available_duration)
         self.took = 0.0
 
     def answers(self, address: str, code: int, remark: str = "") -> None:
@@ -78,7 +78,7 @@ class Scene:
             clock, chance = VirtualClock(), Chance(1)
             plain = RoundRobin(chance)
             plain._first = 1
-            choice = HealthyQueueSelector(self.faults, plain, clock.monotonic) if self.faults else plain
+            choice = HealthyQueueSelector(self.health, plain, clock.monotonic) if self.health else plain
             routes = RouteCache(NameServers(self.cluster, [NAMESRV], chance))
             sender = Sender(
                 self.cluster,
@@ -87,7 +87,7 @@ class Scene:
                 UniqueIds("10.0.0.1", 1, clock.now_ms),
                 choice,
                 settings=self.settings,
-                faults=self.faults,
+                health=self.health,
             )
             try:
                 for _ in range(times):

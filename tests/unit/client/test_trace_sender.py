@@ -256,7 +256,7 @@ def test_few_records_wait_for_more_and_many_do_not() -> None:
 def test_more_than_may_wait_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(trace_sender, "MOST_WAITING", 5)
+    monkeypatch.setattr(trace_sender, "MAX_WAITING_RECORDS", 5)
 
     async def play(town: Town) -> None:
         async with producing(town, enable_trace=True) as one:
@@ -284,14 +284,14 @@ def test_a_trace_topic_that_cannot_be_reached_is_not_noticed(caplog: pytest.LogC
             assert len(await stored(town, "orders")) == 3
 
     virtual(run())
-    assert caplog.text.count("Traces cannot be sent") == 1
+    assert caplog.text.count("Cannot send traces") == 1
     assert "3 trace records" in caplog.text
 
 
 def test_records_of_one_topic_and_region_travel_together_and_split_by_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trace_sender, "LARGEST", 120)
+    monkeypatch.setattr(trace_sender, "MAX_CHARACTERS", 120)
     records = [Trace(BEFORE, f"ID{n}", "g", "TA"[n % 2], keys="k", region="EU") for n in range(8)]
     found = list(trace_messages(records, is_cloud=True))
     assert {parcel.region for parcel in found} == {"EU"}
@@ -300,7 +300,7 @@ def test_records_of_one_topic_and_region_travel_together_and_split_by_size(
     ]
     assert all(len(parcel.text) <= 120 for parcel in found)
     assert {len({int(key[2:]) % 2 for key in parcel.keys if key != "k"}) for parcel in found} == {1}
-    monkeypatch.setattr(trace_sender, "LARGEST_KEYS", 9)
+    monkeypatch.setattr(trace_sender, "MAX_KEY_CHARACTERS", 9)
     assert [len(parcel.keys) for parcel in trace_messages(records[:1] * 2 + records[2:3], False)] == [2, 2]
 
 

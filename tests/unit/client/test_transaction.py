@@ -271,7 +271,7 @@ def test_in_a_namespace() -> None:
 def test_wrong_use_is_told_at_once() -> None:
     async def scene(cluster: AsyncCluster) -> None:
         async with cluster.producer("shop") as producer:
-            with pytest.raises(InvalidArgument, match="cannot be delayed"):
+            with pytest.raises(InvalidArgument, match="must not be delayed"):
                 await producer.transaction(Message("orders", b"x", delay_level=3)).begin()
             transaction = producer.transaction(PAID)
             with pytest.raises(NotRunning, match="has not begun"):
@@ -303,10 +303,10 @@ def test_questions_are_answered_a_few_at_a_time_and_a_bounded_number_waits() -> 
         def send_oneway(self, request: object) -> None: ...
 
     async def main() -> None:
-        answers = CheckResponder("shop", check, at_once=2, held=5)
+        answers = CheckResponder("shop", check, max_concurrent=2, max_waiting=5)
         record: Any = _half()
         for _ in range(9):
-            answers.asked(record)
+            answers.answer(record)
         await asyncio.sleep(10)
         assert (most, answered) == (2, 5)
         await answers.close()

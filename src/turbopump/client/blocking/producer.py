@@ -33,17 +33,17 @@ class Producer(Transacting):
     `group` names the producers that do the same work. `check` says how a transaction of the group ended, when
     a broker asks: see `transaction`. Every other keyword is a setting, with Apache's name
     in Python's spelling; see docs/settings.md. One producer serves all threads: make one and
-    keep it. `start` and `close` are what `with` calls.
+    keep it. `with` calls `start` and `close`.
 
     A send that fails is tried again, at another broker if there is one, until `retry_times_when_send_failed`
-    more tries or `send_msg_timeout` are used up. With `by`, `queue` or `select` there is one try, since the
-    message must go to that queue. What a send can raise:
+    more tries or `send_msg_timeout` are used up. With `by`, `queue` or `select` there is one try, because the
+    message must go to that queue. A send can raise:
 
-    - InvalidArgument: the message cannot be right; nothing was sent.
+    - InvalidArgument: the message is not valid; nothing was sent.
     - NotRunning: before `start`, or after `close`.
-    - Refused: a broker said no, and others would say the same; its classes are in `turbopump.errors`.
-    - SendFailed: no try succeeded; `.tries` has each, `.code` Apache's code of the last. SendTimedOut is
-      one of them: the message may have been stored although the answer was late.
+    - Refused: a broker refused, and others would refuse too; its classes are in `turbopump.errors`.
+    - SendFailed: no try succeeded; `.tries` lists them, `.code` is Apache's code of the last one. Its
+      subclass SendTimedOut means that the message may have been stored although the answer was late.
     """
 
     def __init__(
@@ -69,15 +69,18 @@ class Producer(Transacting):
 
     @property
     def settings(self) -> ProducerSettings:
-        """All settings, with the defaults."""
+        """All settings, defaults included."""
         return self._call(lambda core: core.settings)
 
     def start(self) -> None:
-        """Returns when a name server was reached. Raises NoNameServer. May be called again while it runs."""
+        """Connects to a name server and joins the group.
+
+        Raises NoNameServer. May be called again while it runs.
+        """
         self._start(lambda core: core.start())
 
     def close(self) -> None:
-        """Waits for the sends under way, then leaves. May be called again, and without a start."""
+        """Waits for the sends in flight, then leaves the group. May be called again, and without a start."""
         self._close()
 
     def send(
@@ -89,11 +92,11 @@ class Producer(Transacting):
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> SendResult:
-        """Returns when a broker has stored the message; `.status` says how far its wishes were fulfilled.
+        """Sends a message and returns when a broker has stored it; `.status` says how safely.
 
-        `by`: messages with the same key go to the same queue, the one a Java producer would choose with
-        SelectMessageQueueByHash. `queue`: this queue. `select`: a function of the topic's queues and the
-        message that returns one of them. Without any of these, the queues take turns.
+        `by`: messages with the same key go to the same queue, the one that a Java producer chooses with
+        SelectMessageQueueByHash. `queue`: this queue. `select`: a function that gets the topic's queues and
+        the message and returns one of the queues. Without any of these, the queues take turns.
         `timeout`: seconds for all tries together, instead of `send_msg_timeout`.
         """
         return self._run(lambda core: core.send(message, by=by, queue=queue, select=select, timeout=timeout))
@@ -107,8 +110,9 @@ class Producer(Transacting):
         select: Selector | None = None,
         timeout: float | None = None,
     ) -> concurrent.futures.Future[SendResult]:
-        """As `send`, without waiting: the future has the result. `close` waits for it. What is wrong with the
-        message itself is raised at once.
+        """Starts a `send` and returns its task at once; `close` waits for it.
+
+        An InvalidArgument of the message is raised at once.
         """
         return self._submit(
             lambda core: core.send_async(message, by=by, queue=queue, select=select, timeout=timeout)
@@ -122,7 +126,7 @@ class Producer(Transacting):
         queue: MessageQueue | None = None,
         select: Selector | None = None,
     ) -> None:
-        """Fast and uncertain: returns when the message is on its way to a broker, which does not answer."""
+        """Sends without an answer: returns when the message is written to a connection, and may be lost."""
         self._run(lambda core: core.send_oneway(message, by=by, queue=queue, select=select))
 
     def send_batch(
@@ -133,11 +137,11 @@ class Producer(Transacting):
         by: object = None,
         timeout: float | None = None,
     ) -> list[SendResult]:
-        """Several messages of one topic with few requests; one result for each, in their order.
+        """Sends several messages of one topic in few requests; returns one result for each, in their order.
 
-        What is more than `max_message_size` goes in several requests, one after the other; each of them is
-        stored as a whole or not at all. When one fails, those before it are stored: the exception's notes
-        say how many messages that were. Delayed messages cannot be in a batch.
+        More than `max_message_size` bytes go in several requests, one after the other; each of them is stored
+        as a whole or not at all. When one fails, those before it are stored: the exception's notes say how
+        many messages that were. Delayed messages cannot be in a batch.
         """
         return self._run(lambda core: core.send_batch(messages, queue=queue, by=by, timeout=timeout))
 
@@ -150,31 +154,32 @@ class Producer(Transacting):
         select: Selector | None = None,
         timeout: float = REQUEST_TIMEOUT_S,
     ) -> MessageExt:
-        """Sends a question and returns the answer that a consumer gives with `reply`.
+        """Sends a request and returns the answer that a consumer sends with `reply`.
 
-        Raises what `send` raises, and RequestTimedOut when the question was stored and nobody answered.
+        Raises what `send` raises, and RequestTimedOut when the request was stored and no consumer answered.
         """
         return self._run(
             lambda core: core.request(message, by=by, queue=queue, select=select, timeout=timeout)
         )
 
     def reply(self, to: MessageExt, body: bytes, *, timeout: float | None = None) -> SendResult:
-        """Answers a message that was sent with `request`, to the very client that waits for it."""
+        """Answers a message that was sent with `request`; the reply goes to the client that waits for it."""
         return self._run(lambda core: core.reply(to, body, timeout=timeout))
 
     def recall(self, topic: str, handle: str, *, timeout: float | None = None) -> str:
-        """Takes back a message that waits for its time: nobody will get it. Returns its id.
+        """Recalls a delayed message, so that no consumer gets it. Returns its id.
 
             receipt = producer.send(Message("OrderTopic", b"remind", delay=3600))
             producer.recall("OrderTopic", receipt.recall_handle)
 
         Raises Refused when it is too late, or when the broker does not allow recalls (recallMessageEnable).
-        A broker does not know whether such a message still waits: what was recalled twice is no error.
+        A broker does not know whether the message still waits: recalling it twice is no error.
         """
         return self._run(lambda core: core.recall(topic, handle, timeout=timeout))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Those one can send to, in the order that selectors see. Raises TopicUnknown for a topic that does
-        not exist yet.
+        """Returns the queues of a topic that can be sent to, in the order that selectors get.
+
+        Raises TopicUnknown for a topic that does not exist yet.
         """
         return self._run(lambda core: core.queues(topic))

@@ -99,7 +99,7 @@ class GroupOffsets:
         try:
             await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, offset))
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.say(queue, "Offset %d of %s is not committed yet: %s", offset, queue, error)
+            self._failures.log(queue, "Offset %d of %s is not committed yet: %s", offset, queue, error)
 
     def _answered(self, queue: MessageQueue, task: asyncio.Task[None]) -> None:
         if self._unanswered.get(queue) is task:

@@ -95,7 +95,7 @@ class Rebalancer:
             self._complain_of_missing(topic, error)
             return False
         except FAILURES as error:
-            self._failures.say(topic, "Queues of %s cannot be divided now: %s", topic, error)
+            self._failures.log(topic, "Queues of %s cannot be divided now: %s", topic, error)
             return False
         except Exception:  # the user's own strategy: what we have stays ours until it does better
             log.exception("Queues of %s cannot be divided: the allocation strategy failed", topic)
@@ -116,7 +116,7 @@ class Rebalancer:
     def _complain_of_missing(self, topic: str, error: TopicNotFound) -> None:
         """Once: it may be a misspelt name. A group's retry topic comes with its first retry."""
         if topic.startswith(RETRY_PREFIX):
-            self._failures.say(topic, "Queues of %s cannot be divided now: %s", topic, error)
+            self._failures.log(topic, "Queues of %s cannot be divided now: %s", topic, error)
         elif topic not in self._missing:
             self._missing.add(topic)
             log.warning(

@@ -1,8 +1,8 @@
-"""Message trace: hooks note what was sent and handled, and a sender of its own tells the trace topic.
+"""Message trace: sends the records of what was sent and handled to the trace topic, with a sender of its own.
 
-What comes in: records, from the loop or from threads of handlers. What goes out: messages of the trace topic,
-a few records each. The user never notices any of it: when records come faster than they can be sent, or the
-trace topic cannot be reached, they are dropped and counted. The records themselves are in `trace.py`.
+In: records, from the loop or from threads of handlers (`trace_hooks.py`). Out: messages of the trace topic, a
+few records each. Tracing never fails the user's work: when records come faster than they can be sent, or the
+trace topic cannot be reached, they are dropped and counted. `trace.py` has the format of the records.
 """
 
 import asyncio
@@ -14,72 +14,64 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from turbopump.client.errors import ClientError
-from turbopump.client.group.consume_status import RetryLater
 from turbopump.client.instance import ClientInstance, complain, end
-from turbopump.client.message import CopiedMessage, Message, MessageExt, SendStatus
-from turbopump.client.namespace import unwrap
+from turbopump.client.message import CopiedMessage, Message, MessageExt
 from turbopump.client.observe import trace
-from turbopump.client.observe.hooks import ConsumeContext, MessageKind, SendContext
-from turbopump.client.observe.trace import Trace, TraceMessageKind, TraceOutcome
-from turbopump.client.produce.batches import split_result
+from turbopump.client.observe.trace import Trace, TraceMessageKind
 from turbopump.client.produce.sender import Sender
 from turbopump.client.produce.transaction import CheckRequest, Decision
 from turbopump.client.routes import RoundRobin
 from turbopump.client.settings import AccessChannel, ClientSettings, ProducerSettings
-from turbopump.protocol import names, properties
+from turbopump.protocol import names
 from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.send import CheckTransactionStateRequest
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 2048  # records; what comes when so many wait is dropped
-MOST_SENDING = 32  # messages of the trace topic under way
-MOST_RECORDS = 20  # of one message, whatever trace_msg_batch_num says
-FLUSH_S = 0.5  # records of a quiet client wait so long for more
-CLOSE_S = 5.0  # for what still waits when the client closes
+MAX_WAITING_RECORDS = 2048  # further records are dropped
+MAX_SENDS_IN_FLIGHT = 32  # messages of the trace topic
+MAX_RECORDS_PER_MESSAGE = 20  # whatever trace_msg_batch_num says
+FLUSH_S = 0.5  # how long the records of a quiet client wait for more
+CLOSE_S = 5.0  # for records that still wait when the client closes
 SEND_TIMEOUT_S = 5.0
-LARGEST = 128_000  # characters of one message's records
-LARGEST_KEYS = 16_000  # characters of its keys: all properties together have 32 KiB
+MAX_CHARACTERS = 128_000  # characters of one message's records
+MAX_KEY_CHARACTERS = 16_000  # characters of its keys: all properties together have 32 KiB
 CLOUD_TOPIC = "rmq_sys_TRACE_DATA_"
 NO_REGION = "DefaultRegion"
-NOTE = "trace"  # of the hooks, from before to after
-
-KINDS = {
-    MessageKind.NORMAL: TraceMessageKind.NORMAL,
-    MessageKind.DELAY: TraceMessageKind.DELAY,
-    MessageKind.TRANSACTION: TraceMessageKind.HALF,
-}
 
 STATES = {
     Decision.COMMIT: "COMMIT_MESSAGE",
     Decision.ROLLBACK: "ROLLBACK_MESSAGE",
     Decision.UNKNOWN: "UNKNOW",
 }
-"""In Apache's words, one of them with a letter missing."""
+"""Apache's names of the states; one of them lacks a letter."""
 
 _numbers = itertools.count()
 
 
 class TraceSender:
-    """Of one producer or consumer. `start` once, `close` once; `add` from any thread."""
+    """Sends the trace records of one producer or consumer.
+
+    `start` and `close` once; `add` from any thread.
+    """
 
     def __init__(self, instance: ClientInstance, settings: ClientSettings, group: str, use: str) -> None:
-        """`use` is PRODUCE or CONSUME."""
+        """`use` is PRODUCE or CONSUME and becomes part of the group's name."""
         self.group = f"_INNER_TRACE_PRODUCER-{group}-{use}-{next(_numbers)}"
         self._users_group = group
         self.dropped = 0
-        """Records that nobody will see."""
+        """How many records were not sent."""
         self._instance = instance
         self._topic = settings.trace_topic or names.TRACE_TOPIC
         self._is_cloud = settings.access_channel is AccessChannel.CLOUD
-        self._batch = min(settings.trace_msg_batch_num, MOST_RECORDS)
+        self._batch = min(settings.trace_msg_batch_num, MAX_RECORDS_PER_MESSAGE)
         self._waiting: deque[Trace] = deque()
         self._changed = asyncio.Event()
         self._is_called = False
         self._is_open = True
         self._is_failing = False
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Semaphore(MOST_SENDING)
+        self._send_slots = asyncio.Semaphore(MAX_SENDS_IN_FLIGHT)
         self._sends: set[asyncio.Task[None]] = set()
         self._topics = {} if self._is_cloud else {self._topic: None}
         self._sender = Sender(
@@ -94,13 +86,13 @@ class TraceSender:
         )
 
     def topics(self) -> Iterable[str]:
-        """Whose brokers hear of our group, as of any producer's (`instance.Producing`)."""
+        """Returns the topics whose brokers get heartbeats of this group (`instance.ProducerMember`)."""
         return self._topics
 
-    def asked(self, question: CheckRequest) -> None:
-        """Traces are sent in no transaction: somebody else's group has our name."""
+    def check_transaction(self, request: CheckRequest) -> None:
+        """Ignores the check: traces are not sent in transactions, so another group has the same name."""
 
-    # Life
+    # Start and close
 
     async def start(self) -> None:
         await self._instance.join_producer(self)
@@ -108,7 +100,7 @@ class TraceSender:
         self._worker.add_done_callback(complain)
 
     async def close(self) -> None:
-        """Sends what still waits, in CLOSE_S at most."""
+        """Sends the records that wait, in CLOSE_S at most."""
         self._is_open = False
         self._changed.set()
         done, _ = await asyncio.wait([self._worker], timeout=CLOSE_S)
@@ -117,14 +109,14 @@ class TraceSender:
             for task in (self._worker, *self._sends):
                 await end(task)
         if self.dropped:
-            log.warning("%d trace records of %s were dropped", self.dropped, self.group)
+            log.warning("Dropped %d trace records of %s", self.dropped, self.group)
         await self._sender.close()
         await self._instance.leave_producer(self.group)
 
     # Records
 
-    def traces(self, topic: str) -> bool:
-        """Not messages that are traces themselves."""
+    def is_traced(self, topic: str) -> bool:
+        """Returns whether messages of this topic are traced; the trace topic itself is not."""
         return not topic.startswith(CLOUD_TOPIC if self._is_cloud else self._topic)
 
     def now_ms(self) -> int:
@@ -134,7 +126,8 @@ class TraceSender:
         return self._instance.unique_ids.next()
 
     def add(self, records: Sequence[Trace]) -> None:
-        if not self._is_open or len(self._waiting) + len(records) > MOST_WAITING:
+        """Queues records, from any thread; drops and counts them when too many wait."""
+        if not self._is_open or len(self._waiting) + len(records) > MAX_WAITING_RECORDS:
             self.dropped += len(records)
             return
         self._waiting.extend(records)
@@ -151,8 +144,8 @@ class TraceSender:
         transaction_id: str | None = None,
         from_check: bool = False,
     ) -> None:
-        """Its own producer says how it ends; the id of the transaction is that of its message."""
-        if not self.traces(message.topic):
+        """Records the end of a transaction; without `transaction_id` the id of its message is used."""
+        if not self.is_traced(message.topic):
             return
         record = Trace(
             trace.END,
@@ -160,7 +153,7 @@ class TraceSender:
             group=self._users_group,
             topic=message.topic,
             time_ms=self.now_ms(),
-            keys=_keys(message.keys),
+            keys=keys_text(message.keys),
             region=NO_REGION,
             tags=message.tags or None,
             store_host=broker_address,
@@ -174,7 +167,7 @@ class TraceSender:
     def transaction_checked(
         self, message: MessageExt, asked: CheckTransactionStateRequest, address: str, decision: Decision
     ) -> None:
-        """A broker had to ask how it ends."""
+        """Records the end of a transaction that a broker had to ask about."""
         self.transaction_ended(
             message, message.message_id, address, decision, asked.transactionId, from_check=True
         )
@@ -192,42 +185,42 @@ class TraceSender:
                 async with asyncio.timeout(FLUSH_S):
                     await self._until(self._batch)
             some = [self._waiting.popleft() for _ in range(min(self._batch, len(self._waiting)))]
-            for parcel in trace_messages(some, self._is_cloud):
-                await self._room.acquire()
-                send = self._loop.create_task(self._send(parcel))
+            for message in trace_messages(some, self._is_cloud):
+                await self._send_slots.acquire()
+                send = self._loop.create_task(self._send(message))
                 self._sends.add(send)
                 send.add_done_callback(self._sent)
         if self._sends:
             await asyncio.wait(self._sends)
 
     async def _until(self, count: int) -> None:
-        """So many wait, or no more will come."""
+        """Waits until `count` records wait, or the sender closes."""
         while self._is_open and len(self._waiting) < count:
             self._changed.clear()
             await self._changed.wait()
 
     def _sent(self, send: asyncio.Task[None]) -> None:
         self._sends.discard(send)
-        self._room.release()
+        self._send_slots.release()
         complain(send)
 
-    async def _send(self, parcel: "TraceMessage") -> None:
-        topic = CLOUD_TOPIC + (parcel.region or "") if self._is_cloud else self._topic
+    async def _send(self, message: "TraceMessage") -> None:
+        topic = CLOUD_TOPIC + (message.region or "") if self._is_cloud else self._topic
         self._topics.setdefault(topic)
         try:
-            keys = tuple(parcel.keys)
-            await self._sender.send(CopiedMessage(topic, parcel.text.encode(), keys=keys))
+            keys = tuple(message.keys)
+            await self._sender.send(CopiedMessage(topic, message.text.encode(), keys=keys))
             self._is_failing = False
         except (OSError, Refused, ClientError) as error:
-            self.dropped += parcel.count
-            level = logging.DEBUG if self._is_failing else logging.WARNING  # once, until it works again
-            log.log(level, "Traces cannot be sent to %s: %s", topic, error)
+            self.dropped += message.count
+            level = logging.DEBUG if self._is_failing else logging.WARNING  # warn once, until it works again
+            log.log(level, "Cannot send traces to %s: %s", topic, error)
             self._is_failing = True
 
 
 @dataclass
 class TraceMessage:
-    """One message of the trace topic."""
+    """One message of the trace topic: the records of one region, and their keys."""
 
     region: str | None
     text: str = ""
@@ -235,142 +228,33 @@ class TraceMessage:
     count: int = 0
 
     def fits(self, text: str, keys: Sequence[str]) -> bool:
+        """Returns whether a record with these keys can be added."""
         size = sum(len(key) + 1 for key in {**self.keys, **dict.fromkeys(keys)})
-        return len(self.text) + len(text) <= LARGEST and size <= LARGEST_KEYS
+        return len(self.text) + len(text) <= MAX_CHARACTERS and size <= MAX_KEY_CHARACTERS
 
 
 def trace_messages(records: Iterable[Trace], is_cloud: bool) -> Iterator[TraceMessage]:
-    """Records of one topic and region together, found later by the ids and the keys of their messages."""
+    """Packs records into messages: those of one topic and region together.
+
+    The ids and keys of the traced messages become keys, by which tools find the records.
+    """
     open_ones: dict[tuple[str | None, str | None], TraceMessage] = {}
     for record in records:
         place = record.topic, record.region if is_cloud else None
         text = trace.encode(record, is_cloud)
         keys = [record.message_id, *(record.keys or "").split()]
-        parcel = open_ones.get(place)
-        if parcel is not None and not parcel.fits(text, keys):
+        one = open_ones.get(place)
+        if one is not None and not one.fits(text, keys):
             yield open_ones.pop(place)
-            parcel = None
-        if parcel is None:
-            parcel = open_ones[place] = TraceMessage(place[1])
-        parcel.text += text
-        parcel.keys.update(dict.fromkeys(keys))
-        parcel.count += 1
+            one = None
+        if one is None:
+            one = open_ones[place] = TraceMessage(place[1])
+        one.text += text
+        one.keys.update(dict.fromkeys(keys))
+        one.count += 1
     yield from open_ones.values()
 
 
-# --- hooks -----------------------------------------------------------------------------------------------
-
-
-@dataclass
-class SendTraceHook:
-    """A record of each message that a broker has answered for. Sends that failed leave none, as Apache's."""
-
-    tracing: TraceSender
-
-    def before(self, context: SendContext) -> None:
-        context.notes[NOTE] = self.tracing.now_ms()
-
-    def after(self, context: SendContext) -> None:
-        if context.result is None or not context.is_traced or not self.tracing.traces(context.message.topic):
-            return
-        began_ms: int = context.notes[NOTE]
-        messages = context.messages or (context.message,)
-        took_ms = (self.tracing.now_ms() - began_ms) // len(messages)
-        self.tracing.add(list(self._records(context, messages, began_ms, took_ms)))
-
-    def _records(
-        self, context: SendContext, messages: Sequence[Message], began_ms: int, took_ms: int
-    ) -> Iterator[Trace]:
-        assert context.result is not None
-        ids = context.message_ids or (context.result.message_id,)
-        for message, result in zip(messages, split_result(context.result, ids), strict=True):
-            yield Trace(
-                trace.PUB,
-                result.message_id,
-                group=unwrap(context.namespace, context.group),
-                topic=message.topic,
-                time_ms=began_ms,
-                cost_ms=took_ms,
-                is_success=result.status is SendStatus.SEND_OK,
-                keys=_keys(message.keys),
-                region=context.region or NO_REGION,
-                tags=message.tags or None,
-                store_host=context.broker_address,
-                body_size=len(message.body) if context.messages else context.body_size,
-                kind=KINDS[context.kind],
-                offset_message_id=result.offset_message_id,
-            )
-
-
-@dataclass
-class ConsumeTraceHook:
-    """Records before and after each call of a handler, of those messages that their broker lets trace."""
-
-    tracing: TraceSender
-    timeout_s: float = float("inf")
-    """A handler that took so long counts as late."""
-
-    def before(self, context: ConsumeContext) -> None:
-        traced = [one for one in context.messages if self._is_traced(one)]
-        if not traced:
-            return
-        region = traced[-1].properties.get(properties.MSG_REGION, NO_REGION)  # 5.x leaves it out of batches
-        now_ms, request_id = self.tracing.now_ms(), self.tracing.new_id()
-        group = unwrap(context.namespace, context.group)
-        records = [
-            Trace(
-                trace.BEFORE,
-                message.message_id,
-                group=group,
-                topic=message.topic,
-                time_ms=now_ms,
-                keys=_keys(message.keys),
-                request_id=request_id,
-                region=region,
-                retry_times=message.reconsume_times,
-            )
-            for message in traced
-        ]
-        context.notes[NOTE] = records
-        self.tracing.add(records)
-
-    def after(self, context: ConsumeContext) -> None:
-        records: Sequence[Trace] = context.notes.pop(NOTE, ())
-        if not records:
-            return
-        now_ms = self.tracing.now_ms()
-        took_ms = now_ms - records[0].time_ms
-        outcome = outcome_of(context, took_ms >= self.timeout_s * 1000)
-        self.tracing.add(
-            [
-                Trace(
-                    trace.AFTER,
-                    one.message_id,
-                    group=one.group,
-                    topic=one.topic,
-                    time_ms=now_ms,
-                    cost_ms=took_ms // len(context.messages),
-                    is_success=bool(context.success),
-                    keys=one.keys,
-                    request_id=one.request_id,
-                    region=one.region,
-                    outcome=outcome,
-                )
-                for one in records
-            ]
-        )
-
-    def _is_traced(self, message: MessageExt) -> bool:
-        return message.properties.get(properties.TRACE_ON) != "false" and self.tracing.traces(message.topic)
-
-
-def outcome_of(context: ConsumeContext, is_late: bool) -> TraceOutcome:
-    if context.failure is not None and not isinstance(context.failure, RetryLater):
-        return TraceOutcome.EXCEPTION
-    if is_late:
-        return TraceOutcome.TIME_OUT
-    return TraceOutcome.SUCCESS if context.success else TraceOutcome.FAILED
-
-
-def _keys(keys: Sequence[str]) -> str | None:
+def keys_text(keys: Sequence[str]) -> str | None:
+    """Returns the keys of a message as a trace record holds them."""
     return " ".join(keys) or None

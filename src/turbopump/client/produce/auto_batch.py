@@ -1,8 +1,8 @@
-"""Single sends gathered into batches unasked (`auto_batch`): they wait a moment for others of their kind.
+"""Batches single sends on behalf of the user (`auto_batch`): each waits a moment for others of its kind.
 
-What comes in: one message at a time. What goes out: to each its own receipt, as if it had been sent alone. A
-batch leaves when it has enough bytes or its oldest message has waited long enough. What a batch cannot hold,
-and what comes while too many bytes wait, is for the caller to send at once.
+In: one message at a time. Out: a receipt for each, as if it had been sent alone. A batch is sent when it
+holds enough bytes or its oldest message has waited long enough. The caller sends at once what a batch cannot
+hold, and what comes while too many bytes wait.
 """
 
 import asyncio
@@ -21,17 +21,18 @@ from turbopump.client.settings import ProducerSettings
 from turbopump.protocol import names, properties
 
 Deliver: TypeAlias = Callable[[PreparedSend, Pick | None], Awaitable[SendResult]]
-Kind: TypeAlias = tuple[str, MessageQueue | None, bool, str]
-"""Topic, queue, whether to wait for the disk, tag: what a batch has in common."""
+BatchKey: TypeAlias = tuple[str, MessageQueue | None, bool, str]
+"""Topic, queue, whether to wait for the disk, and tag: what the messages of a batch have in common."""
 
-ALONE = TIMERS | {properties.PRODUCER_GROUP, properties.TRANSACTION_PREPARED}
+NEVER_BATCHED = TIMERS | {properties.PRODUCER_GROUP, properties.TRANSACTION_PREPARED}
 """Properties of messages that are never part of a batch."""
-LARGEST_PROPERTIES = 4096  # characters; with more, a message may be one that fails, and takes none with it
+# A message with longer properties may be refused by the broker; alone, it fails no other message.
+MAX_PROPERTY_CHARACTERS = 4096
 
 
 @dataclass
 class _OpenBatch:
-    """A batch that is still open."""
+    """A batch that still takes messages."""
 
     queue: MessageQueue | None
     messages: list[Message] = field(default_factory=list)
@@ -41,17 +42,19 @@ class _OpenBatch:
 
 
 class AutoBatcher:
+    """Collects single sends into batches and gives each message its own receipt."""
+
     def __init__(self, sender: Sender, settings: ProducerSettings, deliver: Deliver) -> None:
         self.held = 0
-        """Bytes of all that waits or is under way."""
+        """Bytes of all messages that wait or are in flight."""
         self._sender = sender
         self._settings = settings
         self._deliver = deliver
-        self._heaps: dict[Kind, _OpenBatch] = {}
+        self._open: dict[BatchKey, _OpenBatch] = {}
         self._flushes: set[asyncio.Task[None]] = set()
 
     def takes(self, message: Message) -> bool:
-        """False: send it alone."""
+        """Returns whether the message can be batched; if not, send it alone."""
         size, settings = len(message.body), self._settings
         if size > settings.batch_max_bytes or self.held + size > settings.total_batch_max_bytes:
             return False
@@ -60,67 +63,71 @@ class AutoBatcher:
         if not message.properties and not message.keys:
             return True
         own = message.property_map()
-        return ALONE.isdisjoint(own) and sum(map(len, own.values())) <= LARGEST_PROPERTIES
+        return NEVER_BATCHED.isdisjoint(own) and sum(map(len, own.values())) <= MAX_PROPERTY_CHARACTERS
 
     async def send(self, message: Message, queue: MessageQueue | None) -> SendResult:
-        """`queue` is one with its namespace, or any. Raises what a send raises."""
+        """Adds the message to a batch and returns its receipt; `queue` includes the namespace, None is any.
+
+        Raises what a send raises.
+        """
         loop = asyncio.get_running_loop()
-        kind = message.topic, queue, message.wait_store_ok, message.tags
-        heap = self._heaps.get(kind)
-        if heap is None:
-            heap = self._heaps[kind] = _OpenBatch(queue)
-            heap.timer = loop.call_later(self._settings.batch_max_delay, self._flush, kind)
+        key = message.topic, queue, message.wait_store_ok, message.tags
+        batch = self._open.get(key)
+        if batch is None:
+            batch = self._open[key] = _OpenBatch(queue)
+            batch.timer = loop.call_later(self._settings.batch_max_delay, self._flush, key)
         receipt: asyncio.Future[SendResult] = loop.create_future()
-        heap.messages.append(message)
-        heap.receipts.append(receipt)
-        heap.size += len(message.body)
+        batch.messages.append(message)
+        batch.receipts.append(receipt)
+        batch.size += len(message.body)
         self.held += len(message.body)
-        if heap.size > self._settings.batch_max_bytes:
-            self._flush(kind)
+        if batch.size > self._settings.batch_max_bytes:
+            self._flush(key)
         return await receipt
 
     async def close(self) -> None:
-        """Returns when all that was gathered is sent, or has failed."""
-        for kind in list(self._heaps):
-            self._flush(kind)
+        """Returns when every message that was collected is sent, or has failed."""
+        for key in list(self._open):
+            self._flush(key)
         if self._flushes:
             await asyncio.wait(self._flushes)
 
-    def _flush(self, kind: Kind) -> None:
-        heap = self._heaps.pop(kind)
-        assert heap.timer is not None
-        heap.timer.cancel()
-        flush = asyncio.get_running_loop().create_task(self._send(heap))
+    def _flush(self, key: BatchKey) -> None:
+        batch = self._open.pop(key)
+        assert batch.timer is not None
+        batch.timer.cancel()
+        flush = asyncio.get_running_loop().create_task(self._send(batch))
         self._flushes.add(flush)
         flush.add_done_callback(self._flushes.discard)
         flush.add_done_callback(complain)
 
-    async def _send(self, heap: _OpenBatch) -> None:
-        """In as many requests as it takes, each on its own: what one of them cannot do is not the others'."""
-        wanted = [pair for pair in zip(heap.messages, heap.receipts, strict=True) if not pair[1].done()]
+    async def _send(self, batch: _OpenBatch) -> None:
+        """Sends the batch in as many requests as needed; a request that fails does not fail the others."""
+        wanted = [pair for pair in zip(batch.messages, batch.receipts, strict=True) if not pair[1].done()]
         messages, receipts = [one for one, _ in wanted], iter([receipt for _, receipt in wanted])
-        queue = heap.queue
+        queue = batch.queue
         pick: Pick | None = None if queue is None else lambda queues: queue
         try:
-            for letter, ids in batches.prepared_chunks(
-                self._sender, messages, self._settings.max_message_size
+            for prepared, ids in batches.prepared_chunks(
+                self._sender.packer, messages, self._settings.max_message_size
             ):
-                await self._settle(letter, ids, pick, [next(receipts) for _ in ids])
-        except BaseException:  # whatever it is, nobody waits for ever
-            _fail(receipts, NotRunning("the producer ended before this was sent"))
+                await self._settle(prepared, ids, pick, [next(receipts) for _ in ids])
+        except BaseException:  # whatever it is, no caller may wait for ever
+            _fail(receipts, NotRunning("the producer ended before this message was sent"))
             raise
         finally:
-            self.held -= heap.size
+            self.held -= batch.size
 
     async def _settle(
         self,
-        letter: PreparedSend,
+        prepared: PreparedSend,
         ids: list[str],
         pick: Pick | None,
         receipts: list[asyncio.Future[SendResult]],
     ) -> None:
+        """Sends one request and resolves the receipts of its messages."""
         try:
-            results = batches.split_result(await self._deliver(letter, pick), ids)
+            results = batches.split_result(await self._deliver(prepared, pick), ids)
         except Exception as error:
             _fail(receipts, error)
             return

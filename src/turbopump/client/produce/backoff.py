@@ -1,4 +1,4 @@
-"""How long a send waits before it tries a broker again that has just failed. Pure: chance is given."""
+"""Pauses of a send before it tries a broker again that has just failed. Pure: chance is given."""
 
 FIRST_PAUSE_S = 0.05
 MAX_PAUSE_S = 0.5
@@ -7,11 +7,13 @@ _MAX_DOUBLINGS = 10
 
 
 def pause_s(round: int, jitter: float) -> float:
-    """The pause after round 0, 1, 2 … of failures; `jitter` from 0 to 1 takes up to half of it away, so that
-    senders which failed together do not come back together.
+    """Returns the pause after round 0, 1, 2 … of failures.
+
+    `jitter` from 0 to 1 takes up to half of it away, so that senders which failed together do not come back
+    together.
 
     >>> [pause_s(round, 0.0) for round in range(5)]
     [0.05, 0.1, 0.2, 0.4, 0.5]
     """
-    longest_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * (1 << min(round, _MAX_DOUBLINGS)))
-    return longest_s * (1 - jitter / 2)
+    full_s = min(MAX_PAUSE_S, FIRST_PAUSE_S * (1 << min(round, _MAX_DOUBLINGS)))
+    return full_s * (1 - jitter / 2)

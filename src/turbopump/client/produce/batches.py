@@ -1,7 +1,7 @@
-"""Several messages in one request: cut into chunks that brokers take, and the answer dealt out to each.
+"""Several messages in one request: cuts them into chunks that brokers accept, and splits the answer again.
 
-A broker stores the messages of a chunk one after another in one queue. It answers with the place of the
-first and the ids of all, with commas between them.
+A broker stores the messages of a chunk one after another in one queue. It answers with the offset of the
+first and the ids of all, separated by commas.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,69 +9,71 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from turbopump.client.message import Message, SendResult
+from turbopump.client.produce.packer import MessagePacker
 from turbopump.client.produce.prepared_send import PreparedSend
-from turbopump.client.produce.sender import Sender
 from turbopump.client.rules import check_packed
 from turbopump.protocol import batch, properties
 from turbopump.protocol.codes import RequestCode
 
-HEAD_SIZE = 22  # of a message within a batch, without body and properties
+BATCH_ITEM_HEADER_BYTES = 22  # of a message in a batch, without body and properties
 
 
 def prepared_chunks(
-    sender: Sender, messages: Sequence[Message], largest: int
+    packer: MessagePacker, messages: Sequence[Message], max_bytes: int
 ) -> Iterator[tuple[PreparedSend, list[str]]]:
-    """The batch in chunks of at most `largest` bytes, in order, each with the ids of its messages.
-    A message that is alone in its chunk goes as any other: so the largest one fits too.
+    """Yields the messages in chunks of at most `max_bytes`, in order, each with the ids of its messages.
+
+    A message that is alone in its chunk is sent as a single one, without the batch header: so a message of
+    the maximum size fits too.
     """
     chunk: list[tuple[int, bytes, bytes]] = []
     members: list[Message] = []
     keys: list[str] = []
     size = 0
     for message in messages:
-        key, text = sender.packed(message)
+        key, text = packer.packed(message)
         check_packed(text)
         packed = text.encode()
-        more = HEAD_SIZE + len(message.body) + len(packed)
-        if chunk and size + more > largest:
-            yield _letter(sender, members, chunk, keys), keys
+        more = BATCH_ITEM_HEADER_BYTES + len(message.body) + len(packed)
+        if chunk and size + more > max_bytes:
+            yield _prepared_chunk(packer, members, chunk, keys), keys
             chunk, members, keys, size = [], [], [], 0
         chunk.append((message.flag, message.body, packed))
         members.append(message)
         keys.append(key)
         size += more
     if chunk:
-        yield _letter(sender, members, chunk, keys), keys
+        yield _prepared_chunk(packer, members, chunk, keys), keys
 
 
-def _letter(
-    sender: Sender, members: list[Message], chunk: list[tuple[int, bytes, bytes]], keys: list[str]
+def _prepared_chunk(
+    packer: MessagePacker, members: list[Message], chunk: list[tuple[int, bytes, bytes]], keys: list[str]
 ) -> PreparedSend:
     first = members[0]
     if len(members) == 1:
-        return sender.letter(first, {properties.UNIQUE_KEY: keys[0]})
-    letter = prepared_batch(sender, first.topic, batch.join(chunk), keys[0], first.wait_store_ok)
-    letter.message, letter.messages, letter.message_ids = first, members, keys
-    return letter
+        return packer.prepare(first, {properties.UNIQUE_KEY: keys[0]})
+    prepared = prepared_batch(packer, first.topic, batch.join(chunk), keys[0], first.wait_store_ok)
+    prepared.message, prepared.messages, prepared.message_ids = first, members, keys
+    return prepared
 
 
 def prepared_batch(
-    sender: Sender, topic: str, body: bytes, key: str = "", waits: bool = True
+    packer: MessagePacker, topic: str, body: bytes, key: str = "", waits: bool = True
 ) -> PreparedSend:
-    """Of messages that are packed already; `key` is the unique key of the first."""
+    """Prepares a send of messages that are packed already; `key` is the unique key of the first one."""
     whole = Message(topic, b"", wait_store_ok=waits)
-    own = sender.own_properties(whole, {properties.UNIQUE_KEY: key})
-    del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole to each of them
-    envelope = sender.envelope(topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true")
-    return PreparedSend(whole, envelope, body, properties.pack(own), key)
+    own = packer.own_properties(whole, {properties.UNIQUE_KEY: key})
+    del own[properties.UNIQUE_KEY]  # a broker of 4.9 gives the properties of the whole batch to each message
+    template = packer.template(topic).but(RequestCode.SEND_BATCH_MESSAGE, m="true")
+    return PreparedSend(whole, template, body, properties.pack(own), key)
 
 
 def split_result(result: SendResult, keys: Sequence[str]) -> list[SendResult]:
-    """The result of a chunk as one for each of its messages."""
-    places = result.offset_message_id.split(",")
-    if len(places) != len(keys):  # a topic that keeps batches whole has one id for all
-        places = [result.offset_message_id] * len(keys)
+    """Splits the result of a chunk into one for each of its messages."""
+    ids = result.offset_message_id.split(",")
+    if len(ids) != len(keys):  # a topic that keeps batches whole has one id for all
+        ids = [result.offset_message_id] * len(keys)
     return [
-        replace(result, message_id=key, offset_message_id=place, offset=result.offset + number)
-        for number, (key, place) in enumerate(zip(keys, places, strict=True))
+        replace(result, message_id=key, offset_message_id=one, offset=result.offset + number)
+        for number, (key, one) in enumerate(zip(keys, ids, strict=True))
     ]

@@ -1,8 +1,8 @@
 """Latency fault avoidance: a broker that was slow or failed gets no messages for a while.
 
-Pure: times are given by the caller. How long to stay away follows from how long a send took, by two tables
-of settings, or by those of Apache's 4.x (`latency_table`). A broker that failed counts as one that took ten
-seconds, or thirty with the latter.
+Pure: the caller gives the time. The duration of a send determines how long its broker is avoided, by two
+tables of settings or by those of Apache's 4.x (`latency_table`). A broker that failed counts as one that took
+ten seconds, or thirty with the tables of 4.x.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +21,12 @@ FAILED_AS_SLOW_AS_4_X_S = 30.0
 
 @dataclass
 class BrokerHealth:
-    """What is known of brokers, by name."""
+    """Which brokers to avoid, and which cannot be reached, by broker name."""
 
     latency_max: Sequence[float]
     not_available_duration: Sequence[float]
     is_probed: bool = False
-    """Somebody looks after brokers that cannot be reached (`detector.py`)."""
+    """Whether unreachable brokers are probed (`broker_probe.py`)."""
     failed_as_slow_as_s: float = FAILED_AS_SLOW_AS_S
     _until: dict[str, float] = field(default_factory=dict)
     _unreachable: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class BrokerHealth:
     def record(
         self, broker: str, latency_s: float, now: float, *, failed: bool = False, reachable: bool = True
     ) -> None:
-        """A try of a send ended. A new pause never shortens the one that runs."""
+        """Records the end of a try. A new pause never shortens the current one."""
         pause_s = self.pause_for(self.failed_as_slow_as_s if failed else latency_s)
         if pause_s > 0 and now + pause_s > self._until.get(broker, 0.0):
             self._until[broker] = now + pause_s
@@ -44,7 +44,7 @@ class BrokerHealth:
             self._unreachable.add(broker)
 
     def pause_for(self, latency_s: float) -> float:
-        """How long to stay away after a send that took so long: the entry of the highest step it reached."""
+        """Returns how long to avoid a broker after this latency: the entry of the highest step reached."""
         steps = zip(self.latency_max, self.not_available_duration, strict=False)
         return next((pause for step, pause in reversed([*steps]) if latency_s >= step), 0.0)
 
@@ -58,7 +58,7 @@ class BrokerHealth:
         return sorted(self._unreachable)
 
     def reached(self, broker: str) -> None:
-        """It answers again. Its pause, if one runs, goes on."""
+        """Marks a broker as reachable again. A pause that is not over stays."""
         self._unreachable.discard(broker)
 
     def forget(self, broker: str) -> None:
@@ -67,32 +67,35 @@ class BrokerHealth:
 
 
 def broker_health(settings: ProducerSettings) -> BrokerHealth:
-    """By the table that a producer has chosen. Raises InvalidArgument when it has chosen two."""
+    """Makes a `BrokerHealth` by the table that the settings choose. Raises InvalidArgument for two tables."""
     is_probed = settings.start_detector_enable
     if settings.latency_table is LatencyTable.V5:
         return BrokerHealth(settings.latency_max, settings.not_available_duration, is_probed)
     plain = ProducerSettings()
     own = settings.latency_max, settings.not_available_duration
     if own != (plain.latency_max, plain.not_available_duration):
-        raise InvalidArgument("set latency_table or latency_max and not_available_duration, not both")
+        raise InvalidArgument(
+            "latency_table must not be set together with latency_max or not_available_duration"
+        )
     return BrokerHealth(LATENCY_MAX_4_X, NOT_AVAILABLE_DURATION_4_X, is_probed, FAILED_AS_SLOW_AS_4_X_S)
 
 
 @dataclass
 class HealthyQueueSelector:
-    """Round robin over the queues of brokers that are well; when none is, over those that can be reached at
-    least; else over all. A retry stays away from the broker that has just failed while there is another.
+    """Round robin over the queues of available brokers; if there is none, of reachable ones; else over all.
+
+    A retry avoids the broker that has just failed while there is another.
     """
 
-    faults: BrokerHealth
+    health: BrokerHealth
     plain: RoundRobin
     now: Callable[[], float]
 
     def choose(self, queues: Sequence[MessageQueue], avoid: str | None = None) -> MessageQueue:
-        faults, now = self.faults, self.now()
+        health, now = self.health, self.now()
         others = [queue for queue in queues if queue.broker != avoid]
-        wishes = (
-            [queue for queue in others if faults.is_available(queue.broker, now)],
-            [queue for queue in others if faults.is_reachable(queue.broker)],
+        candidates = (
+            [queue for queue in others if health.is_available(queue.broker, now)],
+            [queue for queue in others if health.is_reachable(queue.broker)],
         )
-        return self.plain.choose(next(filter(None, wishes), queues), avoid)
+        return self.plain.choose(next(filter(None, candidates), queues), avoid)

@@ -1,6 +1,7 @@
-"""Probes of brokers that could not be reached (`start_detector_enable`): a question that costs nothing.
+"""Probes brokers that could not be reached (`start_detector_enable`) with a request that costs nothing.
 
-A broker that answers one counts as reachable again; without probes it does when a message was sent to it.
+A broker that answers a probe counts as reachable again; without probes it does so when a message was sent to
+it.
 """
 
 import asyncio
@@ -17,17 +18,19 @@ from turbopump.protocol.errors import Refused
 from turbopump.protocol.headers.offsets import GetMaxOffsetRequest
 from turbopump.runtime.clock import Clock
 
-ROUND_S = 3.0  # between looks at who is to be probed
+PROBE_ROUND_S = 3.0  # between two checks which brokers are due
 
 
 @dataclass
 class BrokerProbe:
-    faults: BrokerHealth
+    """Asks unreachable brokers regularly whether they answer again."""
+
+    health: BrokerHealth
     calls: Caller
     routes: RouteCache
     clock: Clock
     topics: Callable[[], Iterable[str]]
-    """Those we send to, with namespace."""
+    """The topics that the producer sends to, with namespace."""
     timeout_s: float
     interval_s: float
     _next: dict[str, float] = field(default_factory=dict)
@@ -43,13 +46,13 @@ class BrokerProbe:
 
     async def _run(self) -> None:
         while True:
-            await self.clock.sleep(ROUND_S)
-            await self.look()
+            await self.clock.sleep(PROBE_ROUND_S)
+            await self.probe_due()
 
-    async def look(self) -> None:
-        """One round."""
+    async def probe_due(self) -> None:
+        """Makes one round: probes every unreachable broker whose interval is over."""
         now = self.clock.monotonic()
-        due = [broker for broker in self.faults.unreachable() if self._next.get(broker, 0.0) <= now]
+        due = [broker for broker in self.health.unreachable() if self._next.get(broker, 0.0) <= now]
         self._next = {broker: at for broker, at in self._next.items() if at > now}
         for broker in due:
             self._next[broker] = now + self.interval_s
@@ -61,12 +64,12 @@ class BrokerProbe:
             address = route.master(broker) if route is not None else None
             if address is not None:
                 break
-        else:  # no topic of ours is there any more
-            self.faults.forget(broker)
+        else:  # none of our topics is on that broker any more
+            self.health.forget(broker)
             return
         question = request(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest(topic, 0, bname=broker))
         try:
             successful(await self.calls.call(address, question, self.timeout_s))
         except (OSError, Refused):
             return
-        self.faults.reached(broker)
+        self.health.reached(broker)

@@ -1,8 +1,9 @@
-"""The ledger of decisions, for who writes many messages exactly once: a stream's sink, or a long import.
+"""The ledger of decisions: writes many messages exactly once, for a stream's sink or a long import.
 
 In: messages in batches, written by attempts that may fail, be repeated, or outlive their time. Out: of each
-batch the messages of the attempts that were chosen, each once, whatever is killed meanwhile. The brokers
-settle what is decided by themselves; who decided need not live on. Only our brokers can do this.
+batch the messages of the attempts that were chosen, each once, whatever process dies meanwhile. The brokers
+apply a decision by themselves; the process that decided need not live on. Only Turbopump's brokers can do
+this.
 
     driver        ledger = Ledger("orders-v1", name_servers); await ledger.open(run)
     each task     writer = ledger.writer(batch); await writer.send(messages); return writer.written
@@ -42,15 +43,15 @@ from turbopump.protocol.ledger import Book, LedgerEntry
 
 __all__ = ["Ended", "Fenced", "Ledger", "LedgerNotSupported", "SpoiledWriter", "Writer", "Written"]
 
-FRAME_MESSAGES = 4096  # the most that a broker takes
-FRAME_BYTES = 2 << 20
+MAX_FRAME_MESSAGES = 4096  # the broker's limit
+MAX_FRAME_BYTES = 2 << 20
 MAX_MESSAGE_SIZE = 4 << 20
-TRIES, PAUSE_S = 5, 1.0  # for questions that can be asked again
+TRIES, PAUSE_S = 5, 1.0  # for requests that may be repeated
 
 T = TypeVar("T")
 Packed = tuple[int, bytes, bytes]
 BrokerFrames = tuple[str, str, Iterable[tuple[bytes, int]]]
-"""A broker, its address, and for it frames with the number of their messages."""
+"""A broker, its address, and frames for it with the number of their messages."""
 KeyOf = Callable[[Message], object]
 
 
@@ -59,12 +60,12 @@ class LedgerNotSupported(ClientError):
 
 
 class SpoiledWriter(ClientError):
-    """A frame of this writer was not acknowledged, so nobody knows what of it is stored: begin a new one."""
+    """A frame of this writer was not acknowledged, so it may or may not be stored: make a new writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an attempt has written and had acknowledged: send it to whoever decides."""
+    """What an attempt has written and had acknowledged: pass it to the process that decides."""
 
     token: str
     count: int
@@ -73,7 +74,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a call of `end` has done. Brokers that are `behind` will settle by themselves when they can."""
+    """The result of a call of `end`. Brokers in `behind` will settle by themselves when they can."""
 
     committed: int
     rolled_back: int
@@ -92,8 +93,9 @@ class Ledger:
             await ledger.end(12)
 
     The batches of an id are numbered upwards from 0, and decided in that order: a decision ends all earlier
-    batches. `run` names a life of whoever decides; a new one ends all before it (`Fenced`). A writer in
-    another process makes a ledger with `run` and `home` of the one that was opened, and does not open it.
+    batches. `run` names one run of the process that decides; a new run ends all before it (`Fenced`). A
+    writer in another process makes a ledger with `run` and `home` of the one that was opened, and does not
+    open it.
     """
 
     def __init__(
@@ -116,17 +118,21 @@ class Ledger:
         self._world = self.admin.world
         self._addresses: dict[str, str] = {}
 
-    # a life
+    # Open and close
 
     async def open(self, run: str) -> None:
-        """Begins a run; what earlier ones have not decided is rolled back. Raises Fenced for one that was
-        ended by another, LedgerNotSupported, and Unreachable while a broker that may know the id is away.
+        """Begins a run; what earlier runs have not decided is rolled back.
+
+        Raises Fenced for a run that another one ended, LedgerNotSupported, and Unreachable while a broker
+        that may know the id cannot be reached.
         """
         masters = await self._masters()
         known = await self._everywhere(masters, self._home_by)
         homes = {home for home in known if home} | ({self.home} if self.home else set())
         if len(homes) > 1:
-            raise InvalidArgument(f"{self.id} has several homes: {', '.join(sorted(homes))}; give another id")
+            raise InvalidArgument(
+                f"ledger {self.id} must have one home, got {', '.join(sorted(homes))}: use another id"
+            )
         home = homes.pop() if homes else min(masters, default="")
         if home not in masters:
             raise Unreachable(f"broker {home}", ConnectionError(f"the home of {self.id} is not registered"))
@@ -148,18 +154,18 @@ class Ledger:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    # batches
+    # Batches
 
     async def decided(self, batch: int) -> bool:
-        """Whether there is nothing to do for a batch any more but to `end` it."""
+        """Returns whether a batch is decided, so that only `end` is left to do for it."""
         return await self.highest() >= batch
 
     async def highest(self) -> int:
-        """The last batch that is decided; -1: none is."""
+        """Returns the last batch that is decided; -1: none is."""
         return (await self._book([])).highest
 
     async def is_current(self) -> bool:
-        """Whether no other run has taken over."""
+        """Returns whether no other run has taken over."""
         return (await self._book([])).run == self.run
 
     async def check_supported(self) -> None:
@@ -167,14 +173,16 @@ class Ledger:
         await self._everywhere(await self._masters(), self._home_by)
 
     def writer(self, batch: int) -> "Writer":
-        """For one attempt at a part of a batch."""
+        """Returns a writer for one attempt at a part of a batch."""
         self._check_opened()
         token = f"{self.admin.chance.getrandbits(96):024x}"
         return Writer(self, batch, token)
 
     async def decide(self, batch: int, written: Iterable[Written]) -> frozenset[str]:
-        """The tokens that have won the batch: these, or those that were chosen before. Once it returns, they
-        will be committed and all others rolled back, whoever dies. Raises Fenced.
+        """Decides a batch; returns the tokens that have won it: these, or those that were chosen before.
+
+        Once it returns, they will be committed and all others rolled back, whatever process dies. Raises
+        Fenced.
         """
         self._check_opened()
         chosen = [one for one in written if one.count]
@@ -187,7 +195,7 @@ class Ledger:
         return frozenset(wire.read_entry(answer).tokens)
 
     async def end(self, batch: int) -> Ended:
-        """Settles what is decided up to this batch now, and not in the next half minute. Can be repeated."""
+        """Settles decisions up to this batch now instead of within half a minute. Can be repeated."""
         book = await self._book([])
         others = sorted({*book.owed, *await self._masters()} - {self.home})
         ends = await asyncio.gather(*(self._end_at(broker, batch) for broker in others))
@@ -201,15 +209,16 @@ class Ledger:
         return Ended(sum(one.committed for one in done), sum(one.rolledBack for one in done), behind)
 
     async def _end_at(self, broker: str, batch: int) -> LedgerEndResponse | None:
-        """None: it cannot be reached, or not do it now."""
+        """Ends a batch at one broker; None: it cannot be reached, or cannot end it now."""
         try:
             return await self._ended(broker, LedgerEndRequest(id=self.id, batch=batch))
         except (Unreachable, Refused):
             return None
 
     async def _ended(self, broker: str, header: LedgerEndRequest) -> LedgerEndResponse:
-        """A broker ends a part of many at each call. What is left when nothing ended any more is not decided,
-        or cannot be ended now.
+        """Ends a batch at one broker, which ends a part of a large one at each call.
+
+        What is left when a call ended nothing more is not decided, or cannot be ended now.
         """
         committed = rolled_back = 0
         while True:
@@ -228,7 +237,7 @@ class Ledger:
             raise
         return LedgerEndResponse.from_ext(answer.ext)
 
-    # questions
+    # Requests
 
     async def _book(self, wanted: list[int]) -> Book:
         self._check_opened()
@@ -237,7 +246,7 @@ class Ledger:
         return wire.read_book(answer)
 
     async def _home_by(self, broker: str) -> str:
-        """Where the home is, by what a broker knows; empty: it knows nothing."""
+        """Returns the home of the ledger as one broker knows it; empty: it knows none."""
         try:
             answer = await self._ask(broker, RequestCode.LEDGER_READ, LedgerReadRequest(id=self.id))
         except QueryNotFound:
@@ -251,14 +260,14 @@ class Ledger:
         except RequestNotSupported:
             raise LedgerNotSupported(
                 f"broker {broker} at {address} keeps no ledger of decisions: only Turbopump's brokers do. "
-                "Write at least once instead, and let consumers recognise what they had before"
+                "Write at least once instead, and let consumers recognise repetitions"
             ) from None
         except Unreachable:
             self._addresses.pop(broker, None)
             raise
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """A broker that restarts is asked again; what is asked here may be asked twice."""
+        """Repeats a request while a broker restarts; only for requests that may be repeated."""
         for _ in range(TRIES - 1):
             try:
                 return await ask()
@@ -270,7 +279,7 @@ class Ledger:
         return list(await asyncio.gather(*map(ask, brokers)))
 
     async def _masters(self) -> list[str]:
-        """Names of all brokers of the cluster that are registered now."""
+        """Returns the names of all brokers of the cluster that are registered now."""
         layout = await self.admin.clusters.layout()
         self.cluster = self.cluster or _only(layout)
         there = (one for one in layout.brokers if one.cluster == self.cluster and one.id == MASTER_ID)
@@ -279,7 +288,7 @@ class Ledger:
         return sorted(found)
 
     async def address(self, broker: str) -> str:
-        """Of a broker by name. Raises Unreachable when no name server knows it now."""
+        """Returns the address of a broker. Raises Unreachable when no name server knows it now."""
         if broker not in self._addresses:
             await self._masters()
         if broker not in self._addresses:
@@ -295,13 +304,16 @@ def _only(layout: Layout) -> str:
     if not layout.clusters:
         raise Unreachable("the cluster", ConnectionError("no broker is registered"))
     if len(layout.clusters) > 1:
-        raise InvalidArgument(f"there are several clusters, {', '.join(layout.clusters)}: give cluster=")
+        raise InvalidArgument(
+            f"cluster= must be given when there are several clusters, got {', '.join(layout.clusters)}"
+        )
     return layout.clusters[0]
 
 
 class Writer:
-    """One attempt at a part of a batch. What it sends is seen when its token has won the batch, and else
-    never. When a call of `send` fails the writer is spoiled: begin a new one, from the first message on.
+    """One attempt at a part of a batch: consumers see its messages only if its token wins the batch.
+
+    When a call of `send` fails the writer is spoiled: make a new one, and start from the first message.
     """
 
     def __init__(self, ledger: Ledger, batch: int, token: str) -> None:
@@ -320,31 +332,34 @@ class Writer:
 
     @property
     def written(self) -> Written:
-        """All that was sent, and acknowledged. Raises SpoiledWriter when that is not so."""
+        """What was sent and acknowledged. Raises SpoiledWriter when a frame was not acknowledged."""
         if self._is_spoiled or self._sending:
             raise SpoiledWriter(f"a frame of writer {self.token} is not acknowledged: begin a new writer")
         return Written(self.token, self._count, tuple(sorted(self._brokers)))
 
     async def send(self, messages: Sequence[Message], by: KeyOf | None = None) -> None:
-        """Returns when brokers have stored all of them. `by`: messages of one key go to one queue, in order;
-        else all queues get their share. A delay counts from the commit on.
+        """Sends messages and returns when brokers have stored all of them.
+
+        `by`: messages of one key go to one queue, in order; without it the queues take turns. A delay counts
+        from the commit on.
         """
         await self.send_packed(
             (broker, address, ((batches.join(frame), len(frame)) for frame in cut(packed)))
             for broker, address, packed in await self._frames(messages, by)
         )
 
-    async def send_packed(self, parcels: Iterable[BrokerFrames]) -> None:
-        """The same for who packs by himself: bodies of batch sends, in which each message names its topic and
-        queue (REAL_TOPIC, REAL_QID) and has a unique key.
+    async def send_packed(self, frames_by_broker: Iterable[BrokerFrames]) -> None:
+        """Sends messages that the caller has packed, as bodies of batch sends.
+
+        Each message names its topic and queue (REAL_TOPIC, REAL_QID) and has a unique key.
         """
         if self._is_spoiled:
             raise SpoiledWriter(f"a frame of writer {self.token} was not acknowledged: begin a new writer")
         self._sending += 1
         try:
             async with asyncio.TaskGroup() as tasks:
-                for parcel in parcels:
-                    tasks.create_task(self._send_all(*parcel))
+                for frames in frames_by_broker:
+                    tasks.create_task(self._send_all(*frames))
         except BaseExceptionGroup as failures:
             self._is_spoiled = True
             raise failures.exceptions[0] from None
@@ -355,7 +370,7 @@ class Writer:
             self._sending -= 1
 
     async def _send_all(self, broker: str, address: str, frames: Iterable[tuple[bytes, int]]) -> None:
-        """One frame after the other: so messages of a queue keep their order."""
+        """Sends one frame after the other, so that messages of a queue keep their order."""
         asking = self._ledger.admin.asking
         self._brokers.add(broker)
         for body, count in frames:
@@ -365,7 +380,7 @@ class Writer:
     async def _frames(
         self, messages: Sequence[Message], by: KeyOf | None
     ) -> list[tuple[str, str, list[Packed]]]:
-        """By broker, with its address."""
+        """Packs the messages and groups them by broker, with its address."""
         found: dict[str, tuple[str, list[Packed]]] = {}
         for message in messages:
             self._rules.check_half(message)
@@ -380,26 +395,26 @@ class Writer:
 
     def _queue(self, queues: Sequence[MessageQueue], message: Message, by: KeyOf | None) -> MessageQueue:
         if not queues:
-            raise InvalidArgument(f"topic {message.topic} has no queue that can be written to")
+            raise InvalidArgument(f"topic {message.topic} must have a writable queue, got none")
         if by is not None:
             return by_hash(by(message))(queues, message)
         self._turn += 1
         return queues[self._turn % len(queues)]
 
     def _packed(self, message: Message, queue: MessageQueue) -> Packed:
-        _, text = self._sender.packed(message)
+        _, text = self._sender.packer.packed(message)
         text = f"REAL_TOPIC\x01{queue.topic}\x02REAL_QID\x01{queue.id}\x02{text}"
         check_packed(text)
         return message.flag, message.body, text.encode()
 
 
 def cut(packed: Sequence[Packed]) -> Iterable[list[Packed]]:
-    """Frames that a broker takes; a message that is larger than a frame goes alone."""
+    """Cuts messages into frames that a broker accepts; a message larger than a frame goes alone."""
     frame: list[Packed] = []
     size = 0
     for one in packed:
         more = len(one[1]) + len(one[2])
-        if frame and (len(frame) >= FRAME_MESSAGES or size + more > FRAME_BYTES):
+        if frame and (len(frame) >= MAX_FRAME_MESSAGES or size + more > MAX_FRAME_BYTES):
             yield frame
             frame, size = [], 0
         frame.append(one)

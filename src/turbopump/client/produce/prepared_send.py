@@ -1,7 +1,7 @@
-"""Letters: a message, or a batch of them, ready for the wire.
+"""A message, or a batch of messages, ready for the wire.
 
-What all letters of one kind have in common is their envelope, whose header is packed once for each queue. How
-a message becomes a letter, and where it goes, is in `sender.py`.
+All sends of one kind share a `HeaderTemplate`, whose header is packed once for each queue. `packer.py` makes
+a `PreparedSend` of a message, `sender.py` decides where it goes.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from turbopump.protocol.packed_send import head_of
 
 
 class HeaderTemplate:
-    """What all letters of one kind have in common."""
+    """The header fields that all sends of one kind have in common."""
 
     __slots__ = ("code", "fields", "heads", "topic")
 
@@ -21,11 +21,12 @@ class HeaderTemplate:
         self.topic = topic
         """With its namespace."""
         self.fields = fields
-        """Of the header, those that are the same for all queues."""
+        """Header fields that are the same for all queues."""
         self.code = int(code)
-        self.heads: dict[tuple[str, int], bytes] = {}  # by broker and queue: the header's beginning, packed
+        self.heads: dict[tuple[str, int], bytes] = {}  # broker and queue → start of the header, packed
 
     def head(self, queue: MessageQueue) -> bytes:
+        """Returns the packed start of the header for one queue."""
         place = queue.broker, queue.id
         head = self.heads.get(place)
         if head is None:
@@ -34,28 +35,28 @@ class HeaderTemplate:
         return head
 
     def but(self, code: int | None = None, **fields: str) -> "HeaderTemplate":
-        """One that differs so."""
+        """Returns a copy with another code or other fields."""
         return HeaderTemplate(self.topic, {**self.fields, **fields}, self.code if code is None else code)
 
 
 class PreparedSend:
-    """A message, or a batch of them, ready for the wire."""
+    """A message, or a batch of messages, ready for the wire."""
 
     __slots__ = (
         "body",
-        "envelope",
         "is_raw",
         "message",
         "message_ids",
         "messages",
         "properties",
+        "template",
         "unique_key",
     )
 
     def __init__(
         self,
         message: Message,
-        envelope: HeaderTemplate,
+        template: HeaderTemplate,
         body: bytes,
         properties: str,
         unique_key: str,
@@ -63,19 +64,19 @@ class PreparedSend:
         message_ids: Sequence[str] = (),
     ) -> None:
         self.message = message
-        self.envelope = envelope
+        self.template = template
         self.body = body
         self.properties = properties
-        """As one text; hooks may add to it."""
+        """Packed into one text; hooks may add to it."""
         self.unique_key = unique_key
         self.messages = messages
         self.message_ids = message_ids
         self.is_raw = False
-        """Its body is still to be compressed."""
+        """Whether the body is still to be compressed."""
 
 
-def with_counters(envelope: HeaderTemplate, own: dict[str, str]) -> HeaderTemplate:
-    """Of a copy that is sent back: the counters travel in the header."""
-    envelope = envelope.but(j=own.pop(properties.RECONSUME_TIME, "0"))
-    most = own.pop(properties.MAX_RECONSUME_TIMES, "0")
-    return envelope.but(l=most) if most != "0" else envelope
+def with_counters(template: HeaderTemplate, own: dict[str, str]) -> HeaderTemplate:
+    """Moves the retry counters of a copy that is sent back from its properties into the header."""
+    template = template.but(j=own.pop(properties.RECONSUME_TIME, "0"))
+    max_times = own.pop(properties.MAX_RECONSUME_TIMES, "0")
+    return template.but(l=max_times) if max_times != "0" else template

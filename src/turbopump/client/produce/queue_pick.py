@@ -1,4 +1,4 @@
-"""Which queue a send must go to, by what the caller said: `by`, `queue` or `select`."""
+"""The queue that a send must go to, by the caller's argument `by`, `queue` or `select`."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,12 @@ from turbopump.client.queue_names import QueueNames
 def pick_for(
     names: QueueNames, message: Message, by: object, queue: MessageQueue | None, select: Selector | None
 ) -> Pick | None:
-    """None: any queue will do. A pick sees queues as they are on the wire, a selector as the user does."""
+    """Returns the function that picks the queue of a send; None: any queue will do.
+
+    A pick gets queues with their wire names, a selector with the names that the user knows.
+    """
     if (by is not None) + (queue is not None) + (select is not None) > 1:
-        raise InvalidArgument("by=, queue= and select= each choose the queue: give one of them")
+        raise InvalidArgument("only one of by=, queue= and select= may be given: each chooses the queue")
     if queue is not None:
         rules.check_queue(queue, message)
         wire_queue = names.on_wire(queue)
@@ -27,7 +30,7 @@ def pick_for(
     def pick(queues: Sequence[MessageQueue]) -> MessageQueue:
         chosen = selector(names.all_shown(tuple(queues)), message)
         if not isinstance(chosen, MessageQueue):
-            raise InvalidArgument(f"select= returned {chosen!r}: it must return one of the queues it gets")
+            raise InvalidArgument(f"select= must return one of the queues it gets, got {chosen!r}")
         rules.check_queue(chosen, message)
         return names.on_wire(chosen)
 

@@ -1,6 +1,6 @@
-"""Taking back a message that waits for its time: asks the broker that has it (code 370).
+"""Recalls a delayed message: asks the broker that holds it (code 370).
 
-In: the handle of its receipt. Out: the id of the message. Which broker that is, is in the handle.
+In: the recall handle of its receipt, which names the broker. Out: the id of the message.
 """
 
 from turbopump.client.errors import InvalidArgument
@@ -14,12 +14,19 @@ from turbopump.protocol.names import is_retry_or_dlq
 
 
 async def recall(sender: Sender, topic: str, handle: str, timeout_s: float) -> str:
-    """`topic` with its namespace. Raises InvalidArgument, Refused, and OSError when the broker is away."""
+    """Recalls the message and returns its id; `topic` includes the namespace.
+
+    Raises InvalidArgument, Refused, and OSError when the broker cannot be reached.
+    """
     found = read_handle(handle)
     if found is None:
-        raise InvalidArgument("this is no recall handle: take recall_handle of the receipt of the message")
+        raise InvalidArgument(
+            f"handle must be a recall handle, got {handle!r}: use receipt.recall_handle of the message"
+        )
     if is_retry_or_dlq(topic):
-        raise InvalidArgument(f"messages of {topic} cannot be recalled")
+        raise InvalidArgument(
+            f"topic must not be a retry or dead-letter topic, got {topic}: their messages cannot be recalled"
+        )
     route = await sender.route(topic, timeout_s)
     address = route.master(found.broker)
     if address is None:

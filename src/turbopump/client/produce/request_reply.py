@@ -1,7 +1,7 @@
-"""Request–reply: a message that asks, and the answer that comes back to this very client.
+"""Request–reply: a message that asks for an answer, and the answer, which comes back to the same client.
 
-The request is an ordinary message that says who asks; whoever consumes it replies to the broker's reply
-topic, and the broker hands the reply on to the client that asked, over the connection its heartbeats use.
+The request is an ordinary message that names the client that asks. Its consumer replies to the broker's reply
+topic, and the broker forwards the reply to the client over the connection that its heartbeats use.
 """
 
 import asyncio
@@ -22,18 +22,19 @@ REPLY = "reply"
 
 @dataclass
 class PendingReplies:
-    """Requests of one client that wait for their replies."""
+    """The requests of one client that wait for their replies."""
 
     waiting: dict[str, asyncio.Future[MessageExt]] = field(default_factory=dict)
 
     def expect(self, correlation_id: str) -> asyncio.Future[MessageExt]:
+        """Returns a future for the reply with this correlation id."""
         future: asyncio.Future[MessageExt] = asyncio.get_running_loop().create_future()
         self.waiting[correlation_id] = future
         future.add_done_callback(lambda _: self.waiting.pop(correlation_id, None))
         return future
 
     def arrived(self, reply: MessageExt) -> bool:
-        """False when nobody waits for it any more."""
+        """Resolves the request that waits for this reply; False: none waits any more."""
         future = self.waiting.get(reply.properties.get(properties.CORRELATION_ID, ""))
         if future is None or future.done():
             return False
@@ -42,7 +43,7 @@ class PendingReplies:
 
 
 def marks_of_request(client_id: str, timeout_s: float, chance: Chance) -> dict[str, str]:
-    """Properties by which a message is a request of this client."""
+    """Returns the properties that make a message a request of this client."""
     return {
         properties.CORRELATION_ID: str(uuid.UUID(int=chance.getrandbits(128), version=4)),
         properties.REPLY_TO_CLIENT: client_id,
@@ -51,7 +52,7 @@ def marks_of_request(client_id: str, timeout_s: float, chance: Chance) -> dict[s
 
 
 def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]:
-    """The reply and the properties by which it finds its way. Raises InvalidArgument."""
+    """Returns the reply and the properties that address it. Raises InvalidArgument."""
     asked = request.properties
     marks = {
         name: asked[name]
@@ -61,18 +62,19 @@ def reply_to(request: MessageExt, body: bytes) -> tuple[Message, dict[str, str]]
     cluster = asked.get(properties.CLUSTER)
     if properties.CORRELATION_ID not in marks or properties.REPLY_TO_CLIENT not in marks:
         raise InvalidArgument(
-            f"message {request.message_id} asks for no reply: only messages sent with request() do"
+            f"message {request.message_id} must be a request, got one without {properties.CORRELATION_ID}: "
+            "only messages sent with request() can be replied to"
         )
     if not cluster:
         raise InvalidArgument(
-            f"message {request.message_id} does not say its cluster, so the topic of the reply is unknown "
-            "(10007): brokers before 4.6 do not tell it"
+            f"message {request.message_id} does not name its cluster, so the topic of the reply is unknown "
+            "(10007): brokers before 4.6 do not set it"
         )
     return Message(f"{cluster}_{names.REPLY_POSTFIX}", body), {**marks, properties.MESSAGE_TYPE: REPLY}
 
 
 def reply_of(header: PushReplyMessageRequest, body: bytes, now_ms: int) -> MessageExt:
-    """What a broker hands on, as a message."""
+    """Returns the message of a reply that a broker forwards."""
     packed = properties.append(header.properties or "", properties.ARRIVE_TIME, str(now_ms))
     record = Record(
         topic=header.topic,
@@ -94,7 +96,7 @@ def reply_of(header: PushReplyMessageRequest, body: bytes, now_ms: int) -> Messa
 
 
 def _host(text: str) -> bytes:
-    """Apache writes `ip:port`; what is no address becomes none."""
+    """Packs `ip:port`, as Apache writes it; zeros for a text that is not an address."""
     ip, _, port = text.removeprefix("/").rpartition(":")
     try:
         return pack_host(ip.strip("[]"), int(port))

@@ -1,4 +1,4 @@
-"""Which queue a message goes to when the user cares.
+"""Selectors: functions that choose the queue of a message.
 
 A selector gets the topic's queues, in the order in which every client sees them, and the message, and returns
 one of the queues. `by_hash` picks what a Java producer picks with SelectMessageQueueByHash and the same key.
@@ -23,19 +23,19 @@ _U64 = 0xFFFFFFFFFFFFFFFF
 
 
 def by_hash(key: object) -> Selector:
-    """The queue of a key: text, a whole number, a float, a bool, bytes or a UUID."""
+    """Selects the queue of a key: text, a whole number, a float, a bool, bytes or a UUID."""
     h = abs(hash_of(key))
     return lambda queues, message: queues[h % len(queues)]
 
 
 def at_random(chance: Random | None = None) -> Selector:
-    """Any queue, each as likely as the other."""
+    """Selects any queue, each with the same probability."""
     choose = (chance or Random()).choice
     return lambda queues, message: choose(queues)
 
 
 def hash_of(key: object) -> int:
-    """What `hashCode()` of the same value says in Java: a signed number of 32 bits.
+    """Returns what `hashCode()` of the same value returns in Java: a signed number of 32 bits.
 
     A whole number is an Integer when it fits in one, else a Long; bytes are hashed as Arrays.hashCode does.
     """
@@ -55,12 +55,12 @@ def hash_of(key: object) -> int:
         case bytes():
             return _bytes_hash(key)
     raise InvalidArgument(
-        f"by={key!r}: a key is text, a whole number of 64 bits, a float, bytes or a UUID; write by=str(key)"
+        f"by must be text, an integer of 64 bits, a float, bytes or a UUID, got {key!r}: write by=str(key)"
     )
 
 
 def _fold(value: int) -> int:
-    """Both halves of 64 bits in one."""
+    """Folds 64 bits into 32 by exclusive or of both halves, as Java does."""
     value &= _U64
     return _signed(value >> 32 ^ value)
 

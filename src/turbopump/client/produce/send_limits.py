@@ -1,43 +1,50 @@
-"""How many sends may be under way at once, and how many bytes: who comes when it is full waits in line."""
+"""Limits the sends of a producer that are in flight, by number and by bytes; further ones wait in order."""
 
 import asyncio
 from collections import deque
 
 
 class SendLimits:
-    """A message that is larger than all that is allowed passes when nothing else is under way."""
+    """A first-come-first-served limit on sends in flight.
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        self.most = most
-        self.most_bytes = most_bytes
+    A message larger than `max_bytes` is admitted when nothing else is in flight.
+    """
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self.max_count = max_count
+        self.max_bytes = max_bytes
         self.count = 0
         self.bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._idle: list[asyncio.Future[None]] = []
 
-    def enter_now(self, size: int) -> bool:
-        """False when it is full, or others wait already: then `enter`."""
-        if self._waiting or not self._has_room(size):
+    def try_acquire(self, size: int) -> bool:
+        """Admits a send of `size` bytes at once; False when the limit is reached, or others wait already.
+
+        After False call `acquire`.
+        """
+        if self._waiting or not self._fits(size):
             return False
         self.count += 1
         self.bytes += size
         return True
 
-    async def enter(self, size: int) -> None:
-        """Returns when there is room, in the order of coming. Who gives up leaves the line."""
+    async def acquire(self, size: int) -> None:
+        """Returns when the send is admitted, in the order of calls. A cancelled call gives up its place."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self.leave(size)
+            if turn.done() and not turn.cancelled():  # admitted and cancelled in the same turn of the loop
+                self.release(size)
             else:
                 turn.cancel()
-                self._admit()
+                self._admit()  # a smaller send behind this one may fit now
             raise
 
-    def leave(self, size: int) -> None:
+    def release(self, size: int) -> None:
+        """Ends a send that was admitted."""
         self.count -= 1
         self.bytes -= size
         if self._waiting:
@@ -48,21 +55,21 @@ class SendLimits:
                     waiter.set_result(None)
             self._idle.clear()
 
-    async def idle(self) -> None:
-        """Returns when nothing is under way."""
+    async def wait_idle(self) -> None:
+        """Returns when nothing is in flight."""
         if self.count:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
             await waiter
 
-    def _has_room(self, size: int) -> bool:
-        return self.count < self.most and (self.bytes + size <= self.most_bytes or not self.count)
+    def _fits(self, size: int) -> bool:
+        return self.count < self.max_count and (self.bytes + size <= self.max_bytes or not self.count)
 
     def _admit(self) -> None:
         while self._waiting:
             size, turn = self._waiting[0]
             if not turn.done():
-                if not self._has_room(size):
+                if not self._fits(size):
                     return
                 self.count += 1
                 self.bytes += size

@@ -1,8 +1,8 @@
-"""Transactions of a producer: a message that counts when the local work has been done, and not before.
+"""Transactions of a producer: consumers see a message only when the local work has been done.
 
 In: a message and the user's work. Out: a half message, which no consumer sees, and then its end: commit or
-rollback. Who ends in between is asked by the broker later, or another producer of the group is, and `check`
-says how it ended. What a broker does about it is not known here.
+rollback. When a process dies in between, the broker asks a producer of the group later, whose `check` says
+how the transaction ended. What a broker does with the answer is not known here.
 """
 
 import asyncio
@@ -43,38 +43,38 @@ class Decision(Enum):
 
 
 Check: TypeAlias = Callable[[MessageExt], Decision | Awaitable[Decision | None] | None]
-"""Says how a transaction of the group ended; in whichever process of the group it was begun."""
+"""Returns how a transaction of the group ended, whichever process of the group began it."""
 
 Execute: TypeAlias = Callable[[Message], Decision | Awaitable[Decision | None] | None]
-"""Does the local work. None is UNKNOWN."""
+"""Does the local work and returns how the transaction ends; None is UNKNOWN."""
 
 
 class TransactionResult(msgspec.Struct, frozen=True):
-    """What became of a message that was sent with `send_in_transaction`."""
+    """The result of `send_in_transaction`."""
 
     receipt: SendResult
-    """Of the half message."""
+    """The receipt of the half message."""
     decision: Decision
     failure: Exception | None = None
-    """What `execute` raised: then the decision is UNKNOWN."""
+    """The exception that `execute` raised: then the decision is UNKNOWN."""
 
 
 Prepare: TypeAlias = Callable[[Message, int | None], Awaitable[SendResult]]
 """Stores a half message."""
 
 End: TypeAlias = Callable[[Message, SendResult, Decision], Awaitable[bool]]
-"""False: the broker cannot be reached, and will ask. Raises Refused."""
+"""Ends a transaction; False: the broker cannot be reached, and will ask. Raises Refused."""
 
 
 class Transaction:
-    """A message under way, and its end. Made by `producer.transaction(message)`:
+    """A half message and its end. Made by `producer.transaction(message)`:
 
         async with producer.transaction(Message("OrderTopic", b"paid", keys="A-1")) as transaction:
             await pay("A-1")
 
     The half message is stored at the beginning of the block. At its end the message is committed; when the
-    block raises an exception, it is rolled back. A process that dies in the block, or is told to stop, leaves
-    the transaction open: then `check` of a producer of the group is asked.
+    block raises an exception, it is rolled back. A process that dies or is cancelled in the block leaves the
+    transaction open: then the broker asks `check` of a producer of the group.
     """
 
     def __init__(self, prepare: Prepare, end: End, message: Message, check_after: int | None) -> None:
@@ -84,13 +84,13 @@ class Transaction:
         self._check_after = check_after
         self._receipt: SendResult | None = None
         self.decision: Decision | None = None
-        """What was said about it; None: nothing yet."""
+        """How it ended; None: it is still open."""
         self.is_confirmed = False
-        """Whether the broker has answered that it knows the decision. If not, it will ask."""
+        """Whether the broker has confirmed the decision. If not, it will ask."""
 
     @property
     def receipt(self) -> SendResult:
-        """Of the half message."""
+        """The receipt of the half message."""
         if self._receipt is None:
             raise NotRunning("the transaction has not begun: use `async with`")
         return self._receipt
@@ -112,30 +112,30 @@ class Transaction:
     async def begin(self) -> SendResult:
         """Stores the half message. Raises what `send` raises, and NotPrepared."""
         if self._receipt is not None:
-            raise InvalidArgument("the transaction has begun before: make a new one for each message")
+            raise InvalidArgument("the transaction was begun before: make a new one for each message")
         self._receipt = await self._prepare(self.message, self._check_after)
         return self._receipt
 
     async def commit(self) -> None:
-        """Consumers see the message from now on. Raises Refused when it was rolled back before."""
+        """Makes the message visible to consumers. Raises Refused when it was rolled back before."""
         await self.end(Decision.COMMIT)
 
     async def rollback(self) -> None:
-        """Nobody will ever see it. Raises Refused when it was committed before."""
+        """Discards the message: no consumer will see it. Raises Refused when it was committed before."""
         await self.end(Decision.ROLLBACK)
 
     async def unknown(self) -> None:
-        """Leaves it open: the broker will ask."""
+        """Leaves the transaction open: the broker will ask."""
         await self.end(Decision.UNKNOWN)
 
     async def end(self, decision: Decision) -> None:
-        """One of these."""
+        """Ends the transaction by this decision."""
         self.is_confirmed = await self._end(self.message, self.receipt, decision)
         self.decision = decision
 
 
 async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decision, timeout_s: float) -> bool:
-    """The broker that has the half message, how it ends. False: it does not know, and will ask."""
+    """Tells the broker how a transaction ends; False: the broker could not be told, and will ask."""
     broker = receipt.queue.broker
     request = end_request(sender.group, topic, receipt, decision)
     try:
@@ -147,8 +147,8 @@ async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decisi
             return False
         answer = await sender.calls.call(address, request, timeout_s)
     except OSError as error:
-        words = "Broker %s does not know yet that transaction %s ends by %s, it will ask: %s"
-        log.warning(words, broker, receipt.message_id, decision.name, error)
+        text = "Cannot tell broker %s that transaction %s ends by %s; the broker will ask: %s"
+        log.warning(text, broker, receipt.message_id, decision.name, error)
         return False
     if answer.code:
         raise refusal(answer.code, answer.remark)
@@ -156,7 +156,7 @@ async def tell(sender: Sender, topic: str, receipt: SendResult, decision: Decisi
 
 
 def end_request(group: str, topic: str, receipt: SendResult, decision: Decision) -> Command:
-    """By a producer that knows how its transaction ends (37). UNKNOWN is not answered."""
+    """Returns the request of a producer that ends its transaction (37). UNKNOWN gets no answer."""
     header = EndTransactionRequest(
         producerGroup=group,
         tranStateTableOffset=receipt.offset,
@@ -174,7 +174,7 @@ def end_request(group: str, topic: str, receipt: SendResult, decision: Decision)
 def answer_request(
     group: str, asked: CheckTransactionStateRequest, half: Record, decision: Decision
 ) -> Command:
-    """By a producer that was asked (39): with the places of the copy that it was asked about."""
+    """Returns the answer to a check of the broker (39), with the offsets of the copy that it asked about."""
     unique_key = properties.find(half.properties, properties.UNIQUE_KEY) or asked.msgId or ""
     header = EndTransactionRequest(
         producerGroup=group,
@@ -196,7 +196,7 @@ def _request(header: EndTransactionRequest, one_way: bool) -> Command:
 
 
 async def decided(function: Callable[..., Any], argument: object) -> Decision:
-    """What the user's function says: an `async def` on the loop, a `def` in a thread."""
+    """Calls the user's function (`async def` on the loop, `def` in a thread) and returns its decision."""
     if inspect.iscoroutinefunction(function):
         said = await function(argument)
     else:
@@ -207,16 +207,19 @@ async def decided(function: Callable[..., Any], argument: object) -> Decision:
 
 
 def as_decision(said: object) -> Decision:
+    """Returns the decision that a user's function returned; None is UNKNOWN."""
     if said is None:
         return Decision.UNKNOWN
     if not isinstance(said, Decision):
-        raise InvalidArgument(f"a Decision is wanted, not {said!r}: return Decision.COMMIT, or ROLLBACK")
+        raise InvalidArgument(
+            f"the function must return a Decision, got {said!r}: return Decision.COMMIT or ROLLBACK"
+        )
     return said
 
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """A broker asks how a transaction ended, over this connection."""
+    """A broker's question how a transaction ended, and the connection to answer on."""
 
     asked: CheckTransactionStateRequest
     half: Record
@@ -225,36 +228,39 @@ class CheckRequest:
 
 @dataclass
 class CheckResponder:
-    """Answers brokers' questions about transactions of a group: so many at once, and so many may wait."""
+    """Answers brokers that ask about transactions of a group, with limits on how many run and wait."""
 
     group: str
     check: Check | None
-    at_once: int
-    held: int
+    max_concurrent: int
+    max_waiting: int
     namespace: str = ""
     decompresses: bool = True
-    told: Callable[[MessageExt, CheckTransactionStateRequest, str, Decision], None] | None = None
-    """Who wants to hear what was answered, and to which address."""
+    on_answered: Callable[[MessageExt, CheckTransactionStateRequest, str, Decision], None] | None = None
+    """Called after each answer, with the address of the broker that got it."""
     _tasks: set["asyncio.Task[None]"] = field(default_factory=set)
     _turns: asyncio.Semaphore | None = None
 
-    def asked(self, question: CheckRequest) -> None:
-        """A question too many is left to be asked again."""
+    def answer(self, question: CheckRequest) -> None:
+        """Answers in the background. When too many wait, the broker has to ask again."""
         if self.check is None:
             log.warning(
-                "A broker asks how a transaction of group %s ended, and this producer has no check=: %s",
+                "A broker asks how a transaction of group %s ended, but this producer has no check=: %s",
                 self.group,
                 question.asked.msgId,
             )
-        elif len(self._tasks) >= self.held:
-            log.warning("Too many questions about transactions wait: one more will have to be asked again")
+        elif len(self._tasks) >= self.max_waiting:
+            log.warning(
+                "Too many transaction checks wait (%d): ignoring one, the broker will ask again",
+                len(self._tasks),
+            )
         else:
             task = asyncio.get_running_loop().create_task(self._answer(question, self.check))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, question: CheckRequest, check: Check) -> None:
-        self._turns = self._turns or asyncio.Semaphore(self.at_once)
+        self._turns = self._turns or asyncio.Semaphore(self.max_concurrent)
         half = question.half
         queue = MessageQueue(half.topic, question.asked.bname or "", half.queue_id)
         message = MessageExt(half, queue, namespace=self.namespace, decompresses=self.decompresses)
@@ -262,17 +268,17 @@ class CheckResponder:
             try:
                 decision = await decided(check, message)
             except Exception:
-                log.exception("The check of a transaction failed, it stays open: %s", message.message_id)
+                log.exception("The check of transaction %s failed; it stays open", message.message_id)
                 decision = Decision.UNKNOWN
         if not question.connection.is_closing:
             request = answer_request(self.group, question.asked, half, decision)
             question.connection.send_oneway(request)
-            if self.told is not None:
+            if self.on_answered is not None:
                 host, port = question.connection.peer[:2]
-                self.told(message, question.asked, f"{host}:{port}", decision)
+                self.on_answered(message, question.asked, f"{host}:{port}", decision)
 
     async def close(self) -> None:
-        """Those that are being answered are left to other producers of the group."""
+        """Drops the checks that run: brokers ask other producers of the group."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -280,7 +286,7 @@ class CheckResponder:
 
 
 def group_of(half: Record) -> str:
-    """Of the producers that may be asked about it. Raises BrokenRecord when it does not say."""
+    """Returns the producer group of a half message. Raises BrokenRecord when it names none."""
     group = properties.find(half.properties, properties.PRODUCER_GROUP)
     if group is None:
         raise BrokenRecord("the half message names no producer group")

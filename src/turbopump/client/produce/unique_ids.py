@@ -1,4 +1,4 @@
-"""Message ids of this process. A child that was forked makes its own: its pid is part of them."""
+"""Unique message ids of this process. The process id is part of them, so a forked child makes its own."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _this = os.getpid()
 
 
 def process_id() -> int:
-    """As os.getpid, which asks the system and so takes its time: this is asked for every message."""
+    """Returns the process id without the system call of os.getpid, because it is read for every message."""
     return _this
 
 
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class ProcessIds:
-    """Safe between threads and over forks."""
+    """Makes unique ids; safe between threads and across forks."""
 
     def __init__(
         self, ip: str, clock_ms: Callable[[], int], chance: Chance, pid: Callable[[], int] = process_id
@@ -33,13 +33,13 @@ class ProcessIds:
         self._clock_ms = clock_ms
         self._chance = chance
         self._pid = pid
-        self._begin(pid())
+        self._restart(pid())
 
     def next(self) -> str:
-        if (pid := self._pid()) != self._began_in:
-            self._begin(pid)
+        if (pid := self._pid()) != self._owner_pid:
+            self._restart(pid)
         return self._ids.next()
 
-    def _begin(self, pid: int) -> None:
-        self._began_in = pid
+    def _restart(self, pid: int) -> None:
+        self._owner_pid = pid
         self._ids = UniqueIds(self._ip, pid, self._clock_ms, self._chance.getrandbits(32))

@@ -23,7 +23,8 @@ from turbopump.client.instance import ClientInstance, instances
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.observe.hooks import ConsumeContext, ConsumeHook, Filter, run_after, run_before
 from turbopump.client.observe.telemetry import receive_hooks
-from turbopump.client.observe.trace_sender import ConsumeTraceHook, TraceSender
+from turbopump.client.observe.trace_hooks import ConsumeTraceHook
+from turbopump.client.observe.trace_sender import TraceSender
 from turbopump.client.options import PullOptions
 from turbopump.client.produce.sender import Sender
 from turbopump.client.pull.member import PullMember, Scheduled

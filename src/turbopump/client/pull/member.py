@@ -212,7 +212,7 @@ class PullMember:
         try:
             start = await self._beginning.of(queue)
         except FAILURES as error:
-            self._failures.say(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
+            self._failures.log(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         if queue.topic in self.subscriptions:
             self._put_up(PrefetchBuffer(queue, start))

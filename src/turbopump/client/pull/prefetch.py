@@ -53,7 +53,7 @@ class Prefetcher:
                 await self.clock.sleep(FLOW_CONTROL_S)
             except FAILURES as error:
                 at = shelf.queue
-                self._failures.say((at.topic, at.broker), "Pulling %s failed, trying again: %s", at, error)
+                self._failures.log((at.topic, at.broker), "Pulling %s failed, trying again: %s", at, error)
                 self.puller.routes.doubt(shelf.queue.topic)
                 await self.clock.sleep(self.settings.pull_time_delay_when_exception)
             else:

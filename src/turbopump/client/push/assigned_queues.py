@@ -126,7 +126,7 @@ class AssignedQueues:
         try:
             start = await self.start_of(queue)
         except FAILURES as error:
-            self._failures.say(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
+            self._failures.log(queue, "Where to begin in %s cannot be known yet: %s", queue, error)
             return False
         held = self.ours[queue] = ProcessQueue(start)
         if self.locks is not None:

@@ -21,7 +21,8 @@ from turbopump.client.message import MessageQueue
 from turbopump.client.namespace import wrap
 from turbopump.client.observe.hooks import ConsumeHook, Filter
 from turbopump.client.observe.telemetry import consume_hooks
-from turbopump.client.observe.trace_sender import ConsumeTraceHook, TraceSender
+from turbopump.client.observe.trace_hooks import ConsumeTraceHook
+from turbopump.client.observe.trace_sender import TraceSender
 from turbopump.client.options import ConsumerOptions
 from turbopump.client.push.handlers import Handler, TagHandlers
 from turbopump.client.push.member import PushMember, PushPlan

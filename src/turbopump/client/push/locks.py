@@ -78,7 +78,7 @@ class OrderedQueueLocks:
         try:
             ours = await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.say(("renew", broker), "Locks at %s are not renewed: %s", broker, error)
+            self._failures.log(("renew", broker), "Locks at %s are not renewed: %s", broker, error)
             return  # they are ours until they expire
         for queue in queues:
             if queue in ours:
@@ -90,7 +90,7 @@ class OrderedQueueLocks:
         try:
             return await self._locked(queues)
         except (OSError, Refused, BrokenBody) as error:
-            self._failures.say(("lock", broker), "Queues of %s cannot be locked now: %s", broker, error)
+            self._failures.log(("lock", broker), "Queues of %s cannot be locked now: %s", broker, error)
             return set()
 
     async def _locked(self, queues: list[MessageQueue]) -> set[MessageQueue]:

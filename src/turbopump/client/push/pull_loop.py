@@ -93,7 +93,7 @@ class PullLoop:
             await self.clock.sleep(self.manner.failed_s)
             return True
         except FAILURES as error:
-            self._failures.say(
+            self._failures.log(
                 (queue.topic, queue.broker), "Pulling %s failed, trying again: %s", queue, error
             )
             self.routes.doubt(queue.topic)

@@ -13,8 +13,9 @@ from turbopump.client.admin.admin import Admin
 from turbopump.client.errors import ClientError
 from turbopump.client.message import Message, MessageQueue, SendStatus
 from turbopump.client.produce.batches import prepared_batch
+from turbopump.client.produce.packer import MessagePacker
 from turbopump.client.produce.prepared_send import PreparedSend
-from turbopump.client.produce.sender import Pick, Sender
+from turbopump.client.produce.sender import Pick
 from turbopump.pipelines.sink.connections import ConnectionCache, patiently
 from turbopump.pipelines.sink.frames import Frame, Lane, lanes
 from turbopump.pipelines.sink.row_pipeline import new_key_prefix, send_all
@@ -63,14 +64,14 @@ class RowSender:
             raise failures.exceptions[0] from None
 
     async def _queue_count(self, topic: str) -> int:
-        name = self._sender.envelope(topic).topic
+        name = self._sender.packer.template(topic).topic
         route = await self._patiently(lambda: self._sender.route(name, self._sink.patience_s))
         return len(route.publish)
 
     async def _deliver(self, frame: Frame, queue: int | None) -> None:
-        letter = letter_of(self._sender, frame)
+        prepared = prepared_of(self._sender.packer, frame)
         pick = None if queue is None else by_position(queue)
-        result = await self._patiently(lambda: self._sender.deliver(letter, self._sink.patience_s, pick))
+        result = await self._patiently(lambda: self._sender.deliver(prepared, self._sink.patience_s, pick))
         if result.status is not SendStatus.SEND_OK:
             raise StoredUnsafely(f"broker {result.queue.broker} says {result.status.name} for {frame.topic}")
 
@@ -78,11 +79,11 @@ class RowSender:
         return await patiently(ask, self._sink.patience_s, self._admin.clock)
 
 
-def letter_of(sender: Sender, frame: Frame) -> PreparedSend:
+def prepared_of(packer: MessagePacker, frame: Frame) -> PreparedSend:
     if frame.alone is None:
-        return prepared_batch(sender, frame.topic, frame.body)
+        return prepared_batch(packer, frame.topic, frame.body)
     key = properties.find(frame.alone, properties.UNIQUE_KEY) or ""
-    return PreparedSend(Message(frame.topic, b""), sender.envelope(frame.topic), frame.body, frame.alone, key)
+    return PreparedSend(Message(frame.topic, b""), packer.template(frame.topic), frame.body, frame.alone, key)
 
 
 def by_position(queue: int) -> Pick:

@@ -18,8 +18,8 @@ from turbopump.client import background
 from turbopump.client.admin.calls import Unreachable
 from turbopump.client.namespace import wrap
 from turbopump.client.produce.ledger import (
-    FRAME_BYTES,
-    FRAME_MESSAGES,
+    MAX_FRAME_BYTES,
+    MAX_FRAME_MESSAGES,
     Ledger,
     LedgerNotSupported,
     Writer,
@@ -141,7 +141,7 @@ class _HalfSender:
         places = [await self._queues(topic) for topic in rows.topics]
         found: dict[str, list[tuple[bytes, int]]] = defaultdict(list)
         for broker, body, count in half_frames(
-            rows, places, self._turn + before, FRAME_BYTES, FRAME_MESSAGES
+            rows, places, self._turn + before, MAX_FRAME_BYTES, MAX_FRAME_MESSAGES
         ):
             found[broker].append((body, count))
         try:

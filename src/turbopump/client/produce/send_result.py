@@ -1,0 +1,85 @@
+"""How a send ends: a `SendResult` from the broker's answer, or one `SendFailed` for all failed tries."""
+
+import logging
+from collections.abc import Sequence
+
+from turbopump.client.counted_log import CountedLog
+from turbopump.client.errors import SendFailed, SendTimedOut, Try
+from turbopump.client.message import MessageQueue, SendResult, SendStatus
+from turbopump.client.produce.prepared_send import PreparedSend
+from turbopump.protocol.command import Command
+from turbopump.protocol.errors import Refused, refusal
+
+log = logging.getLogger(__name__)
+_levels = CountedLog(log)
+
+CONNECT_FAILED, NO_ANSWER, BROKER_UNKNOWN, NO_NAME_SERVER, TOPIC_UNKNOWN = range(10001, 10006)
+"""Apache's codes for failures that no broker answered."""
+
+APACHE_LEVELS = 18
+STORED = {int(status.value): status for status in SendStatus}
+
+ADVICE = {
+    CONNECT_FAILED: "Check that the brokers run and that this client can reach their addresses (brokerIP1).",
+    NO_ANSWER: "The message may be stored all the same. Give more time (timeout=, send_msg_timeout=), or set "
+    "send_msg_max_timeout_per_request so that there is time for another broker.",
+    NO_NAME_SERVER: "No name server says which brokers have the topic: check name_servers= and their logs.",
+    BROKER_UNKNOWN: "Name servers know no address of this broker: does it run, and is it registered?",
+}
+
+
+class BrokerUnknown(ConnectionError):
+    """No address of the broker is known."""
+
+
+def result_of(answer: Command, queue: MessageQueue, prepared: PreparedSend) -> SendResult:
+    """Returns the result that the broker's answer means. Raises Refused when the broker did not store it."""
+    status = STORED.get(answer.code)
+    if status is None:
+        refused = refusal(answer.code, answer.remark)
+        refused.add_note(f"refused by {queue.broker}, queue {queue.id} of {queue.topic}")
+        raise refused
+    ext = answer.ext or {}
+    replicas = ext.get("replicas", "")
+    number = int(ext.get("queueId", queue.id))
+    topic = prepared.message.topic
+    if number != queue.id or topic != queue.topic:
+        queue = MessageQueue(topic, queue.broker, number)
+    level = ext.get("delayLevel")
+    if prepared.message.delay_level:
+        _warn_of_level(topic, prepared.message.delay_level, level)
+    return SendResult(
+        status,
+        prepared.unique_key,
+        ext.get("msgId", ""),
+        queue,
+        int(ext.get("queueOffset", "0")),
+        ext.get("durability"),
+        int(replicas) if replicas.isdecimal() else None,
+        ext.get("recallHandle"),
+        int(level) if level is not None and level.isdecimal() else None,
+    )
+
+
+def _warn_of_level(topic: str, asked: int, applied: str | None) -> None:
+    """Warns when the broker lowers a level to its highest; Apache's brokers do not say which that is."""
+    if applied is None and asked > APACHE_LEVELS:
+        text = "delay_level=%d for %s is above Apache's 18 levels: the broker applies its highest one"
+        _levels.log((topic, asked), text, asked, topic)
+    elif applied is not None and applied != str(asked):
+        text = "delay_level=%d for %s is above the broker's highest: level %s is applied (messageDelayLevel)"
+        _levels.log((topic, asked), text, asked, topic, applied)
+
+
+def failed(topic: str, tries: Sequence[Try], timed_out: bool) -> SendFailed:
+    """Returns the error of a send that did not succeed, with advice on what to do."""
+    last = tries[-1].failure if tries else None
+    if timed_out or isinstance(last, TimeoutError):
+        error: SendFailed = SendTimedOut(topic, tries, NO_ANSWER, ADVICE[NO_ANSWER])
+    elif isinstance(last, Refused):
+        error = SendFailed(topic, tries, last.code, "The brokers say why; see their logs for more.")
+    else:
+        code = BROKER_UNKNOWN if isinstance(last, BrokerUnknown) else CONNECT_FAILED
+        error = SendFailed(topic, tries, code, ADVICE[code])
+    error.__cause__ = last
+    return error
