@@ -8,7 +8,7 @@ used.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,20 +17,28 @@ CHUNK = 1 << 20
 
 
 @contextmanager
-def used(home: Path) -> Iterator[None]:
-    """Fills the page cache with a sparse file, whose pages are dropped when the servers need them."""
+def used(home: Path) -> Iterator[Callable[[], None]]:
+    """Fills the page cache with a sparse file, whose pages are dropped when the servers need them.
+
+    Yields a function that fills it again. A deleted log leaves free pages, which a virtual machine may give
+    back to its host.
+    """
     size = max(0, available() - LEFT_FREE)
     print(f"filling {size / 1e9:.0f} GB of memory with cached pages", flush=True)
     home.mkdir(parents=True, exist_ok=True)
     path = home / "cache"
-    try:
-        with path.open("wb") as file:
-            file.truncate(size)
+
+    def fill() -> None:
         with path.open("rb", buffering=0) as file:
             chunk = bytearray(CHUNK)
             while file.readinto(chunk):
                 continue
-        yield
+
+    try:
+        with path.open("wb") as file:
+            file.truncate(size)
+        fill()
+        yield fill
     finally:
         path.unlink(missing_ok=True)
 
