@@ -118,7 +118,7 @@ def exactly_once() -> Drawing:
     drawing.text(
         8, 416, "are rolled back. A crash after it: the decision stands, brokers carry it", "small", "start"
     )
-    drawing.text(8, 432, "out, and the batch is passed over when Spark repeats it.", "small", "start")
+    drawing.text(8, 432, "out, and the batch is skipped when Spark repeats it.", "small", "start")
     return drawing
 
 

@@ -73,3 +73,19 @@ def test_pages_show_each_picture_for_light_and_for_dark(load: Callable[[str], Mo
             shown += 1
         assert len(known.findall(text)) == text.count("<picture>"), page
     assert shown >= 8
+
+
+def test_the_site_shows_both_images_of_a_picture_and_long_names_can_wrap(
+    load: Callable[[str], ModuleType],
+) -> None:
+    hooks = load("site_hooks")
+    picture = (
+        '<p><picture>\n  <source media="(prefers-color-scheme: dark)" srcset="a-dark.svg">\n'
+        '  <img alt="x" src="a-light.svg">\n</picture></p>'
+    )
+    assert hooks.on_page_content(picture) == (
+        '<div class="picture"><img alt="x" src="a-light.svg#only-light">'
+        '<img alt="x" src="a-dark.svg#only-dark"></div>'
+    )
+    assert hooks.breakable("store/commit_log.py") == "store/<wbr>commit_<wbr>log.py"
+    assert hooks.breakable("short_name") == "short_name"
