@@ -19,7 +19,7 @@ def test_a_worker_of_this_python_will_do():
 
 
 def test_a_worker_that_is_not_there_is_named_with_the_fix():
-    with pytest.raises(CannotRun, match=r"'python-of-nowhere', which is not there: set PYSPARK_PYTHON="):
+    with pytest.raises(CannotRun, match=r"'python-of-nowhere', does not exist: set PYSPARK_PYTHON="):
         check_worker("python-of-nowhere")
 
 

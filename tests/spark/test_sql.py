@@ -36,7 +36,7 @@ def test_a_topic_is_a_table_that_is_read_written_and_followed(spark, sql, broker
     target = f"WITH (`nameServer` = '{broker.namesrv}', `topic` = '{topic}')"
     with pytest.raises(Exception, match="column brokerName has a value, and brokers assign it"):
         sql(f"INSERT INTO sql_topic {target} SELECT * FROM sql_topic")
-    with pytest.raises(Exception, match="Spark does not say into which table these rows go"):
+    with pytest.raises(Exception, match="Spark does not say which table these rows go to"):
         sql("INSERT INTO sql_topic SELECT * FROM sql_topic")
     with pytest.raises(Exception, match="no option 'subscrib': did you mean subscribe"):
         sql(f"CREATE TABLE sql_two USING rocketmq OPTIONS (nameServer '{broker.namesrv}', subscrib 'x')")
@@ -53,7 +53,7 @@ def test_rows_of_one_table_never_go_to_the_wrong_one(spark, sql, tmp_path):
         sql(f"CREATE TABLE sql_{name} USING `rocketmq-delta` LOCATION '{tmp_path}/{name}'")
     sql("INSERT INTO sql_lake VALUES (7, 'y')")
     assert sql("SELECT * FROM sql_lake").count() == 4
-    with pytest.raises(Exception, match="Spark does not say into which table these rows go"):
+    with pytest.raises(Exception, match="Spark does not say which table these rows go to"):
         sql("INSERT INTO sql_copy SELECT * FROM sql_lake")
     sql(f"INSERT INTO sql_copy WITH (`path` = '{tmp_path}/copy') SELECT * FROM sql_lake")
     sql("INSERT INTO sql_copy SELECT id, UPPER(key) FROM sql_lake WHERE id = 7")

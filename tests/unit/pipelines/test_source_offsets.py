@@ -155,7 +155,7 @@ def test_each_loss_names_its_queue_and_its_cause():
     told = losses(start, {q(0): Ends(10, 20), q(1): Ends(0, 40), q(4): Ends(8, 8)}, away=[q(3)])
     assert len(told) == 3
     assert told[0].startswith("messages 3 to 9 of queue 0 of T on a are gone: the broker keeps from 10 on")
-    assert "queue 1 of T on a ends at 40, and this query had come to 50" in told[1]
+    assert "queue 1 of T on a ends at 40, but this query had read up to 50" in told[1]
     assert "queue 2 of T on a is gone" in told[2]
     assert "set failOnDataLoss to false" in str(lost(told))
 
@@ -171,4 +171,4 @@ def test_a_checkpoint_of_another_topic_is_refused():
 
 def test_a_queue_that_is_not_asked_for_any_more_is_told_as_such():
     (told,) = losses({q(0): 3, q(1): 4}, {q(1): Ends(0, 9)}, unwanted=[q(0)])
-    assert told == "queue 0 of T on a was read until 3, and is not asked for any more"
+    assert told == "queue 0 of T on a was read until 3, and is no longer part of the query"

@@ -161,7 +161,7 @@ def test_what_retention_took_stops_a_stream_or_is_passed_over():
 
 def test_a_topic_that_was_recreated_stops_a_stream_or_is_read_from_its_beginning():
     cluster = Cluster({q(0): Ends(0, 3)})
-    with pytest.raises(DataLost, match="ends at 3, and this query had come to 10"):
+    with pytest.raises(DataLost, match="ends at 3, but this query had read up to 10"):
         stream(cluster).next(at(10), None)
     one = stream(cluster, failOnDataLoss="false")
     assert one.next(at(10), None) == at(0)
@@ -176,14 +176,14 @@ def test_a_checkpoint_of_another_topic_is_refused_whatever_is_done_about_losses(
 
 def test_a_pattern_whose_brokers_are_away_waits_for_them():
     assert stream(Cluster({}, silent=("a",)), subscribePattern="T.*").next(at(10), None) == at(10)
-    with pytest.raises(BadOffsets, match=r"this query reads what U\.\* matches"):
+    with pytest.raises(BadOffsets, match=r"this query reads topics that match U\.\*"):
         stream(Cluster({}, silent=("a",)), subscribePattern="U.*").next(at(10), None)
 
 
 def test_a_topic_that_is_not_subscribed_any_more_is_a_loss():
     start = {"T": {"a": {"0": 5}}, "U": {"a": {"0": 7}}}
     cluster = Cluster({q(0): Ends(0, 9)})
-    with pytest.raises(DataLost, match="queue 0 of U on a was read until 7, and is not asked for any more"):
+    with pytest.raises(DataLost, match="queue 0 of U on a was read until 7, and is no longer part of the query"):
         stream(cluster).next(start, None)
     assert stream(cluster, failOnDataLoss="false").next(start, None) == at(9)
 
@@ -249,7 +249,7 @@ def test_available_now_fails_while_a_broker_is_missing_that_it_has_not_read():
         stream(Cluster({q(0): Ends(0, 9)}, missing=ABSENT)).fix_goal()
     one = stream(Cluster({q(0): Ends(0, 9)}, silent=("b",)))  # a name server that has forgotten it
     one.fix_goal()
-    with pytest.raises(MissingBrokers, match="broker b is not there or does not answer"):
+    with pytest.raises(MissingBrokers, match="broker b is missing or does not answer"):
         one.next(start, None)
     both = Cluster({q(0): Ends(0, 9), q(0, broker="b"): Ends(0, 7)})
     done = stream(both)
@@ -267,7 +267,7 @@ def test_a_stream_says_once_that_a_broker_is_away(caplog):
     one.next(start, None)
     one.next(start, None)
     assert [line.getMessage() for line in caplog.records] == [
-        "Brokers that are not there or do not answer: b; 1 queues stand still until they are back"
+        "Brokers b are missing or do not answer; 1 queues are not read until they are back"
     ]
 
 
@@ -343,7 +343,7 @@ def test_another_cluster_is_a_loss_unless_the_records_are_the_same():
     same = Cluster(ends, clusters={"a": "D"}, records={q(0): "x", q(1): "z"})
     assert stream(same).next(before, None)["@"]["clusters"] == {"a": "D"}
     other = Cluster(ends, clusters={"a": "D"})
-    with pytest.raises(DataLost, match="broker a was of cluster C and is of cluster D now"):
+    with pytest.raises(DataLost, match="broker a belonged to cluster C and belongs to cluster D now"):
         stream(other).next(before, None)
     assert stream(other, failOnDataLoss="false").next(before, None)["T"] == at(0, 0)["T"]
 
@@ -403,7 +403,7 @@ def test_a_batch_that_ends_before_it_begins_is_refused():
 @pytest.mark.parametrize("queues", ['{"T":[0,7]}', '{"T":{"a":[0,7]}}'])
 def test_assigned_queues_that_are_not_there_are_named(queues):
     wanted = query_of({"nameServer": "h:1", "assign": queues}, False)
-    with pytest.raises(BadOffsets, match="assign names what is not there: queue 7 of T"):
+    with pytest.raises(BadOffsets, match="option assign names queues that do not exist: queue 7 of T"):
         batch_ranges(wanted, Cluster({q(0): Ends(0, 9)}))
 
 

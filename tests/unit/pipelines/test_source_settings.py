@@ -72,7 +72,7 @@ def test_assigned_queues():
         ),
         ({"startingTimestamp": "1700000000"}, "looks like seconds: write 1700000000000"),
         ({"startingTimestamp": "2026-11-01T12:00"}, "must have a time zone"),
-        ({"tags": "a", "sql": "b > 1"}, "options tags and sql are given"),
+        ({"tags": "a", "sql": "b > 1"}, "options tags and sql are both given"),
         ({"sql": "b >"}, "option sql: "),
         ({"columns": "topic,bodi"}, "there is no column 'bodi': did you mean body?"),
         (
@@ -97,8 +97,8 @@ def test_what_is_wrong_is_told_with_the_fix(given, told):
     [
         ({"startingOffsets": "latest"}, "a batch cannot begin at the latest message"),
         ({"startingOffsets": '{"T":{"a":{"0":-1}}}'}, "a batch cannot begin at the latest message"),
-        ({"endingOffsets": "earliest"}, "nothing can end at the earliest message"),
-        ({"endingOffsets": '{"T":{"a":{"0":-2}}}'}, "nothing can end at the earliest message"),
+        ({"endingOffsets": "earliest"}, "a batch cannot end at the earliest message"),
+        ({"endingOffsets": '{"T":{"a":{"0":-2}}}'}, "a batch cannot end at the earliest message"),
     ],
 )
 def test_what_a_batch_cannot_do(given, told):

@@ -1,9 +1,9 @@
-"""Brokers as a query sees them: which queues there are, where they end, what was stored when, how far the
-group has come.
+"""Asks brokers what a query needs: its queues, where they end, which offset a time has, and a group's
+progress.
 
-One client for each process and each set of servers, kept over micro-batches and queries: PySpark's workers
-live on, and a new connection for every task would cost more than a small task. The work is done on the event
-loop behind the blocking clients; a process that was forked makes its own. Nothing is decided here.
+One client per process and set of servers, kept over micro-batches and queries: PySpark's workers live on, and
+a new connection for every task would cost more than a small task. Calls run on the event loop of the blocking
+clients; a forked process makes its own client. Decisions are made in `plan.py`.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_CONCURRENT_CALLS = 32  # questions under way
+MAX_CONCURRENT_CALLS = 32
 CLOSE_TIMEOUT_S = 2.0
 MARK_TIMEOUT_S = 5.0
 MAX_MARK_PULLS = 2
@@ -49,7 +49,7 @@ NO_ROUTE = TopicRoute((), (), {})
 
 
 class BrokerClient:
-    """For use on the background loop."""
+    """Asks the brokers of one cluster. For use on the background loop."""
 
     def __init__(self, access: Access) -> None:
         self._admin = Admin(
@@ -69,8 +69,10 @@ class BrokerClient:
         is_whole: bool = False,
         expected: Iterable[str] = (),
     ) -> ClusterSnapshot:
-        """`known` queues are looked at also where the topic does not have them any more. `is_whole`: brokers
-        that should be there are looked for too. Raises OSError when no name server answers.
+        """Returns the queues of the wanted topics with their ends, and the brokers.
+
+        `known` queues are included also where the topic no longer has them. `is_whole`: brokers that should
+        be there are looked for too. Raises OSError when no name server answers.
         """
         layout = await self._admin.clusters.layout()
         topics = await self._topics(wanted, layout)
@@ -107,7 +109,9 @@ class BrokerClient:
     async def _ends_of_removed(
         self, queues: list[MessageQueue], wanted: TopicSelection, routes: Mapping[str, TopicRoute]
     ) -> dict[MessageQueue, Ends]:
-        """Queues that a topic had before it got fewer: their messages are there as long as others."""
+        """Returns the ends of queues that a topic had before it was shrunk: their messages are
+        still stored.
+        """
         kept = [
             queue
             for queue in queues
@@ -121,7 +125,7 @@ class BrokerClient:
         return Ends(max(0, low), max(0, high))
 
     async def _needed(self, wanted: TopicSelection, routes: Mapping[str, TopicRoute]) -> set[str]:
-        """Every broker of which there is a trace that it has a part of these topics."""
+        """Returns every broker that any source of information names as holding a part of these topics."""
         in_routes = {name for route in routes.values() for name in route.readable}
         assigned = {queue.broker for queue in wanted.assigned[1]} if wanted.assigned is not None else set()
         asked = [names.ANY_TOPIC] if wanted.pattern is not None else list(routes)
@@ -132,8 +136,10 @@ class BrokerClient:
         return in_routes | assigned | {name for trace in traces for name in trace}
 
     async def _trace(self, name_server: str, topic: str) -> set[str]:
-        """What one name server knows beside the route that is used: its own route, brokers that were
-        registered before (ours keep them), and the brokers of an order topic.
+        """Returns the brokers that one name server knows beyond the route in use.
+
+        These are its own route, brokers that were registered before (our name servers keep them), and the
+        brokers of an order topic.
         """
         absent, order = await asyncio.gather(
             self._value(name_server, names.ABSENT_BROKERS_NAMESPACE, topic),
@@ -148,7 +154,7 @@ class BrokerClient:
         header = GetKVConfigRequest(namespace, key)
         try:
             answer = await self._admin.asking.ask(name_server, RequestCode.GET_KV_CONFIG, header)
-        except (OSError, Refused):  # Apache's name servers have no such value
+        except (OSError, Refused):  # Apache's name servers do not have these values
             return ""
         return GetKVConfigResponse.from_ext(answer.ext).value or ""
 
@@ -167,7 +173,8 @@ class BrokerClient:
         found = [topic for topic in await self._admin.topics.names() if matches(topic)]
         if wanted.with_system:
             return found
-        own = {*layout.clusters, *(broker.name for broker in layout.brokers)}  # topics that brokers are given
+        # Every broker creates topics with the names of itself and of its cluster.
+        own = {*layout.clusters, *(broker.name for broker in layout.brokers)}
         return [topic for topic in found if topic not in own and not _is_of_system(topic)]
 
     async def _route(self, topic: str) -> TopicRoute:
@@ -177,7 +184,9 @@ class BrokerClient:
             return NO_ROUTE
 
     async def _ends_at(self, topic: str, address: str) -> dict[MessageQueue, Ends] | OSError:
-        """OSError: it does not answer. One that has just lost the topic has no queue of it."""
+        """Returns the ends of a topic's queues at a broker; OSError when it does not answer. No queues if it
+        has just lost the topic.
+        """
         try:
             table = await self._admin.topics.stats_at(address, topic)
         except OSError as error:
@@ -190,8 +199,10 @@ class BrokerClient:
         }
 
     async def offset_at(self, queue: MessageQueue, time_ms: int, ends: Ends) -> int | None:
-        """The first offset stored then or later; None: there is none. Brokers of 4.x name the nearest
-        message, before or behind, and any of several of one time: what they say is only where to look first.
+        """Returns the first offset stored at this time or later; None if there is none.
+
+        Brokers of 4.x return the nearest message, before or after, and any of several with the same time:
+        their answer is only where the search begins.
         """
         if ends.low >= ends.high:
             return None
@@ -211,11 +222,12 @@ class BrokerClient:
         found = await _together(lambda queue: self.offset_at(queue, times_ms[queue], ends[queue]), queues)
         return dict(zip(queues, found, strict=True))
 
-    # What proves a position
+    # marks, which prove a position
 
     async def marks(self, at: Positions) -> dict[MessageQueue, str | None]:
-        """Of the records at these offsets; None: there is none. A queue whose broker does not answer is left
-        out.
+        """Returns a mark of the record at each offset; None where there is no record.
+
+        A queue whose broker does not answer is left out.
         """
         queues = sorted(at)
         found = await _together(lambda queue: self._mark(queue, at[queue]), queues)
@@ -230,9 +242,10 @@ class BrokerClient:
                     queue, offset, max_count=1, max_bytes=1, timeout_s=MARK_TIMEOUT_S
                 )
                 if answer.status is not PullStatus.OFFSET_ILLEGAL:
-                    break  # else the group's offset was reset: the pull after this one gets what it asks for
+                    break
+                # The group's offset was reset: the next pull gets what it asks for.
         except (OSError, Refused) as error:
-            log.warning("The record at %d of %s cannot be had: %s", offset, named(queue), error)
+            log.warning("Cannot read the record at offset %d of %s: %s", offset, named(queue), error)
             return error
         for record in records_of(answer, offset):
             if record.queue_offset == offset:
@@ -242,8 +255,10 @@ class BrokerClient:
     async def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Where to go on in queues that are not the ones that were read: with their earliest message. A
-        broker that only lost its last messages still has older ones: there with the first that is newer.
+        """Returns where to continue in queues that are not the ones that were read: at their earliest
+        message.
+
+        A broker that only lost its last messages still has older ones: there at the first newer message.
         """
         queues = sorted(marks)
         found = await _together(lambda queue: self._resumed(queue, marks[queue], ends[queue]), queues)
@@ -259,11 +274,13 @@ class BrokerClient:
         newer = await self.offset_at(queue, stored_ms + 1, ends)
         return ends.high if newer is None else newer
 
-    # The group
+    # the group
 
     async def commit(self, group: str, positions: Positions) -> None:
-        """So that tools see how far it is. Tools find a group by its retry topic, which a broker makes when
-        it first hears of a member: so it hears of one, for a moment.
+        """Commits a group's offsets, so that tools show its progress.
+
+        Tools find a group by its retry topic, which a broker creates when it first hears of a member: so a
+        member is registered for a moment.
         """
         offsets = GroupOffsets(self._admin.client, self.routes, group)
         for name in {queue.broker for queue in positions}:
@@ -289,7 +306,7 @@ class BrokerClient:
 
 
 def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
-    """Those of the brokers whose master is not there, each with the reason."""
+    """Returns those of the brokers that have no master now, each with the reason."""
     masters = {one.name for one in layout.brokers if one.id == MASTER_ID}
     slaves = {one.name for one in layout.brokers} - masters
     return {
@@ -300,11 +317,11 @@ def missing_of(needed: Iterable[str], layout: Layout) -> dict[str, str]:
 
 
 def _warn_of_hidden(ends: Mapping[MessageQueue, Ends]) -> None:
-    """Queues that a topic writes to and does not read: consumers do not see them either."""
+    """Warns about queues that a topic writes to and does not read: consumers do not get them either."""
     hidden = {queue: one.high - one.low for queue, one in sorted(ends.items()) if one.high > one.low}
     if hidden:
-        told = "%d messages of %s are not read: readQueueNums of the topic is lower than their queues"
-        log.warning(told, sum(hidden.values()), listed(hidden))
+        text = "%d messages of %s are not read: readQueueNums of the topic is lower than their queue ids"
+        log.warning(text, sum(hidden.values()), listed(hidden))
 
 
 def _split(value: str) -> list[str]:
@@ -312,8 +329,9 @@ def _split(value: str) -> list[str]:
 
 
 async def first_late(is_late: Callable[[int], Awaitable[bool]], low: int, high: int, hint: int) -> int:
-    """The first of [low, high) that is late, where all behind it are too; `high`: none. Looks around the
-    hint first: it is mostly right, or off by one.
+    """Returns the first of [low, high) that is late, where all after it are late too; `high` if none is.
+
+    Tries around the hint first: it is mostly right, or off by one.
     """
     for probe in (hint, hint - 1, hint + 1):
         if low <= probe < high:
@@ -349,27 +367,29 @@ async def _together(ask: Callable[[Any], Awaitable[T]], items: Iterable[Any]) ->
     return await asyncio.gather(*(one(item) for item in items))
 
 
-# --- kept by this process --------------------------------------------------------------------------------
+# --- clients of this process -----------------------------------------------------------------------------
 
 
 @dataclass
 class _ProcessClients:
+    """The clients of this process, and the number of forks before it."""
+
     forks: int = -1
     brokers: dict[Access, BrokerClient] = field(default_factory=dict)
 
 
-_kept = _ProcessClients()
+_clients = _ProcessClients()
 
 
 def shared_client(access: Access) -> BrokerClient:
-    """That of this process, made when first asked for and closed when the process ends."""
-    if _kept.forks != background.forks():
-        background.leave_to_parent(_kept.brokers)
-        _kept.forks, _kept.brokers = background.forks(), {}
-    if access not in _kept.brokers:
-        found = _kept.brokers[access] = background.run(_made(access))
+    """Returns the client of this process, made at first use and closed when the process ends."""
+    if _clients.forks != background.forks():
+        background.leave_to_parent(_clients.brokers)
+        _clients.forks, _clients.brokers = background.forks(), {}
+    if access not in _clients.brokers:
+        found = _clients.brokers[access] = background.run(_made(access))
         background.keep(found.close, CLOSE_TIMEOUT_S)
-    return _kept.brokers[access]
+    return _clients.brokers[access]
 
 
 async def _made(access: Access) -> BrokerClient:
@@ -379,7 +399,7 @@ async def _made(access: Access) -> BrokerClient:
 def ask_with_retries(
     access: Access, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]], tries: int, pause_s: float
 ) -> T:
-    """What the servers say, asked several times where they do not answer. For any thread."""
+    """Asks the servers, several times where they do not answer. For any thread."""
     brokers = shared_client(access)
     for left in reversed(range(tries)):
         try:
@@ -387,6 +407,6 @@ def ask_with_retries(
         except (OSError, Refused, BrokenBody) as error:
             if not left:
                 raise
-            log.warning("Servers are asked again in %s s: %s", pause_s, error)
+            log.warning("Cannot reach the servers; retrying in %s s: %s", pause_s, error)
             time.sleep(pause_s)
-    raise AssertionError("a question is asked at least once")
+    raise AssertionError("at least one try is made")

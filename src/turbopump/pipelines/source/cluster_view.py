@@ -24,19 +24,21 @@ T = TypeVar("T")
 
 @dataclass
 class BlockingClusterView:
-    """Looks at the brokers for a plan."""
+    """The brokers as `plan.py` needs them, by blocking calls."""
 
     query: SourceQuery
 
     def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
-        """Brokers that should be there get the same time to come back as servers to answer."""
+        """Returns a snapshot. Missing brokers get the same time to come back as servers to answer."""
         query, queues = self.query, list(known)
         expected = query.expected if is_whole else ()
         for left in reversed(range(query.tries)):
             snapshot = self._ask(lambda brokers: brokers.snapshot(query.topics, queues, is_whole, expected))
             if not (is_whole and snapshot.missing and left) or query.allows_missing:
                 break
-            log.warning("Brokers %s are looked for again in %s s", ", ".join(snapshot.missing), query.pause_s)
+            log.warning(
+                "Brokers %s are missing; retrying in %s s", ", ".join(snapshot.missing), query.pause_s
+            )
             time.sleep(query.pause_s)
         return snapshot
 
@@ -54,13 +56,13 @@ class BlockingClusterView:
         return self._ask(lambda brokers: brokers.resumed(marks, ends))
 
     def commit(self, positions: Positions) -> None:
-        """As well as it goes: it is for who watches the group."""
+        """Commits a group's offsets if possible: they only serve tools that show its progress."""
         group = self.query.group
         assert group is not None
         try:
             ask_with_retries(self.query.access, lambda brokers: brokers.commit(group, positions), 1, 0.0)
         except (OSError, Refused) as error:
-            log.warning("Group %s is not told how far it is: %s", group, error)
+            log.warning("Cannot commit the offsets of group %s: %s", group, error)
 
     def _ask(self, ask: Callable[[BrokerClient], Coroutine[Any, Any, T]]) -> T:
         return ask_with_retries(self.query.access, ask, self.query.tries, self.query.pause_s)

@@ -1,9 +1,9 @@
-"""Offsets of many queues: their JSON, where a query begins and ends, how far one micro-batch goes, and how
-that is cut into tasks.
+"""Offsets of many queues: their JSON, where a query begins and ends, the end of a micro-batch, and tasks.
+Pure.
 
-In: what the brokers have, what was asked for. Out: positions and ranges. A position is the offset of the next
-message; a range is [start, end). Nothing is asked here; what cannot be is told by `BadOffsets`, what is gone
-by `DataLost`, in words that name the queue and the way out.
+In: what the brokers have and what was asked for. Out: positions and ranges. A position is the offset of the
+next message; a range is [start, end). Impossible requests raise `BadOffsets`, messages that no longer exist
+raise `DataLost`; the texts name the queue and the way out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,28 +17,28 @@ from turbopump.pipelines.options import EARLIEST, LATEST
 T = TypeVar("T")
 
 SHAPE = '{"topic":{"broker":{"0":17}}}'
-MAX_QUEUES_NAMED = 5  # queues that a message names
+MAX_QUEUES_NAMED = 5  # in one error text
 PROOF = "@"
-"""Key of the offset log beside the topics: no topic has such a name."""
+"""Key of the offset log beside the topics: no topic can have this name."""
 
 Positions = Mapping[MessageQueue, int]
 
 
 class BadOffsets(ValueError):
-    """Offsets that cannot be read, or do not fit the queues there are."""
+    """Offsets that cannot be read, or do not match the existing queues."""
 
 
 class MissingBrokers(RuntimeError):
-    """Brokers that have a part of what a query reads, and are not there."""
+    """Brokers that hold a part of what a query reads are not available."""
 
 
 class DataLost(RuntimeError):
-    """Messages that the query should read are not there any more."""
+    """Messages that the query should read no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The first offset that is there, and that of the next message."""
+    """The first offset that exists in a queue, and that of the next message."""
 
     low: int
     high: int
@@ -46,6 +46,8 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """Offsets [start, end) of one queue."""
+
     queue: MessageQueue
     start: int
     end: int
@@ -59,14 +61,14 @@ class Range:
 
 
 def positions_of(document: Any, minimum: int = 0) -> dict[MessageQueue, int]:
-    """Of `{"topic": {"broker": {"queue": offset}}}`; `minimum` is EARLIEST where that may be named."""
+    """Reads `{"topic": {"broker": {"queue": offset}}}`; `minimum` is EARLIEST where that may be given."""
     if isinstance(document, dict):
         document = {topic: brokers for topic, brokers in document.items() if topic != PROOF}
     return by_queue(document, lambda topic, given: _offset(topic, given, minimum))
 
 
 def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """The same for Spark's offset log, always in one order."""
+    """Writes positions as JSON for Spark's offset log, always in the same order."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for queue in sorted(positions):
         brokers = found.setdefault(queue.topic, {})
@@ -75,6 +77,7 @@ def document_of(positions: Mapping[MessageQueue, Any]) -> dict[str, dict[str, di
 
 
 def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue, T]:
+    """Reads a document of topics, brokers and queues, each value by `read`. Raises BadOffsets."""
     found: dict[MessageQueue, T] = {}
     for topic, brokers in _table(document).items():
         for broker, queues in _table(brokers).items():
@@ -86,7 +89,7 @@ def by_queue(document: Any, read: Callable[[str, Any], T]) -> dict[MessageQueue,
 
 
 def queues_of(document: Any) -> tuple[dict[str, set[int]], set[MessageQueue]]:
-    """What `assign` names: `{"topic": [0, 1]}`, these of every broker, or `{"topic": {"broker": [0, 1]}}`."""
+    """Reads the option `assign`: `{"topic": [0, 1]}`, of every broker, or `{"topic": {"broker": [0, 1]}}`."""
     everywhere: dict[str, set[int]] = {}
     exactly: set[MessageQueue] = set()
     shape = '{"topic":[0,1]} or {"topic":{"broker":[0,1]}}'
@@ -122,7 +125,7 @@ def _offset(topic: str, given: Any, minimum: int) -> int:
 
 
 def resolved(given: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """What was asked for queue by queue, with EARLIEST and LATEST as they are now. Every queue is named."""
+    """Replaces EARLIEST and LATEST by offsets. Raises BadOffsets unless every queue is named."""
     if missing := sorted(ends.keys() - given.keys()):
         raise BadOffsets(
             f"offsets are missing for {listed(missing)}: name every queue, with -2 for the earliest and -1 "
@@ -154,10 +157,12 @@ def target(
     away: Iterable[MessageQueue] = (),
     first: Positions | None = None,
 ) -> dict[MessageQueue, int]:
-    """As far as there is anything. Queues whose broker is away stand still; those that are gone for good are
-    not carried on. One that is new takes its place at its earliest message, or where `first` says, and is
-    read from the micro-batch after: then the offset log says where it began, also when the batch is repeated
-    after that message is gone. The same for queues that are no longer the ones that were read.
+    """Returns where a micro-batch would end: at the end of every queue.
+
+    Queues whose broker is away stand still; those that no longer exist are dropped. A new queue gets its
+    earliest message as its position, or that of `first`, and is read from the following micro-batch on: then
+    the offset log says where it began, also when the batch is repeated after that message was deleted. The
+    same holds for queues that are no longer the ones that were read.
     """
     still = {queue: start[queue] for queue in away if queue in start}
     there = {queue: one.high if queue in start else one.low for queue, one in ends.items()}
@@ -165,8 +170,8 @@ def target(
 
 
 def limited(start: Positions, end: Positions, max_messages: int) -> dict[MessageQueue, int]:
-    """At most about so many messages, each queue in proportion to what waits there and one at the least, as
-    Spark's Kafka connector does it: a small queue is not starved by a large one.
+    """Limits a micro-batch to about `max_messages`, each queue in proportion to what waits there and at least
+    one message, as Spark's Kafka connector does: a large queue does not starve a small one.
     """
     waiting = {queue: max(0, offset - start.get(queue, offset)) for queue, offset in end.items()}
     total = sum(waiting.values())
@@ -187,7 +192,7 @@ def count_between(start: Positions, end: Positions) -> int:
 
 
 def is_worth_it(waiting: int, minimum: int, waited_s: float, max_delay_s: float) -> bool:
-    """Whether a micro-batch begins: enough is there, or it was put off long enough."""
+    """Tells whether a micro-batch begins: enough messages wait, or it was delayed long enough."""
     return waiting >= minimum or (waiting > 0 and waited_s >= max_delay_s)
 
 
@@ -195,13 +200,13 @@ def is_worth_it(waiting: int, minimum: int, waited_s: float, max_delay_s: float)
 
 
 def ranges(start: Positions, end: Positions) -> list[Range]:
-    """What lies between."""
+    """Returns the ranges between two positions that are not empty."""
     found = [Range(queue, start[queue], end[queue]) for queue in sorted(end) if queue in start]
     return [one for one in found if one.size > 0]
 
 
 def split(wanted: Iterable[Range], min_parts: int | None, max_records: int | None) -> list[Range]:
-    """One task for each queue, or several where that makes a task too long or tasks too few."""
+    """Makes one task per queue, or several where a task would be too long or tasks too few."""
     found = [part for one in wanted for part in _cut(one, _parts(one.size, max_records))]
     if min_parts is None or len(found) >= min_parts or not found:
         return found
@@ -219,7 +224,7 @@ def _cut(one: Range, parts: int) -> list[Range]:
     return [Range(one.queue, low, high) for low, high in pairwise(edges)]
 
 
-# --- what is not there any more --------------------------------------------------------------------------
+# --- lost messages ---------------------------------------------------------------------------------------
 
 
 def losses(
@@ -228,13 +233,13 @@ def losses(
     away: Iterable[MessageQueue] = (),
     unwanted: Iterable[MessageQueue] = (),
 ) -> list[str]:
-    """What a query that goes on from `start` can not have, a sentence for each queue."""
+    """Returns a sentence for each queue of which a query that continues from `start` misses something."""
     told = []
     standing, dropped = set(away), set(unwanted)
     for queue, offset in sorted(start.items()):
         one = ends.get(queue)
         if queue in dropped:
-            told.append(f"{named(queue)} was read until {offset}, and is not asked for any more")
+            told.append(f"{named(queue)} was read until {offset}, and is no longer part of the query")
         elif one is None:
             if queue not in standing:
                 told.append(f"{named(queue)} is gone: the topic was deleted there")
@@ -243,19 +248,19 @@ def losses(
             told.append(f"{gone}: the broker keeps from {one.low} on (fileReservedTime, or a full disk)")
         elif offset > one.high:
             told.append(
-                f"{named(queue)} ends at {one.high}, and this query had come to {offset}: the topic was "
+                f"{named(queue)} ends at {one.high}, but this query had read up to {offset}: the topic was "
                 "recreated, or its broker lost the last messages"
             )
     return told
 
 
 def beyond(start: Positions, ends: Mapping[MessageQueue, Ends]) -> list[MessageQueue]:
-    """Queues that end before the position in them."""
+    """Returns the queues that end before the position in them."""
     return [queue for queue, offset in sorted(start.items()) if queue in ends and offset > ends[queue].high]
 
 
 def cut_short(end: Positions, ends: Mapping[MessageQueue, Ends]) -> list[str]:
-    """Where a batch was asked to end beyond the end of a queue, a sentence for each."""
+    """Returns a sentence for each queue that ends before the requested end of a batch."""
     return [
         f"endingOffsets asks for {named(queue)} up to {end[queue]}, and it ends at {ends[queue].high}"
         for queue in beyond(end, ends)
@@ -263,7 +268,7 @@ def cut_short(end: Positions, ends: Mapping[MessageQueue, Ends]) -> list[str]:
 
 
 def check_order(start: Positions, end: Positions) -> None:
-    """A batch that ends before it begins would be empty."""
+    """Raises BadOffsets for a batch that ends before it begins."""
     wrong = [queue for queue in sorted(end) if queue in start and end[queue] < start[queue]]
     if wrong:
         one = wrong[0]
@@ -273,29 +278,30 @@ def check_order(start: Positions, end: Positions) -> None:
         )
 
 
-# --- brokers that are not there --------------------------------------------------------------------------
+# --- missing brokers -------------------------------------------------------------------------------------
 
 
 def missing_brokers(why: Mapping[str, str], reads: object) -> MissingBrokers:
-    """What to say of brokers that are needed and not there: a reason for each."""
+    """Makes the error for brokers that are needed and not available, with the reason for each."""
     told = "; ".join(f"broker {name} {reason}" for name, reason in sorted(why.items()))
     return MissingBrokers(
         f"a part of {reads} is missing: {told}. Start it, or set allowMissingBrokers to true to read "
-        "without it. One that is gone for good is forgotten with mqadmin deleteKvConfig -s "
+        "without it. If it will not come back, remove it with mqadmin deleteKvConfig -s "
         "TURBOPUMP_KNOWN_BROKERS -k <its name>"
     )
 
 
 def lost(told: Iterable[str]) -> DataLost:
+    """Makes the error for lost messages, with the way out."""
     return DataLost(
         "; ".join(told)
-        + ". To go on with what is there, set failOnDataLoss to false; to begin again, use a new "
+        + ". To continue with what is there, set failOnDataLoss to false; to begin again, use a new "
         "checkpointLocation"
     )
 
 
 def check_topics(start: Positions, unwanted: Iterable[MessageQueue], reads: object) -> None:
-    """A checkpoint of which nothing is wanted is that of another query."""
+    """Raises BadOffsets for a checkpoint of which nothing is wanted: it belongs to another query."""
     if start and len(set(unwanted)) == len(start):
         before = ", ".join(sorted({queue.topic for queue in start}))
         raise BadOffsets(

@@ -1,7 +1,7 @@
-"""What a query reads next: the thinking of the readers, without Spark.
+"""Decides what a query reads next, without Spark.
 
-In: a query, looks at the brokers. Out: offsets and ranges. A stream asks again and again; everything before
-the `start` that it is asked with has been processed, so that is what the group has done.
+In: a query, snapshots of the brokers. Out: offsets and ranges. A stream is asked repeatedly; everything
+before the `start` of such a call has been processed, so that is the progress of the group.
 """
 
 import logging
@@ -47,15 +47,17 @@ log = logging.getLogger(__name__)
 Document = Mapping[str, Any]
 
 MAX_CLOCK_SKEW_MS = 60_000
-"""A queue whose messages are older than the query by no more than this is taken for a new one."""
+"""A queue whose messages are older than the query by at most this counts as new."""
 
 
 class ClusterView(Protocol):
-    """Who looks."""
+    """What a plan asks of the brokers."""
 
     def snapshot(self, known: Iterable[MessageQueue] = (), is_whole: bool = False) -> ClusterSnapshot:
-        """`known` queues are looked at also when the topic does not have them any more. `is_whole`: brokers
-        that should be there are looked for, and waited for a moment.
+        """Returns the state of the queues and brokers.
+
+        `known` queues are included also when the topic no longer has them. `is_whole`: brokers that should be
+        there are looked for, and waited for a moment.
         """
 
     def offsets_at(
@@ -63,20 +65,23 @@ class ClusterView(Protocol):
     ) -> Mapping[MessageQueue, int | None]: ...
 
     def marks(self, at: Positions) -> Mapping[MessageQueue, str | None]:
-        """Of the records at these offsets; None: there is no such record. A queue whose broker does not
-        answer is left out.
+        """Returns a mark of the record at each offset; None where there is no record.
+
+        A queue whose broker does not answer is left out.
         """
 
     def resumed(
         self, marks: Mapping[MessageQueue, str | None], ends: Mapping[MessageQueue, Ends]
     ) -> Mapping[MessageQueue, int]:
-        """Where to go on in queues that are no longer the ones that were read."""
+        """Returns where to continue in queues that are no longer the ones that were read."""
 
     def commit(self, positions: Positions) -> None: ...
 
 
 def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapshot:
-    """A look to begin with. Raises MissingBrokers, or BadOffsets when a topic that was named is nowhere."""
+    """Returns a snapshot to begin with. Raises MissingBrokers, or BadOffsets when a named topic does not
+    exist.
+    """
     snapshot = cluster.snapshot(is_whole=True)
     missing = dict(snapshot.missing)
     for queue in _named(query):
@@ -92,7 +97,7 @@ def complete_snapshot(query: SourceQuery, cluster: ClusterView) -> ClusterSnapsh
 
 
 def _named(query: SourceQuery) -> set[MessageQueue]:
-    """The queues that the options name one by one."""
+    """Returns the queues that the options name one by one."""
     found = set(query.topics.assigned[1]) if query.topics.assigned is not None else set()
     for bound in (query.start, query.end):
         found |= set(bound.offsets) if not isinstance(bound.offsets, str) else set()
@@ -104,7 +109,7 @@ def _check_there(query: SourceQuery, snapshot: ClusterSnapshot) -> None:
     there = {queue.topic for queue in snapshot.ends}
     if nowhere := [topic for topic in query.topics.names() if topic not in there]:
         raise BadOffsets(
-            f"no broker that is there has topic {', '.join(nowhere)}, or the queues of it that are wanted: "
+            f"no available broker has topic {', '.join(nowhere)}, or the queues of it that are wanted: "
             "check the name, or create it (mqadmin updateTopic)"
         )
     if query.topics.assigned is None:
@@ -119,13 +124,14 @@ def _check_there(query: SourceQuery, snapshot: ClusterSnapshot) -> None:
     ]
     unknown += [named(queue) for queue in sorted(exactly) if queue not in snapshot.ends]
     if unknown:
-        raise BadOffsets(f"assign names what is not there: {', '.join(unknown)}")
+        raise BadOffsets(f"option assign names queues that do not exist: {', '.join(unknown)}")
 
 
 # --- a batch ---------------------------------------------------------------------------------------------
 
 
 def batch_ranges(query: SourceQuery, cluster: ClusterView) -> list[Range]:
+    """Returns the ranges that a batch reads, one per task."""
     snapshot = complete_snapshot(query, cluster)
     ends = snapshot.ends
     start = _there(place(query.start, snapshot, cluster), ends)
@@ -148,7 +154,9 @@ def _is_by_offset(bound: Bound) -> bool:
 
 
 def place(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView) -> dict[MessageQueue, int]:
-    """Where the bound lies in each queue, now. Queues of missing brokers keep the offsets given for them."""
+    """Returns the position of the bound in each queue, now. Queues of missing brokers keep the offsets given
+    for them.
+    """
     ends = snapshot.ends
     if bound.time_ms is not None or bound.times_ms is not None:
         return _place_by_time(bound, snapshot, cluster)
@@ -171,7 +179,7 @@ def _place_by_time(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView
     else:
         times = dict.fromkeys(ends, bound.time_ms or 0)
     if missing := sorted(ends.keys() ^ times.keys()):
-        raise BadOffsets(f"times are to be given for exactly the queues that are read: see {listed(missing)}")
+        raise BadOffsets(f"times must be given for exactly the queues that are read: see {listed(missing)}")
     found = cluster.offsets_at(times, ends)
     none = sorted(queue for queue, offset in found.items() if offset is None)
     if none and not bound.or_latest:
@@ -187,26 +195,28 @@ def _place_by_time(bound: Bound, snapshot: ClusterSnapshot, cluster: ClusterView
 
 @dataclass
 class StreamPlan:
+    """The plan of one stream: where it begins, and the end of each micro-batch."""
+
     query: SourceQuery
     cluster: ClusterView
     now: Callable[[], float]
     now_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     _initial: Document | None = field(default=None, init=False)
     _goal: dict[MessageQueue, int] | None = field(default=None, init=False)
-    """Where a query that reads what is there now ends."""
+    """Where a query ends that reads only what is stored now."""
     _latest: dict[MessageQueue, int] = field(default_factory=dict, init=False)
     _began: float | None = field(default=None, init=False)
     _committed: dict[MessageQueue, int] = field(default_factory=dict, init=False)
     _planned: Document | None = field(default=None, init=False)
     """The end of the last micro-batch that this run planned."""
     _proved: bool = field(default=False, init=False)
-    """All queues were compared with the checkpoint once."""
+    """Whether all queues were compared with the checkpoint once."""
     _away: frozenset[str] = field(default=frozenset(), init=False)
     _told: set[str] = field(default_factory=set, init=False)
-    """Warnings that were given."""
+    """Warnings that were logged."""
 
     def initial(self) -> Document:
-        """Asked for twice by Spark: the same is said twice."""
+        """Returns where the stream begins; the same to each of Spark's two calls."""
         if self._initial is None:
             snapshot = complete_snapshot(self.query, self.cluster)
             positions = place(self.query.start, snapshot, self.cluster)
@@ -229,7 +239,7 @@ class StreamPlan:
         return {queue: mark for queue, mark in found.items() if mark is not None}
 
     def _since_ms(self) -> int | None:
-        """The store time before which nothing is read, where the query does not begin with the earliest."""
+        """Returns the store time before which nothing is read, unless the query begins at the earliest."""
         bound, now_ms = self.query.start, self.now_ms()
         if bound.time_ms is not None:
             return min(bound.time_ms, now_ms)
@@ -240,7 +250,9 @@ class StreamPlan:
         return now_ms if LATEST in bound.offsets.values() else None
 
     def fix_goal(self) -> None:
-        """Ends where the queues end now. Raises MissingBrokers: what they have belongs to it."""
+        """Ends the stream where the queues end now. Raises MissingBrokers, whose messages belong
+        to the goal.
+        """
         snapshot = self.cluster.snapshot(is_whole=True)
         if snapshot.missing and not self.query.allows_missing:
             raise missing_brokers(snapshot.missing, self.query.topics)
@@ -248,7 +260,7 @@ class StreamPlan:
         self._goal = latest(snapshot.ends) if end.time_ms is None else place(end, snapshot, self.cluster)
 
     def next(self, start_document: Document, max_messages: int | None) -> Document:
-        """How far the micro-batch after `start` goes; `start` itself: there is nothing to do."""
+        """Returns the end of the micro-batch after `start`; `start` itself if there is nothing to do."""
         before = offsets_of(start_document)
         start = before.positions
         snapshot = self.cluster.snapshot(start)
@@ -277,8 +289,9 @@ class StreamPlan:
     def _proofs(
         self, before: ProvenOffsets, snapshot: ClusterSnapshot, left_out: set[MessageQueue]
     ) -> tuple[dict[MessageQueue, str | None], list[MessageQueue]]:
-        """Marks of the records before the positions, of all queues at first and later of those that have
-        more; and the queues whose broker did not answer.
+        """Returns marks of the records before the positions, and the queues whose broker did not answer.
+
+        Of all queues at first, and later of those that have new messages.
         """
         asked = {
             queue: offset
@@ -291,17 +304,19 @@ class StreamPlan:
         return found, silent
 
     def _check_away(self, start: Positions, away: list[MessageQueue]) -> None:
-        """Says once of which brokers nothing is read. A query with a goal fails unless it has reached it."""
+        """Warns once about brokers that cannot be read. A query with a goal fails unless it has
+        reached it.
+        """
         names = frozenset(queue.broker for queue in away)
         if self._goal is not None and not self.query.allows_missing:
             goal = self._goal
             short = {queue.broker for queue in away if queue not in goal or start[queue] < goal[queue]}
             if short:
-                why = dict.fromkeys(short, "is not there or does not answer")
+                why = dict.fromkeys(short, "is missing or does not answer")
                 raise missing_brokers(why, self.query.topics)
         if names - self._away:
             log.warning(
-                "Brokers that are not there or do not answer: %s; %d queues stand still until they are back",
+                "Brokers %s are missing or do not answer; %d queues are not read until they are back",
                 ", ".join(sorted(names)),
                 len(away),
             )
@@ -315,8 +330,9 @@ class StreamPlan:
         away: list[MessageQueue],
         unwanted: list[MessageQueue],
     ) -> dict[MessageQueue, int]:
-        """Where to go on in queues that are not the ones that were read. Raises DataLost where nothing may
-        be lost.
+        """Returns where to continue in queues that are not the ones that were read.
+
+        Raises DataLost where nothing may be lost.
         """
         start = before.positions
         replaced = proofs.replaced(before, found)
@@ -330,8 +346,10 @@ class StreamPlan:
         return {queue: min(offset, start[queue]) for queue, offset in found_again.items()}
 
     def _first(self, before: ProvenOffsets, snapshot: ClusterSnapshot) -> dict[MessageQueue, int]:
-        """Where new queues begin, if not at their earliest message: a query that began with the latest one,
-        or by time, must not read the history of a broker that was missing then.
+        """Returns where new queues begin, if not at their earliest message.
+
+        A query that began with the latest message, or by time, must not read the history of a broker that was
+        missing then.
         """
         new = [queue for queue in snapshot.ends if queue not in before.positions]
         if before.since_ms is None or not new:
@@ -351,7 +369,7 @@ class StreamPlan:
     def _older(
         self, queues: list[MessageQueue], time_ms: int, ends: Mapping[MessageQueue, Ends]
     ) -> set[MessageQueue]:
-        """Those with a message that was stored before."""
+        """Returns the queues that have a message stored before this time."""
         found = self.cluster.offsets_at(dict.fromkeys(queues, time_ms), ends) if queues else {}
         return {
             queue
@@ -367,7 +385,9 @@ class StreamPlan:
         snapshot: ClusterSnapshot,
         moved: Positions,
     ) -> Document:
-        """The offsets with their proofs. A queue whose broker does not give the record stands still."""
+        """Returns the offsets with their proofs. A queue whose broker does not give the record
+        stands still.
+        """
         start = before.positions
         if end == start and not moved:
             return start_document
@@ -391,8 +411,10 @@ class StreamPlan:
     def _within_goal(
         self, start: Positions, end: Positions, ends: Mapping[MessageQueue, Ends]
     ) -> dict[MessageQueue, int]:
-        """Queues that appeared after the goal was fixed are for the next run. Those of the checkpoint that
-        it does not know, as the topic has fewer queues now, are read to their end.
+        """Limits the micro-batch to the goal.
+
+        Queues that appeared after the goal was fixed are left to the next run. Queues of the checkpoint that
+        the goal does not have, since the topic was shrunk, are read to their end.
         """
         assert self._goal is not None
         goal = self._goal
@@ -422,7 +444,7 @@ class StreamPlan:
         return True
 
     def _commit(self, start: Positions, snapshot: ClusterSnapshot) -> None:
-        """What lies before `start` is done: Spark asks for more when the batch before has ended."""
+        """Commits what lies before `start`: Spark asks for more when the batch before has ended."""
         if self.query.group is None:
             return
         away = set(snapshot.away(start))
@@ -436,10 +458,11 @@ class StreamPlan:
             self._committed |= news
 
     def latest(self) -> Document:
-        """For progress: where the queues ended when last looked at."""
+        """Returns where the queues ended in the last snapshot, for Spark's progress."""
         return document_of(self._latest)
 
     def ranges(self, start_document: Document, end_document: Document) -> list[Range]:
+        """Returns the ranges of a micro-batch, one per task."""
         start, end = offsets_of(start_document), offsets_of(end_document)
         if end_document != self._planned:
             self._check_repeated(start, end)
@@ -447,7 +470,7 @@ class StreamPlan:
         return split(wanted, self.query.min_parts, self.query.max_records)
 
     def _check_repeated(self, start: ProvenOffsets, end: ProvenOffsets) -> None:
-        """A batch that a former run planned: its queues may have been replaced since."""
+        """Checks a batch that a former run planned: its queues may have been replaced since."""
         snapshot = self.cluster.snapshot(end.positions)
         for one in (start, end):
             asked = proofs.provable(one, snapshot.ends)
@@ -456,13 +479,13 @@ class StreamPlan:
             self._judge(proofs.replacements(one, proofs.replaced(one, found), moved))
 
     def _judge(self, told: list[str]) -> None:
-        """A warning is given once: what is wrong may stay so for many triggers."""
+        """Raises DataLost, or logs each warning once: the cause may stay for many triggers."""
         _judge([one for one in told if one not in self._told], self.query)
         self._told.update(told)
 
 
 def _before(positions: Positions, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """The offsets of the records before these positions, where there is one."""
+    """Returns the offsets of the records before these positions, where there is one."""
     return {
         queue: offset - 1
         for queue, offset in positions.items()
@@ -479,4 +502,4 @@ def _judge(told: list[str], query: SourceQuery) -> None:
     if told and query.fails_on_loss:
         raise lost(told)
     for sentence in told:
-        log.warning("%s; going on, as failOnDataLoss is false", sentence)
+        log.warning("%s; continuing, as failOnDataLoss is false", sentence)

@@ -1,8 +1,8 @@
-"""What proves that a position in a queue still means what it meant: the record before it, and its cluster.
+"""Proves that a position in a queue still means what it meant, by the record before it and its cluster. Pure.
 
-In: the JSON of an offset log, marks of records as brokers have them now. Out: offsets with their proofs, and
-sentences about queues that are no longer the ones that were read: a recreated topic, another cluster.
-Nothing is asked here. A checkpoint without proofs is read as well; nothing is said of it then.
+In: the JSON of an offset log, and marks of records as brokers have them now. Out: offsets with their proofs,
+and sentences about queues that are no longer the ones that were read: a recreated topic, another cluster. A
+checkpoint without proofs is accepted and not judged.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,28 +22,30 @@ from turbopump.pipelines.source.offsets import (
 )
 
 HOST_END = -16
-"""An offset id ends with the place in the log, 8 bytes as hex; the host that stored it comes before."""
+"""An offset id ends with the log offset, 8 bytes in hexadecimal; the host that stored the record comes before
+it.
+"""
 
 Marks = Mapping[MessageQueue, str]
-"""The record before a position: its offset id and its store time, `7F00…01A4@1700000000000`."""
+"""The record before a position, as offset id and store time: `7F00…01A4@1700000000000`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenOffsets:
-    """What the offset log says: positions, and what shows later that the queues are still the same ones."""
+    """The content of the offset log: positions, and what shows later that the queues are still the same."""
 
     positions: Positions = field(default_factory=dict)
     marks: Marks = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
-    """By broker."""
+    """Broker → name of its cluster."""
     since_ms: int | None = None
-    """A query that began with the latest messages, or by time, reads nothing that was stored before."""
+    """A query that began with the latest messages, or by time, reads nothing stored before this."""
     missing: frozenset[str] = frozenset()
-    """Brokers that were missing when the query began, and were allowed to be."""
+    """Brokers that were missing, with permission, when the query began."""
 
 
 def offsets_of(document: Mapping[str, Any]) -> ProvenOffsets:
-    """What `full_document` wrote, or a checkpoint from before there were proofs."""
+    """Reads what `full_document` wrote, or a checkpoint from before proofs existed."""
     proof = document.get(PROOF, {})
     try:
         return ProvenOffsets(
@@ -54,11 +56,11 @@ def offsets_of(document: Mapping[str, Any]) -> ProvenOffsets:
             frozenset(proof.get("missing", ())),
         )
     except (AttributeError, TypeError) as error:
-        raise BadOffsets(f"the proofs of the offset log cannot be read: {error}") from None
+        raise BadOffsets(f"cannot read the proofs in the offset log: {error}") from None
 
 
 def full_document(offsets: ProvenOffsets) -> dict[str, Any]:
-    """Positions as `document_of` writes them, and beside the topics what proves them, if there is any."""
+    """Writes positions as `document_of` does, with their proofs beside the topics, if there are any."""
     proof = {
         "since": offsets.since_ms,
         "missing": sorted(offsets.missing),
@@ -70,7 +72,7 @@ def full_document(offsets: ProvenOffsets) -> dict[str, Any]:
 
 
 def provable(before: ProvenOffsets, ends: Mapping[MessageQueue, Ends]) -> dict[MessageQueue, int]:
-    """The records whose marks can be compared: those before the positions, where they are still kept."""
+    """Returns the records whose marks can be compared: those before the positions, where they still exist."""
     return {
         queue: before.positions[queue] - 1
         for queue in before.marks
@@ -83,7 +85,7 @@ def _has(ends: Ends, offset: int) -> bool:
 
 
 def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) -> list[MessageQueue]:
-    """Queues whose record before the position is another one now."""
+    """Returns the queues whose record before the position is another one now."""
     known = ((queue, mark) for queue, mark in sorted(found.items()) if mark is not None)
     return [queue for queue, mark in known if mark != before.marks[queue]]
 
@@ -91,8 +93,9 @@ def replaced(before: ProvenOffsets, found: Mapping[MessageQueue, str | None]) ->
 def moved_clusters(
     before: ProvenOffsets, clusters: Mapping[str, str], found: Mapping[MessageQueue, str | None]
 ) -> dict[str, str]:
-    """Brokers that are of another cluster than before, and which one; not where a record shows that the
-    store is the same one.
+    """Returns brokers that belong to another cluster than before, and to which.
+
+    Not where a record shows that the store is the same.
     """
     same = {queue.broker for queue, mark in found.items() if mark == before.marks[queue]}
     return {
@@ -105,14 +108,14 @@ def moved_clusters(
 def replacements(
     before: ProvenOffsets, queues: Iterable[MessageQueue], moved: Mapping[str, str]
 ) -> list[str]:
-    """A sentence for each queue that is another one, and each broker of another cluster."""
+    """Returns a sentence for each queue that was replaced, and each broker of another cluster."""
     told = [
         f"{named(queue)} is not the one that was read up to {before.positions[queue]}: the record before "
         "that offset is another one now, so the topic was recreated, or this is another cluster"
         for queue in queues
     ]
     return told + [
-        f"broker {broker} was of cluster {before.clusters[broker]} and is of cluster {cluster} now"
+        f"broker {broker} belonged to cluster {before.clusters[broker]} and belongs to cluster {cluster} now"
         for broker, cluster in moved.items()
     ]
 
@@ -122,6 +125,6 @@ def mark_of(offset_id: str, store_ms: int) -> str:
 
 
 def host_and_time(mark: str) -> tuple[str, int]:
-    """The part of a mark that names the broker which stored the record, and when that was."""
+    """Returns the part of a mark that names the broker which stored the record, and the store time."""
     offset_id, _, store_ms = mark.partition("@")
     return offset_id[:HOST_END], int(store_ms) if store_ms.isdecimal() else 0

@@ -1,9 +1,8 @@
-"""The messages of one range of a queue, from its broker, as they are stored: several pulls under way, results
-in order.
+"""Pulls the messages of one range of a queue, as they are stored: several pulls in flight, results in order.
 
 In: a range, a filter. Out: parts, each some megabytes of records back to back. Where nothing filters, the
-offsets of later pulls are known before earlier ones are answered. A broker that is away is waited for; what
-is gone is told to `lose`, which fails or lets it go on. No message is touched here.
+offsets of later pulls are known before earlier ones are answered. An unavailable broker is waited for; lost
+messages raise DataLost or are logged. Single messages are not looked at here.
 """
 
 import asyncio
@@ -25,26 +24,27 @@ from turbopump.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-MAX_PULLS_IN_FLIGHT = 8  # pulls of one range
-MAX_ANSWER_BYTES = 512 << 10  # asked for with each; larger ones cost no less
-PART_BYTES = 2 << 20  # of records are handed on together
-MAX_PARTS_AHEAD = 2  # wait for who decodes them
+MAX_PULLS_IN_FLIGHT = 8  # per range
+MAX_ANSWER_BYTES = 512 << 10  # per pull; larger ones are no cheaper per byte
+PART_BYTES = 2 << 20  # of records before a part is handed on
+MAX_PARTS_AHEAD = 2  # that wait to be decoded
 CALL_TIMEOUT_S = 10.0
-RETRY_PAUSE_S = 0.2  # before a pull that failed is made again
+RETRY_PAUSE_S = 0.2  # before a failed pull is repeated
 TAIL_WAIT_S = (
     10.0  # for a queue that ends before the range does: a slave or a broker that is starting catches up
 )
-FULL_ANSWERS_TO_GROW = 16  # answers in a row that had all that was asked for
-TRANSIENT_CODES = frozenset(  # what a broker says that is starting, stopping or has too much to do
+FULL_ANSWERS_TO_GROW = 16  # complete responses in a row after which more messages are asked for
+TRANSIENT_CODES = frozenset(
     {
         *(ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE),
         *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.GO_AWAY),
     }
 )
+"""Responses of a broker that is starting, stopping or overloaded."""
 
 
 PulledRange = tuple[int, int, PulledBytes]
-"""From which offset on, up to which, and what was found there."""
+"""First offset, end offset, and the response for that range."""
 
 
 class BytePuller(Protocol):
@@ -65,20 +65,22 @@ class BytePuller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PulledRecords:
-    """Records of [start, end), those that are wanted at the least."""
+    """Records of the range [start, end): at least those that are wanted."""
 
     start: int
     end: int
     body: bytes
     delta: int = 0
-    """What the records' offsets lack to be the queue's."""
+    """What must be added to the records' offsets to get those of the queue."""
 
 
 @dataclass
 class RangePull:
+    """Pulls one range."""
+
     pulls: BytePuller
     doubt: Callable[[str], None]
-    """Told of a topic whose broker did not answer."""
+    """Called with the topic when its broker did not answer, so that its route is refreshed."""
     wanted: Range
     filter: SourceFilter
     count: int
@@ -88,7 +90,7 @@ class RangePull:
     now: Callable[[], float] = field(default_factory=lambda: asyncio.get_running_loop().time)
 
     async def parts(self) -> AsyncGenerator[PulledRecords, None]:
-        """The range from its start to its end, answers joined to parts."""
+        """Yields the range from its start to its end, responses joined to parts."""
         held: list[PulledBytes] = []
         begin = at = self.wanted.start
         size = 0
@@ -148,8 +150,9 @@ class RangePull:
             at = answer[1]
 
     async def _next(self, at: int, end: int) -> PulledRange:
-        """An answer with records, or the knowledge that there are none: from where to where. Always gets on;
-        waits for a broker that is away, at most `patience_s`.
+        """Returns a response with records, or the range in which there are none. Always advances.
+
+        Waits for an unavailable broker, at most `patience_s`.
         """
         deadline = self.now() + self.patience_s
         tail = self.now() + min(TAIL_WAIT_S, self.patience_s)
@@ -160,7 +163,8 @@ class RangePull:
                 if start < at:
                     self._lose(start, at)
                 if answer.status is not PullStatus.FOUND and self.filter.is_all:
-                    self._lose(at, min(answer.next_offset, end))  # files that are just being deleted
+                    # The files are just being deleted.
+                    self._lose(at, min(answer.next_offset, end))
                 return at, min(max(answer.next_offset, at + 1), end), answer
             if at < answer.min_offset:
                 at = min(answer.min_offset, end)
@@ -168,11 +172,13 @@ class RangePull:
                 self._lose(start, end, f"it ends at {answer.max_offset}")
                 return start, end, _empty(answer)
             elif self.now() >= deadline:
-                has = f"though it has {answer.min_offset} to {answer.max_offset - 1}"
-                raise TimeoutError(f"{named(self.wanted.queue)} gave nothing at {at} in time, {has}")
+                has = f"although it has {answer.min_offset} to {answer.max_offset - 1}"
+                raise TimeoutError(
+                    f"{named(self.wanted.queue)} returned nothing at {at} for {self.patience_s} s, {has}"
+                )
             elif answer.status is not PullStatus.OFFSET_ILLEGAL or at >= answer.max_offset:
                 await self.sleep(RETRY_PAUSE_S)
-            # Else the group's offset was reset: the pull after this one gets what it asks for.
+            # Otherwise the group's offset was reset: the next pull gets what it asks for.
         self._lose(start, end)
         return start, end, _empty(answer)
 
@@ -196,7 +202,9 @@ class RangePull:
                     why = f"{named(queue)} could not be read for {self.patience_s} s (pullTimeoutMs)"
                     raise TimeoutError(f"{why}: {error}") from error
                 if not told:
-                    log.warning("%s does not answer, trying again: %s", named(queue), error)
+                    log.warning(
+                        "Cannot pull from %s; retrying for %s s: %s", named(queue), self.patience_s, error
+                    )
                 told = True
                 self.doubt(queue.topic)
                 await self.sleep(RETRY_PAUSE_S)
@@ -205,11 +213,11 @@ class RangePull:
         told = f"messages {start} to {end - 1} of {named(self.wanted.queue)} are gone: {why}"
         if self.fails_on_loss:
             raise lost([told])
-        log.warning("%s; going on behind them, as failOnDataLoss is false", told)
+        log.warning("%s; continuing after them, as failOnDataLoss is false", told)
 
 
 def _passes(answer: PulledBytes, at: int) -> bool:
-    """Nothing was found, and a pull can go on further behind."""
+    """Tells whether nothing was found here, and the next pull continues further on."""
     found_none = (PullStatus.NO_MATCHED_MSG, PullStatus.NO_NEW_MSG)
     return answer.status in found_none and at < answer.next_offset <= answer.max_offset
 
@@ -226,7 +234,7 @@ def _joined(start: int, end: int, held: list[PulledBytes]) -> PulledRecords:
 
 
 def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
-    """The parts, read ahead on the background loop while the caller is busy with the last one."""
+    """Yields the parts, pulled ahead on the background loop while the caller works on the one before."""
     ahead = background.run(_begun(make))
     try:
         while (one := background.run(ahead.take())) is not None:
@@ -237,6 +245,8 @@ def parts_of(make: Callable[[], RangePull]) -> Iterator[PulledRecords]:
 
 @dataclass
 class _Prefetch:
+    """Pulls a range ahead of its reader, at most MAX_PARTS_AHEAD parts."""
+
     ready: "asyncio.Queue[PulledRecords | BaseException | None]"
     tasks: Tasks
 

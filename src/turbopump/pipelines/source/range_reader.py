@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read(wanted: Range, query: SourceQuery) -> Iterator[pa.RecordBatch]:
-    """The rows of one task."""
+    """Yields the rows of one task."""
     if not wanted.size:
         return
     brokers = shared_client(query.access)
@@ -45,4 +45,4 @@ def _lose(wanted: Range, query: SourceQuery, start: int, end: int) -> None:
     told = f"messages {start} to {end - 1} of {named(wanted.queue)} are missing between others"
     if query.fails_on_loss:
         raise lost([told])
-    log.warning("%s; going on without them, as failOnDataLoss is false", told)
+    log.warning("%s; continuing without them, as failOnDataLoss is false", told)

@@ -1,7 +1,7 @@
-"""The readers that Spark calls: it hands in offsets, and gets offsets, tasks and rows.
+"""The readers that Spark calls: they exchange offsets, tasks and rows with it.
 
-In: Spark's calls, on the driver or in a worker. Out: what `plan.py` decides, what `pulling.py` reads and
-`rows.py` decodes. Nothing is decided here.
+In: Spark's calls, on the driver or in a worker. Out: what `plan.py` decides, `range_pull.py` pulls and
+`rows.py` decodes.
 """
 
 import time
@@ -27,12 +27,16 @@ from turbopump.pipelines.worker_memory import freeze_after
 
 
 class RangePartition(InputPartition):
+    """A task of Spark: one range."""
+
     def __init__(self, wanted: Range) -> None:
         super().__init__(wanted)
         self.wanted = wanted
 
 
 class BatchReader(DataSourceReader):
+    """Reads topics once."""
+
     def __init__(self, query: SourceQuery) -> None:
         self._query = query
 
@@ -46,7 +50,9 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One for each query, in a process of its own beside the driver; copies of it read in workers."""
+    """Reads topics as a stream. One per query, in a process beside the driver; copies of it read
+    in workers.
+    """
 
     def __init__(self, query: SourceQuery) -> None:
         self._query = query
@@ -82,10 +88,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return freeze_after(read(partition.wanted, self._query))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what looks at brokers: a worker needs the query alone."""
+        """Pickles the query alone, which is all that a worker needs."""
         return {"_query": self._query, "_made": None}
 
 
 def _nothing() -> RangePartition:
-    """Spark wants a task even where there is nothing to read."""
+    """Returns an empty task: Spark needs one even where there is nothing to read."""
     return RangePartition(Range(MessageQueue("", "", 0), 0, 0))

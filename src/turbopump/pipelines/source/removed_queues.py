@@ -1,8 +1,8 @@
-"""Pulls that also reach queues which a topic does not have any more: it got fewer queues, and the messages of
-the others are still stored.
+"""Pulls also from queues that a topic no longer has: it was shrunk, and the messages of the removed queues
+are still stored.
 
-Brokers refuse to pull from such a queue. Its consume queue can be asked for all the same, as mqadmin does,
-and each message by its place in the log: slower, and only for what was left unread there.
+Brokers refuse to pull from such a queue. Its consume queue can still be queried, as mqadmin does, and then
+each message by its log offset: slower, and only for what was left unread there.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from turbopump.protocol.headers.pull import DEFAULT_MAX_BYTES
 from turbopump.protocol.headers.query import ViewMessageRequest
 from turbopump.protocol.names import TAG
 
-MAX_ENTRIES = 32  # messages asked for together
+MAX_ENTRIES = 32  # messages per call
 
 
 @dataclass
 class StoredQueuePuller:
-    """As the puller's `pull_bytes`, for all queues that a broker has stored."""
+    """Pulls as `Puller.pull_bytes` does, from all queues that a broker has stored."""
 
     puller: Puller
     admin: Admin
@@ -47,16 +47,16 @@ class StoredQueuePuller:
             if not is_of_removed(refused, queue):
                 raise
             if kind != TAG:
-                reason = f"{named(queue)} is not read by the topic any more, so its broker cannot filter it"
-                advice = "set readQueueNums back until it is read, or read without sql"
+                reason = f"the topic no longer reads {named(queue)}, so its broker cannot filter it"
+                advice = "raise readQueueNums until it is read, or read without sql"
                 raise Refused(refused.code, f"{reason}: {advice}") from None
         return await self._by_entries(queue, offset, min(max_count, MAX_ENTRIES))
 
     async def _by_entries(self, queue: MessageQueue, offset: int, count: int) -> PulledBytes:
-        """All messages, whatever their tags: the reader compares these."""
+        """Returns all messages, whatever their tags: the reader compares these."""
         address = (await self.puller.routes.find(queue.topic)).reader(queue.broker)
         if address is None:
-            raise ConnectionError(f"broker {queue.broker} is not there")
+            raise ConnectionError(f"broker {queue.broker} is not available")
         found = await self.admin.queues.entries(address, queue.topic, queue.id, offset, count)
         low, high = (found.minQueueIndex, found.maxQueueIndex) if found is not None else (0, 0)
         if found is None or not found.queueData or not low <= offset < high:
@@ -74,5 +74,5 @@ class StoredQueuePuller:
 
 
 def is_of_removed(refused: Refused, queue: MessageQueue) -> bool:
-    """Whether a broker refuses because the topic has no such queue now; 4.x and 5.x use these words."""
+    """Tells whether a broker refuses because the topic has no such queue now; 4.x and 5.x use this text."""
     return f"queueId[{queue.id}] is illegal" in (refused.remark or "")

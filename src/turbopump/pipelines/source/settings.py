@@ -22,12 +22,12 @@ from turbopump.protocol.names import TAG
 
 FORMAT = "rocketmq"
 READERS = "TOOLS_CONSUMER"
-"""The group that every broker lets pull without having been told of it."""
+"""The group that every broker lets pull without being registered."""
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration(given: str) -> float:
-    """Seconds, of `90s`, `15m`, `1h` or milliseconds without a unit."""
+    """Reads seconds from `90s`, `15m`, `1h`, or milliseconds without a unit."""
     found = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d)?", given.strip())
     if found is None:
         raise ValueError("must be a time such as 500ms, 90s, 15m or 1h")
@@ -35,11 +35,12 @@ def duration(given: str) -> float:
 
 
 def pattern(given: str) -> str:
+    """A regular expression that is not empty."""
     return kinds.text(kinds.pattern(given))
 
 
 def offsets(given: str) -> str | dict[MessageQueue, int]:
-    """`earliest`, `latest`, or queue by queue."""
+    """Reads `earliest`, `latest`, or JSON with an offset per queue."""
     word = given.strip().lower()
     if word in ("earliest", "latest"):
         return word
@@ -61,131 +62,150 @@ OPTIONS = (
         "nameServer",
         kinds.servers,
         aliases=("rocketmq.namesrv.addr", "namesrvAddr"),
-        help="`host:port` of the name servers, with `;` between. Needed",
+        help="`host:port` of the name servers, separated by `;`. Required",
     ),
     FormatOption(
-        "subscribe", kinds.words, aliases=("topic", "topics"), help="the topics, with commas between them"
+        "subscribe", kinds.words, aliases=("topic", "topics"), help="the topics, separated by commas"
     ),
     FormatOption(
         "subscribePattern", pattern, help="a regular expression: all topics whose whole name it matches"
     ),
     FormatOption(
-        "assign", queues, help='these queues alone: `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`'
+        "assign", queues, help='only these queues: `{"topic":[0,1]}` or `{"topic":{"broker-a":[0,1]}}`'
     ),
     FormatOption(
         "includeSystemTopics",
         kinds.flag,
         False,
-        help="`subscribePattern` matches retry, dead-letter, delay and system topics too; `subscribe` can "
+        help="`subscribePattern` also matches retry, dead-letter, delay and system topics; `subscribe` can "
         "always name them",
     ),
     FormatOption(
         "startingOffsets",
         offsets,
         help='`earliest` (a batch), `latest` (a stream), or JSON `{"topic":{"broker":{"0":17}}}` with -2 for '
-        "earliest and -1 for latest. A stream that has a checkpoint goes on from there instead",
+        "earliest and -1 for latest. A stream with a checkpoint continues from there instead",
     ),
     FormatOption(
         "endingOffsets",
         offsets,
-        help="where a batch ends, exclusively: `latest`, or JSON in which -1 is it. Beyond a queue's end "
-        "is an error; with `failOnDataLoss` false it is read to its end",
+        help="where a batch ends, exclusively: `latest`, or JSON with -1 for latest. An offset beyond a "
+        "queue's end is an error; with `failOnDataLoss` false the queue is read to its end",
     ),
     FormatOption(
         "startingTimestamp",
         kinds.time_ms,
-        help="begin at the first message stored at that time or later: ms since 1970, "
+        help="begin at the first message stored at this time or later: ms since 1970, "
         "`2026-11-01T12:00:00Z` (with its zone), or an age such as `10m`",
     ),
     FormatOption(
         "endingTimestamp",
         kinds.time_ms,
-        help="end a batch, or a stream with trigger availableNow, before the first one stored then or later",
+        help="end a batch, or a stream with trigger availableNow, before the first message stored at this "
+        "time or later",
     ),
     FormatOption(
         "startingOffsetsByTimestamp",
         times,
-        help='the same queue by queue: `{"topic":{"broker":{"0":1700000000000}}}`',
+        help='a starting time per queue: `{"topic":{"broker":{"0":1700000000000}}}`',
     ),
-    FormatOption("endingOffsetsByTimestamp", times, help="the same for the end of a batch"),
+    FormatOption("endingOffsetsByTimestamp", times, help="an ending time per queue, for a batch"),
     FormatOption(
         "startingOffsetsByTimestampStrategy",
         kinds.choice("error", "latest"),
         "error",
-        help="what to do where no message is so young: fail, or begin with the next that comes",
+        help="what to do where no message is that recent: `error`, or `latest`: begin with the next message",
     ),
     FormatOption(
-        "maxOffsetsPerTrigger", kinds.count(), help="about so many messages in one micro-batch at most"
+        "maxOffsetsPerTrigger",
+        kinds.count(),
+        help="largest number of messages in a micro-batch, approximately",
     ),
     FormatOption(
-        "minOffsetsPerTrigger", kinds.count(), help="a micro-batch waits until so many messages are there"
+        "minOffsetsPerTrigger", kinds.count(), help="a micro-batch waits until this many messages are stored"
     ),
-    FormatOption("maxTriggerDelay", duration, 900.0, help="and no longer than this: `90s`, `15m`, `1h`"),
-    FormatOption("minPartitions", kinds.count(), help="at least so many tasks: queues are split"),
+    FormatOption(
+        "maxTriggerDelay",
+        duration,
+        900.0,
+        help="longest time that a micro-batch waits for `minOffsetsPerTrigger`: `90s`, `15m`, `1h`",
+    ),
+    FormatOption("minPartitions", kinds.count(), help="smallest number of tasks: queues are split"),
     FormatOption(
         "maxRecordsPerPartition",
         kinds.count(),
-        help="a task reads so many messages of a queue at most; below 250,000 starting it costs more",
+        help="largest number of messages that one task reads; below 250,000 starting the task costs more "
+        "than reading",
     ),
     FormatOption(
         "failOnDataLoss",
         kinds.flag,
         True,
-        help="fail when messages that should be read are gone, or a queue is not the one that was read "
-        "before (a topic that was recreated, another cluster); `false`: warn and go on with what is there",
+        help="fail when messages that should be read no longer exist, or a queue is not the one that was "
+        "read before (a topic that was recreated, another cluster); `false`: warn and continue with what is "
+        "there",
     ),
     FormatOption(
         "allowMissingBrokers",
         kinds.flag,
         False,
-        help="a batch, the start of a stream and `AvailableNow` need every broker that has a part of the "
-        "topics; `true`: warn and read without those that are missing. A stream reads them later",
+        help="a batch, the start of a stream and `AvailableNow` need every broker that holds a part of the "
+        "topics; `true`: warn and read without missing brokers. A stream reads them later",
     ),
     FormatOption(
         "expectedBrokers",
         kinds.words,
         (),
-        help="names of brokers, with commas between, that must be there: for Apache's name servers, which "
+        help="names of brokers that must be available, separated by commas: for Apache's name servers, which "
         "forget a broker as soon as it stops",
     ),
-    FormatOption("tags", kinds.text, aliases=("subExpression",), help="`paid || shipped`: these tags alone"),
-    FormatOption("sql", kinds.text, help="SQL92 over properties, worked out by the broker: `price > 10`"),
-    FormatOption("columns", kinds.words, help="these columns alone; what is not asked for is not decoded"),
+    FormatOption(
+        "tags",
+        kinds.text,
+        aliases=("subExpression",),
+        help="only messages with these tags: `paid || shipped`",
+    ),
+    FormatOption(
+        "sql", kinds.text, help="SQL92 condition over properties, evaluated by the broker: `price > 10`"
+    ),
+    FormatOption("columns", kinds.words, help="only these columns; others are not decoded"),
     FormatOption(
         "includeProperties",
         kinds.flag,
         False,
         aliases=("includeHeaders",),
-        help="with the column `properties` (`headers` under `kafkaCompat`)",
+        help="add the column `properties` (`headers` under `kafkaCompat`)",
     ),
     FormatOption("kafkaCompat", kinds.flag, False, help="columns by the names of Spark's Kafka connector"),
     FormatOption(
         "groupId",
         kinds.text,
         aliases=("rocketmq.group.id", "consumerGroup"),
-        help="tell the brokers how far this group has come, so that `mqadmin consumerProgress` shows the lag",
+        help="commit the progress for this group, so that `mqadmin consumerProgress` shows the lag",
     ),
-    FormatOption(
-        "pullBatchSize", kinds.count(), 4096, help="messages asked for at once; brokers have limits too"
-    ),
+    FormatOption("pullBatchSize", kinds.count(), 4096, help="messages per pull; brokers have limits too"),
     FormatOption(
         "pullTimeoutMs",
         kinds.count(),
         120_000,
-        help="how long a task waits for a broker that is away before it fails",
+        help="how long a task waits for an unavailable broker before it fails",
     ),
     FormatOption(
-        "fetchOffset.numRetries", kinds.count(0), 3, help="more attempts to ask servers for offsets"
+        "fetchOffset.numRetries", kinds.count(0), 3, help="how often a failed request for offsets is repeated"
     ),
-    FormatOption("fetchOffset.retryIntervalMs", kinds.count(0), 1000, help="between them"),
-    FormatOption("useTls", kinds.flag, False, aliases=("rocketmq.use.tls",), help="TLS to all servers"),
-    FormatOption("tlsTrustCertPath", kinds.text, "", help="PEM of the authorities, on every worker"),
+    FormatOption("fetchOffset.retryIntervalMs", kinds.count(0), 1000, help="pause between these requests"),
+    FormatOption(
+        "useTls", kinds.flag, False, aliases=("rocketmq.use.tls",), help="connect to all servers by TLS"
+    ),
+    FormatOption(
+        "tlsTrustCertPath", kinds.text, "", help="PEM file with the certificate authorities, on every worker"
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How servers are reached: what a worker's connections are kept under."""
+    """How servers are reached: the key under which a worker keeps its connections."""
 
     name_server: str
     group: str = READERS
@@ -195,10 +215,12 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class SourceFilter:
+    """The filter of a query, as brokers get it."""
+
     expression: str = ALL
     kind: str = TAG
     tags: tuple[str, ...] = ()
-    """Whose text is compared here: brokers compare hashes."""
+    """Tags that are compared again here: brokers compare hashes."""
 
     @property
     def is_all(self) -> bool:
@@ -207,7 +229,7 @@ class SourceFilter:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which queues are wanted: one of the first three is given."""
+    """Which queues are wanted: one of the first three fields is given."""
 
     named: tuple[str, ...] = ()
     pattern: str | None = None
@@ -229,22 +251,24 @@ class TopicSelection:
         return queue in exactly or queue.id in everywhere.get(queue.topic, ())
 
     def __str__(self) -> str:
-        return f"what {self.pattern} matches" if self.pattern is not None else ", ".join(self.names())
+        return f"topics that match {self.pattern}" if self.pattern is not None else ", ".join(self.names())
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin or to end: `earliest` and the like, offsets, or times."""
+    """Where to begin or to end: `earliest` or `latest`, offsets, or times."""
 
     offsets: str | Mapping[MessageQueue, int] = "latest"
     time_ms: int | None = None
     times_ms: Mapping[MessageQueue, int] | None = None
     or_latest: bool = True
-    """Where no message is so young."""
+    """What to do where no message is that recent: begin with the next one, or raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceQuery:
+    """What a query reads, and how. Sent to workers by pickle."""
+
     access: Access
     topics: TopicSelection
     filter: SourceFilter
@@ -267,6 +291,7 @@ class SourceQuery:
 
 
 def query_of(given: Mapping[str, str], is_stream: bool) -> SourceQuery:
+    """Makes the query from Spark's options. Raises BadOption."""
     options = FormatOptions(OPTIONS, given, FORMAT)
     return SourceQuery(
         access=_access(options),
@@ -324,7 +349,9 @@ def _topics(options: FormatOptions) -> TopicSelection:
 
 def _filter(options: FormatOptions) -> SourceFilter:
     if options.is_given("tags") and options.is_given("sql"):
-        raise BadOption("options tags and sql are given: SQL can test the property TAGS")
+        raise BadOption(
+            "options tags and sql are both given: give sql alone, which can test the property TAGS"
+        )
     try:
         expression, kind = choice(options["tags"] or ALL, options["sql"], None)
     except InvalidArgument as bad:
@@ -355,10 +382,10 @@ def _end(options: FormatOptions, is_stream: bool) -> Bound:
     _at_most_one(options, *names)
     for name in names:
         if is_stream and name != "endingTimestamp" and options.is_given(name):
-            raise BadOption(f"option {name}: a stream has no end; read it as a batch, or stop the query")
+            raise BadOption(f"option {name}: a stream has no end; read a batch, or stop the query")
     given = options["endingOffsets"] or "latest"
     if given == "earliest" or _has(given, EARLIEST):
-        raise BadOption("option endingOffsets: nothing can end at the earliest message")
+        raise BadOption("option endingOffsets: a batch cannot end at the earliest message: it would be empty")
     return Bound(given, options["endingTimestamp"], options["endingOffsetsByTimestamp"])
 
 
@@ -369,7 +396,7 @@ def _has(given: Any, offset: int) -> bool:
 def _at_most_one(options: FormatOptions, *names: str) -> None:
     found = [name for name in names if options.is_given(name)]
     if len(found) > 1:
-        raise BadOption(f"options {' and '.join(found)} say the same thing: give one")
+        raise BadOption(f"options {' and '.join(found)} are both given: give one")
 
 
 def _min_offsets(options: FormatOptions) -> int | None:
