@@ -183,7 +183,9 @@ def test_a_pattern_whose_brokers_are_away_waits_for_them():
 def test_a_topic_that_is_not_subscribed_any_more_is_a_loss():
     start = {"T": {"a": {"0": 5}}, "U": {"a": {"0": 7}}}
     cluster = Cluster({q(0): Ends(0, 9)})
-    with pytest.raises(DataLost, match="queue 0 of U on a was read until 7, and is no longer part of the query"):
+    with pytest.raises(
+        DataLost, match="queue 0 of U on a was read until 7, and is no longer part of the query"
+    ):
         stream(cluster).next(start, None)
     assert stream(cluster, failOnDataLoss="false").next(start, None) == at(9)
 

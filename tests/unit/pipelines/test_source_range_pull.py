@@ -233,7 +233,7 @@ def test_a_broker_that_gives_nothing_of_what_it_has_fails_the_task():
         def _found(self, offset: int, expression: str, max_count: int) -> PulledBytes:
             return self._answer(PullStatus.NO_MATCHED_MSG, offset)
 
-    with pytest.raises(TimeoutError, match="gave nothing at 0 in time, though it has 0 to 99"):
+    with pytest.raises(TimeoutError, match=r"returned nothing at 0 for 30.0 s, although it has 0 to 99"):
         read(Mute(), 0, 100)
 
 

@@ -1,10 +1,10 @@
-"""Topics in a lake: Delta tables and Parquet files, partitioned by topic, date and hour.
+"""Writes topics into a lake: Delta tables and Parquet files, partitioned by topic, date and hour.
 
     messages = spark.readStream.format("rocketmq").option("nameServer", "127.0.0.1:9876")...load()
     lake.to_delta(messages, "/lake/orders").option("checkpointLocation", "/lake/checkpoints/orders").start()
     lake.to_parquet(messages, "/lake/raw")...
 
-Delta's commits are made by `deltalake`, so Spark needs no jar for it. Both write each row once.
+Delta commits are made by the package `deltalake`, so Spark needs no jar for it. Both write each row once.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ PARTITIONS = ("topic", "date", "hour")
 
 
 def partitioned(frame: Any, time: str = "storeTimestamp", parts: Sequence[str] = PARTITIONS) -> Any:
-    """The same rows with those of `date` and `hour` of that column, in the session's time zone."""
+    """Adds the columns `date` and `hour` of the time column, in the session's time zone."""
     from pyspark.sql import functions
 
     makers = {"date": functions.to_date, "hour": functions.hour}
@@ -35,14 +35,17 @@ def partitioned(frame: Any, time: str = "storeTimestamp", parts: Sequence[str] =
 
 
 def to_delta(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
-    """A stream's writer, or a batch's, to which options can be added before it is started or saved."""
+    """Returns the writer of a stream or a batch to a Delta table; add options, then start or save it."""
     rows = partitioned(frame, time)
     writer = rows.writeStream if frame.isStreaming else rows.write.mode("append")
     return writer.format("rocketmq-delta").option("path", path)
 
 
 def to_parquet(frame: Any, path: str, time: str = "storeTimestamp") -> Any:
-    """The same as Parquet, by Spark itself: readers other than Spark may see files of a batch that failed."""
+    """Returns the writer of a stream or a batch to Parquet files, written by Spark itself.
+
+    Readers other than Spark may see files of a batch that failed.
+    """
     rows = partitioned(frame, time)
     writer = rows.writeStream if frame.isStreaming else rows.write.mode("append")
     columns = [name for name in PARTITIONS if name in rows.columns]

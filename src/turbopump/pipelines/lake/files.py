@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from turbopump.pipelines.schema import TIME
 from turbopump.pipelines.sink.rows import groups
 
-MAX_OPEN_FILES = 64  # files of one task; the oldest is closed for a new one
+MAX_OPEN_FILES = 64  # per task; the oldest is closed for a new one
 COMPRESSION = "zstd"
 MAX_STATISTIC_LENGTH = 64  # characters
 OFFSET, PLACE = "queueOffset", ("topic", "brokerName", "queueId")
@@ -34,7 +34,9 @@ Values = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Of a file's columns, as Delta's log has them: readers pass over files that they need not open."""
+    """Smallest and largest values and nulls of a file's columns, as in Delta's log: readers skip files by
+    them.
+    """
 
     lowest: dict[str, Any] = field(default_factory=dict)
     highest: dict[str, Any] = field(default_factory=dict)
@@ -43,31 +45,33 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
+    """One Parquet file of a table."""
+
     path: str
-    """Below the table."""
+    """Relative to the table."""
     size: int
     rows: int
     values: tuple[tuple[str, str | None], ...]
-    """Of the partition's columns."""
+    """Partition column → value."""
     statistics: ColumnStatistics = field(default_factory=ColumnStatistics)
     columns: frozenset[str] = frozenset()
-    """In the file itself."""
+    """The columns in the file itself, which lacks the partition columns."""
 
 
 @dataclass(slots=True)
 class WrittenFiles:
-    """What a task has written."""
+    """The files that a task has written."""
 
     files: list[DataFile] = field(default_factory=list)
     schema: bytes = b""
-    """Arrow's, of whole rows; empty: there were no rows."""
+    """Arrow schema of complete rows; empty if there were no rows."""
     reached: Reached = field(default_factory=dict)
 
 
 def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterable[Any]) -> WrittenFiles:
-    """`root`: a directory, or an address that PyArrow understands."""
+    """Writes batches as files. `root`: a directory, or an address that PyArrow understands."""
     system, path = pa.fs.FileSystem.from_uri(root) if "://" in root else (pa.fs.LocalFileSystem(), root)
-    writing = _PartitionWriter(system, path.rstrip("/"), partition_by, token)
+    writer = _PartitionWriter(system, path.rstrip("/"), partition_by, token)
     done = WrittenFiles()
     for batch in batches:
         rows = in_utc(batch)
@@ -75,13 +79,15 @@ def write(root: str, partition_by: tuple[str, ...], token: str, batches: Iterabl
             done.schema = rows.schema.serialize().to_pybytes()
             merge(done.reached, reached(rows))
             for values, part in parts(rows, partition_by):
-                writing.add(values, part)
-    done.files = writing.close()
+                writer.add(values, part)
+    done.files = writer.close()
     return done
 
 
 def in_utc(batch: Any) -> Any:
-    """As a table; Spark's times have the session's zone, Delta's have UTC."""
+    """Returns the batch as a table with times in UTC: Spark's times have the session's zone, Delta's have
+    UTC.
+    """
     return table_in_utc(pa.Table.from_batches([batch]))
 
 
@@ -93,7 +99,7 @@ def table_in_utc(table: Any) -> Any:
 
 
 def parts(table: Any, partition_by: tuple[str, ...]) -> list[tuple[Values, Any]]:
-    """By values of the partition's columns, which are not in the files themselves."""
+    """Divides rows by the values of the partition columns, which are not stored in the files."""
     rest = table.drop_columns(list(partition_by))
     codes = np.zeros(len(table), np.int64)
     names: list[list[str | None]] = []
@@ -113,14 +119,16 @@ def parts(table: Any, partition_by: tuple[str, ...]) -> list[tuple[Values, Any]]
 
 
 def as_text(column: Any) -> Any:
-    """Partition values as Delta's protocol writes them: times in UTC, without a zone."""
+    """Formats partition values as Delta's protocol does: times in UTC, without a zone."""
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column.cast(pa.timestamp("us", column.type.tz)), format="%Y-%m-%d %H:%M:%S")
     return column.cast(pa.string())
 
 
 def statistics_of(metadata: Any, schema: Any) -> ColumnStatistics:
-    """What Parquet's footer knows of flat columns. A column with a row group that knows nothing has none."""
+    """Reads the statistics of flat columns from Parquet's footer; none for a column with a row group that
+    lacks them.
+    """
     lowest: dict[str, Any] = {}
     highest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -153,7 +161,7 @@ def has_order(kind: Any) -> bool:
 
 
 def _ending(value: Any) -> Any:
-    """In JSON; None: too long to be of use."""
+    """Converts a statistic to JSON; None if it is too long to be of use."""
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):
@@ -164,7 +172,7 @@ def _ending(value: Any) -> Any:
 
 
 def reached(table: Any) -> Reached:
-    """Of rows that tell where they come from; others reach nothing."""
+    """Returns the offsets that rows of format `rocketmq` reach; empty for other rows."""
     if not {OFFSET, *PLACE} <= set(table.column_names):
         return {}
     last = table.group_by(list(PLACE)).aggregate([(OFFSET, "max")])
@@ -185,11 +193,13 @@ def merge(into: Reached, more: Mapping[str, Mapping[str, Mapping[str, int]]]) ->
 
 
 class BadPartition(ValueError):
-    """A row's value of a partition column cannot be kept; the text has the fix."""
+    """A row's value in a partition column cannot be stored; the text has the fix."""
 
 
 def folder_of(name: str, value: str | None) -> str:
-    """As Hive names folders: some readers, Polars among them, take a partition's value from there."""
+    """Returns the folder name as Hive writes it: some readers, Polars among them, take the value
+    from there.
+    """
     if value == "":
         raise BadPartition(
             f"a row has an empty string in column {name}, and Delta takes that for null in a partition: "
@@ -199,6 +209,8 @@ def folder_of(name: str, value: str | None) -> str:
 
 
 class _PartitionWriter:
+    """Writes rows into one open file per partition."""
+
     def __init__(self, system: Any, root: str, partition_by: tuple[str, ...], token: str) -> None:
         self._system = system
         self._root = root
@@ -251,7 +263,7 @@ class _OpenFile:
     values: tuple[tuple[str, str | None], ...]
     writer: Any
     footers: list[Any]
-    """Parquet's, once it is closed."""
+    """Parquet's footer, once the file is closed."""
     rows: int = 0
 
     def add(self, part: Any) -> None:

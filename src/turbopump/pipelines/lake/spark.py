@@ -1,7 +1,7 @@
-"""Format `rocketmq-delta`: rows of a stream or a batch in a Delta table, without any jar.
+"""Format `rocketmq-delta`: writes rows of a stream or a batch into a Delta table, without any jar.
 
-In: Spark's calls. Out: executors write files, the driver commits them (`files.py`, `table.py`). Any rows
-will do; those of format `rocketmq` also tell their offsets to the table.
+In: Spark's calls. Out: executors write files, the driver commits them (`files.py`, `table.py`). Rows of any
+kind are accepted; those of format `rocketmq` also record their offsets in the table.
 """
 
 import uuid
@@ -42,54 +42,76 @@ QUERY_ID = "sql.streaming.queryId"
 
 LAKE = (
     FormatOption("path", text, help="directory of the table, or an address such as s3://…"),
-    FormatOption("partitionBy", words, help="columns; those of topic, date and hour that there are"),
-    FormatOption("transactionalId", text, help="under which batches are remembered; the id of the query"),
+    FormatOption(
+        "partitionBy",
+        words,
+        help="partition columns; default: those of topic, date and hour that the rows have",
+    ),
+    FormatOption(
+        "transactionalId",
+        text,
+        help="id under which the table records written batches; default: the id of the query",
+    ),
     FormatOption(
         "txnVersion",
         count(0),
-        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
-        "the table has already is not written again. Without it an id writes one batch",
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; a number "
+        "that the table already has is not written again. Without it an id writes one batch",
     ),
-    FormatOption("mergeSchema", flag, False, help="add columns that the table lacks; what rows lack is null"),
     FormatOption(
-        "overwriteSchema", flag, False, help="mode overwrite: the table gets the columns of the rows"
+        "mergeSchema",
+        flag,
+        False,
+        help="add columns that the table lacks; columns that the rows lack are null",
+    ),
+    FormatOption(
+        "overwriteSchema",
+        flag,
+        False,
+        help="with mode overwrite: replace the table's columns by those of the rows",
     ),
 )
 
 
 TABLE = (
     FormatOption("path", text, help="directory of the table, or an address such as s3://…"),
-    FormatOption("versionAsOf", count(0), help="an earlier version of the table"),
+    FormatOption("versionAsOf", count(0), help="version of the table to read; default: the latest"),
     FormatOption(
         "pushFilters",
         flag,
         False,
-        help="pass over files that have no row for the query's conditions, by partition values and "
+        help="skip files that have no row for the query's conditions, by partition values and "
         "statistics; needs spark.sql.python.filterPushdown.enabled=true",
     ),
 )
-"""Of who reads."""
+"""Options for reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
+    """Options for writing. Sent to tasks by pickle."""
+
     path: str
     partition_by: tuple[str, ...]
     transactional_id: str
     version: int | None = None
-    """Of a batch; None: the id writes one batch."""
+    """Number of a batch; None: the transactional id writes one batch."""
     how: table.WriteMode = table.APPEND
     schema: Any = None
-    """Arrow's, of the rows."""
+    """Arrow schema of the rows."""
 
 
 @dataclass
 class FilesCommit(WriterCommitMessage):
+    """What a task tells the driver: its files, and the transactional id."""
+
     id: str
     files: files.WrittenFiles
 
 
 class RocketMqDelta(DataSource):
+    """Spark's data source `rocketmq-delta`."""
+
     @classmethod
     def name(cls) -> str:
         return FORMAT
@@ -119,7 +141,9 @@ class RocketMqDelta(DataSource):
 def lake_of(
     given: dict[str, str], columns: Sequence[str], overwrite: bool, schema: Any = None
 ) -> LakeOptions:
-    """`overwrite`: the rows take the place of all that are in the table."""
+    """Makes the options for writing. `overwrite`: the rows replace all that are in the table. Raises
+    BadOption.
+    """
     options = FormatOptions(LAKE, given, FORMAT)
     if options["overwriteSchema"] and not overwrite:
         raise BadOption("option overwriteSchema is for mode('overwrite'); mergeSchema adds columns")
@@ -127,10 +151,12 @@ def lake_of(
     known = {column.lower(): column for column in columns}
     asked = options["partitionBy"] or [name for name in PARTITIONS if name in known]
     if missing := [name for name in asked if name.lower() not in known]:
-        raise BadOption(f"partitionBy names {missing[0]}, and there are only columns {', '.join(columns)}")
+        raise BadOption(
+            f"partitionBy names {missing[0]}, but the rows have only columns {', '.join(columns)}"
+        )
     partition_by = tuple(known[name.lower()] for name in asked)
     if len(partition_by) == len(columns):
-        raise BadOption("all columns are in partitionBy: nothing is left for the files")
+        raise BadOption("partitionBy must not name all columns: nothing is left for the files")
     version, id = version_of(options), options["transactionalId"] or ""
     how = table.WriteMode(
         overwrite,
@@ -142,14 +168,14 @@ def lake_of(
 
 
 def for_stream(lake: LakeOptions) -> LakeOptions:
-    """A stream repeats its last batch after a restart, under its own number."""
+    """Returns the options of a stream, which repeats its last batch after a restart, under its own number."""
     if lake.version is not None:
         raise BadOption(NO_VERSION)
     return replace(lake, how=replace(lake.how, may_repeat=True))
 
 
 def check_version(lake: LakeOptions) -> None:
-    """Before any task runs; the commit looks again."""
+    """Raises AlreadyWritten before any task runs; the commit checks again."""
     id = lake.transactional_id
     if id and lake.version is None and table.last_version(lake.path, id) >= 0:
         raise table.already_written(id, lake.path)
@@ -161,6 +187,8 @@ def path_of(options: FormatOptions) -> str:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream, each once."""
+
     def __init__(self, lake: LakeOptions) -> None:
         self._lake = lake
 
@@ -174,11 +202,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         committed(self._lake, messages, batchId)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """Files that no commit names are no part of the table."""
+        """Does nothing: files that no commit names are not part of the table."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """With a transactionalId and a txnVersion the table has its rows once, however often the job runs."""
+    """Writes a batch. With transactionalId and txnVersion the rows are in the table once, however often the
+    job runs.
+    """
 
     def __init__(self, lake: LakeOptions) -> None:
         self._lake = lake
@@ -190,7 +220,7 @@ class BatchWriter(DataSourceArrowWriter):
         committed(self._lake, messages, self._lake.version or 0)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Files that no commit names are no part of the table."""
+        """Does nothing: files that no commit names are not part of the table."""
 
 
 def written(lake: LakeOptions, batches: Iterator[Any]) -> files.WrittenFiles:

@@ -1,8 +1,8 @@
-"""Files become part of a Delta table in one commit, which also says of which batch they are.
+"""Adds files to a Delta table in one commit, which also records the batch they belong to.
 
 In: the files of the tasks that count. Out: nothing; the table has them, once. The commit holds the
-transaction `rmq:<id>` with the number of the batch, so a batch that comes again is recognised, and of two
-drivers that commit the same one Delta lets the first. It holds the offsets that the rows reach, too.
+transaction `rmq:<id>` with the number of the batch, so a repeated batch is recognised, and of two drivers
+that commit the same batch Delta accepts the first. It also holds the offsets that the rows reach.
 """
 
 import json
@@ -21,31 +21,31 @@ from turbopump.pipelines.options import SECOND_BATCH
 TRIES = 5
 OFFSETS = "rocketmq.offsets"
 KEEP = timedelta(days=7)
-REPEATED = "%d rows of batch %d of %s are not written again: the table at %s has batches up to %d of this id"
+REPEATED = "Skipping %d rows of batch %d of %s: the table at %s already has batches up to %d of this id"
 
 log = logging.getLogger(__name__)
 
 
 class OtherTable(ValueError):
-    """The table at this place has other columns, or other partitions."""
+    """The existing table has other columns or other partitions."""
 
 
 class AlreadyWritten(ValueError):
-    """The transactional id has written a batch, and nothing tells whether this one is the same."""
+    """The transactional id has written a batch, and it is unknown whether this one is the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMode:
-    """What a commit may do to the table beside adding files."""
+    """What a commit may do to the table besides adding files."""
 
     overwrite: bool = False
-    """The files take the place of all that are there."""
+    """The files replace all existing ones."""
     merge_schema: bool = False
     """Columns that the table lacks are added to it; those that the rows lack are null."""
     overwrite_schema: bool = False
     """With `overwrite`: the table gets the columns of the rows."""
     may_repeat: bool = True
-    """A batch that the id has written already is passed over; else it raises AlreadyWritten."""
+    """A batch that the id has written already is skipped; otherwise it raises AlreadyWritten."""
 
 
 APPEND = WriteMode()
@@ -60,8 +60,9 @@ def commit(
     how: WriteMode = APPEND,
     schema: Any = None,
 ) -> bool:
-    """False: the batch was committed before. `id` is empty: there is no batch that could come again.
-    `schema`: of the rows, for a commit that has none.
+    """Commits the files of a batch, and returns False if it was committed before.
+
+    `id` is empty: the batch cannot be repeated. `schema`: of the rows, for a commit without rows.
     """
     from deltalake.exceptions import CommitFailedError
 
@@ -82,19 +83,21 @@ def commit(
         try:
             _write(table, rows_schema, partition_by, files, _properties(written, id, batch), how)
             return True
-        except CommitFailedError:  # somebody was first: with this batch, or with something else
+        except CommitFailedError:  # another writer was first, with this batch or another commit
             if not left:
                 raise
     raise AssertionError("unreachable")
 
 
 def nullable(schema: Any) -> Any:
-    """As Delta's own writers make tables: a later batch may have nulls where this one has none."""
+    """Makes all columns nullable, as Delta's own writers do: a later batch may have nulls where this one has
+    none.
+    """
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def nulls_in(file: DataFile, name: str) -> int:
-    """How many rows have no value in a column."""
+    """Returns how many rows of a file have no value in a column."""
     values = dict(file.values)
     if name in values:
         return file.rows if values[name] is None else 0
@@ -102,7 +105,7 @@ def nulls_in(file: DataFile, name: str) -> int:
 
 
 def check_nulls(root: str, table: Any, files: Sequence[DataFile]) -> None:
-    """Rows with a null where the table must not have one are refused."""
+    """Raises OtherTable for rows with a null in a column that is NOT NULL."""
     required = [field.name for field in table.schema().fields if not field.nullable]
     for file in files:
         for name in required:
@@ -121,7 +124,7 @@ def already_written(id: str, where: str) -> AlreadyWritten:
 
 
 def last_version(root: str, id: str) -> int:
-    """The number of the id's last batch in the table; -1: there is none, or no table."""
+    """Returns the number of the id's last batch in the table; -1 if there is none, or no table."""
     from deltalake import DeltaTable
 
     return _last(DeltaTable(root), id) if DeltaTable.is_deltatable(root) else -1
@@ -152,7 +155,7 @@ def _write(
 
 
 def _table(root: str, schema: Any, partition_by: tuple[str, ...], how: WriteMode) -> Any:
-    """As it is now; made, if it is not there; with more columns, if that is wanted."""
+    """Opens the table; creates it if missing, and adds columns if that is allowed."""
     from deltalake import DeltaTable, Schema
     from deltalake.exceptions import DeltaError
 
@@ -181,8 +184,9 @@ def check_partitions(root: str, table: Any, partition_by: tuple[str, ...]) -> No
 
 
 def new_columns(root: str, table: Any, wanted: Any, may_add: bool) -> list[Any]:
-    """Columns of the rows that the table lacks. Raises OtherTable for any other difference, and for these
-    where they may not be added.
+    """Returns the columns of the rows that the table lacks.
+
+    Raises OtherTable for any other difference, and for new columns that may not be added.
     """
     there, given = ({one.name: str(one.type) for one in each.fields} for each in (table, wanted))
     differ = sorted({name for name in there | given if there.get(name) != given.get(name)})
@@ -217,9 +221,10 @@ def _action(file: DataFile) -> Any:
 
 
 def upsert(frame: Any, path: str, keys: Sequence[str], id: str, version: int) -> bool:
-    """Rows of a batch DataFrame take the place of those with the same keys, or are added: what a stream in
-    update mode needs, by foreachBatch. Each version of an id is written once; False: it was before. The rows
-    go through the driver's memory.
+    """Replaces rows with the same keys by those of a batch DataFrame, and adds the others.
+
+    This is what a stream in update mode needs, by foreachBatch. Each version of an id is written once;
+    returns False if it was written before. The rows go through the driver's memory.
 
         counts.writeStream.outputMode("update").foreachBatch(
             lambda batch, number: lake.upsert(batch, "/lake/counts", ["topic"], "counts-v1", number)
@@ -247,9 +252,10 @@ def upsert(frame: Any, path: str, keys: Sequence[str], id: str, version: int) ->
 
 
 def compact(path: str, *, keep: timedelta = KEEP, target_bytes: int | None = None) -> dict[str, Any]:
-    """Makes few large files of many small ones, and removes those that no version of the last `keep` has:
-    also what attempts that failed have left. Streams may go on writing meanwhile, provided that none of
-    their batches takes as long as `keep`.
+    """Merges small files into large ones, and removes files that no version of the last `keep` uses.
+
+    Files of failed attempts are removed too. Streams may write meanwhile, provided that none of their batches
+    takes as long as `keep`.
 
         lake.compact("/lake/orders")
     """
@@ -263,7 +269,7 @@ def compact(path: str, *, keep: timedelta = KEEP, target_bytes: int | None = Non
 
 
 def offsets(path: str) -> Reached:
-    """Up to where a table's rows reach, as its commits say: where another reader would go on."""
+    """Returns the offsets that a table's rows reach, by its commits: where another reader would continue."""
     from deltalake import DeltaTable
 
     found: Reached = {}

@@ -1,9 +1,9 @@
-"""A Delta table's rows for Spark, without any jar: files are listed on the driver and read by tasks.
+"""Reads a Delta table's rows for Spark, without any jar: files are listed on the driver and read by tasks.
 
 In: a path, a version of the table that stays the same for the whole query, the columns that Spark expects,
-and conditions of the query that were pushed down. Out: Arrow batches. Files that cannot have a row for the
-conditions, by their partition values and statistics, are not opened. A file's partition values come from
-the table's log: names of folders promise nothing.
+and the conditions of the query that were pushed down. Out: Arrow batches. Files that cannot hold a matching
+row, by their partition values and statistics, are not opened. A file's partition values come from the table's
+log: names of folders guarantee nothing.
 """
 
 import json
@@ -32,18 +32,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from turbopump.pipelines.lake.files import has_order
 from turbopump.pipelines.options import BadOption
 
-FILES_PER_TASK = 8  # of a task
+FILES_PER_TASK = 8
 
 
 @dataclass
 class FilePartition(InputPartition):
-    """Some files of a version, by their paths below the table."""
+    """A task of Spark: some files of a version, by their paths relative to the table."""
 
     version: int
     paths: tuple[str, ...]
 
 
 class TableReader(DataSourceReader):
+    """Reads one version of a table."""
+
     def __init__(self, path: str, version: int | None, schema: Any) -> None:
         """`schema`: Spark's, of the rows that it expects."""
         table = opened(path, version)
@@ -61,7 +63,7 @@ class TableReader(DataSourceReader):
         dataset = opened(self._path, self._version).to_pyarrow_dataset()
         paths = sorted(str(one.path) for one in dataset.get_fragments(self._where))
         parts = [tuple(paths[at : at + FILES_PER_TASK]) for at in range(0, len(paths), FILES_PER_TASK)]
-        return [FilePartition(self._version, one) for one in parts or [()]]  # Spark wants one at least
+        return [FilePartition(self._version, one) for one in parts or [()]]  # Spark needs at least one
 
     def read(self, part: FilePartition) -> Iterator[Any]:
         from pyarrow.dataset import FileSystemDataset
@@ -77,7 +79,9 @@ class TableReader(DataSourceReader):
 
 
 class FilteringTableReader(TableReader):
-    """Takes conditions of the query over. All of them stay with Spark too, which keeps its answer right."""
+    """Skips files by the conditions of the query. All conditions stay with Spark too, which keeps its answer
+    right.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         for one in filters:
@@ -88,7 +92,7 @@ class FilteringTableReader(TableReader):
 
 
 def condition(one: Filter, schema: pa.Schema) -> Any:
-    """A condition as an Arrow expression; None: it says nothing about files that could be relied on."""
+    """Converts a condition to an Arrow expression; None if files cannot be skipped by it."""
     column = one.attribute[0] if hasattr(one, "attribute") and len(one.attribute) == 1 else None
     if column not in schema.names or not has_order(schema.field(column).type):
         return None
@@ -111,7 +115,7 @@ def condition(one: Filter, schema: pa.Schema) -> Any:
                 return field <= _scalar(value, kind)
             case IsNotNull(_):
                 return field.is_valid()
-    except (pa.ArrowException, TypeError):  # a value that the column cannot have: Spark answers by itself
+    except (pa.ArrowException, TypeError):  # a value that the column cannot have: Spark evaluates it
         return None
     return None
 
@@ -131,7 +135,7 @@ def opened(path: str, version: int | None = None) -> Any:
 
 
 def spark_schema(path: str, version: int | None) -> Any:
-    """Delta writes its schema as Spark does."""
+    """Returns the schema of a table: Delta writes it as Spark does."""
     from pyspark.sql.types import StructType
 
     return StructType.fromJson(json.loads(opened(path, version).schema().to_json()))

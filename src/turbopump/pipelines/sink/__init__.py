@@ -1,8 +1,8 @@
 """The sink of format `rocketmq`: rows become messages, exactly once or at least once.
 
-`columns.py` and `settings.py` say what may be asked, `rows.py` and `frames.py` pack rows without a loop over
-them, `at_least_once.py` and `exactly_once.py` send, and `spark.py` is what Spark calls. Spark is imported by
-the last of them alone.
+`columns.py` and `settings.py` check columns and options, `rows.py` and `frames.py` pack rows without a loop
+over them, `row_pipeline.py` overlaps packing and sending, `at_least_once.py` and `exactly_once.py` send, and
+`spark.py` has the classes that Spark calls; only it imports Spark.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ SUBSCRIBE = FormatOption("subscribe", text, aliases=("topics",))
 
 
 def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
-    """Of a batch, or of INSERT INTO a table of Spark's catalog."""
+    """Returns the writer of a batch, or of INSERT INTO a table in Spark's catalog."""
     from turbopump.pipelines.sink import spark
 
     own = tables.for_writer(options, schema, "nameServer", (*SINK, SUBSCRIBE))
@@ -27,6 +27,7 @@ def writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
 
 
 def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -> Any:
+    """Returns the writer of a stream."""
     from turbopump.pipelines.sink import exactly_once, spark
 
     sink = sink_of(options, _columns(schema), overwrite, EXACTLY_ONCE)
@@ -39,12 +40,13 @@ def stream_writer_of(options: Mapping[str, str], schema: Any, overwrite: bool) -
 
 
 def _to_topic(own: dict[str, str]) -> dict[str, str]:
-    """A table that reads one topic is written to that topic."""
+    """Makes a table that reads one topic write to that topic."""
     options = {name.lower(): text for name, text in own.items()}
     read = options.pop("subscribe", options.pop("topics", ""))
     if read and "topic" not in options:
         options["topic"] = read
-    if "," in options.get("topic", ""):  # of a table that reads several: the column says where a row goes
+    # A table that reads several topics has no single target: the column topic decides for each row.
+    if "," in options.get("topic", ""):
         del options["topic"]
     return options
 

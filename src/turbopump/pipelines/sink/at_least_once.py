@@ -1,8 +1,8 @@
-"""Rows written at least once: batch sends, each awaited, before a task says that it is done.
+"""Writes rows at least once: batch sends, each awaited before the task ends.
 
-In: Arrow batches of a task. Out: the number of messages that brokers have acknowledged. What is not
-acknowledged is sent again for a while, and then the task fails and Spark repeats it: so a message may be
-there twice. Works with every broker, Apache's too. Rows with a sharding key keep their order within a task.
+In: the Arrow batches of a task. Out: the number of messages that brokers have acknowledged. What is not
+acknowledged is sent again for a while, then the task fails and Spark repeats it: so a message may be stored
+twice. Works with every broker, Apache's too. Rows with a sharding key keep their order within a task.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ MAX_CONCURRENT_LANES = 4
 
 
 class StoredUnsafely(ClientError, OSError):
-    """The broker could not do what it is set up to: sync the message, or copy it."""
+    """The broker stored the message, but could not sync or replicate it as configured."""
 
 
 class RowSender:
-    """Of one process to one cluster."""
+    """Sends rows from this process to one cluster."""
 
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
@@ -73,7 +73,9 @@ class RowSender:
         pick = None if queue is None else by_position(queue)
         result = await self._patiently(lambda: self._sender.deliver(prepared, self._sink.patience_s, pick))
         if result.status is not SendStatus.SEND_OK:
-            raise StoredUnsafely(f"broker {result.queue.broker} says {result.status.name} for {frame.topic}")
+            raise StoredUnsafely(
+                f"broker {result.queue.broker} answered {result.status.name} for topic {frame.topic}"
+            )
 
     async def _patiently(self, ask: Any) -> Any:
         return await patiently(ask, self._sink.patience_s, self._admin.clock)
@@ -87,6 +89,8 @@ def prepared_of(packer: MessagePacker, frame: Frame) -> PreparedSend:
 
 
 def by_position(queue: int) -> Pick:
+    """Returns a function that picks this queue among the topic's queues."""
+
     def pick(queues: Any) -> MessageQueue:
         found: MessageQueue = queues[queue % len(queues)]
         return found

@@ -1,8 +1,8 @@
 """Which columns a row may have that becomes a message, and of which types.
 
-In: names and types of a query's columns, in Spark's words. Out: nothing, or what is wrong and how to mend it,
-told when the query is planned. A column that nobody knows is an error: passed over, it would be a message
-with something missing.
+In: names and types of a query's columns, in Spark's terms. Out: nothing, or BadColumn with the fix, raised
+when the query is planned. An unknown column is an error: ignoring it would send a message with something
+missing.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ TYPES = {
     "body": ("binary", "string"),
     "topic": ("string",),
     "tags": ("string",),
-    "keys": ("string", "array<string>"),  # text with several of them has blanks between
+    "keys": ("string", "array<string>"),  # as text: several are separated by spaces
     "properties": ("map<string,string>",),
     "delayLevel": INTEGERS,
     "deliverTime": ("timestamp",),
@@ -31,7 +31,7 @@ FIX = {
 
 
 def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool) -> None:
-    """`has_topic`: an option names the topic of all rows."""
+    """Raises BadColumn for wrong columns. `has_topic`: an option names the topic of all rows."""
     found: set[str] = set()
     for name, type in columns:
         column = LOWER.get(name.lower())
@@ -43,9 +43,9 @@ def check_columns(columns: Sequence[tuple[str, str]], *, has_topic: bool) -> Non
             raise BadColumn(_mistyped(column, type))
         found.add(column)
     if "body" not in found:
-        raise BadColumn("there is no column body, the message itself: select to_json(struct(*)) AS body")
+        raise BadColumn("the column body is missing: select to_json(struct(*)) AS body")
     if not has_topic and "topic" not in found:
-        raise BadColumn("nothing says where messages go: give the option topic, or a column topic")
+        raise BadColumn("the topic is missing: give the option topic, or a column topic")
 
 
 def _unknown(name: str) -> str:
@@ -55,4 +55,4 @@ def _unknown(name: str) -> str:
 
 def _mistyped(column: str, type: str) -> str:
     fix = FIX.get(column, f"CAST(x AS {TYPES[column][0].upper()})")
-    return f"column {column} is {type}, not {' or '.join(TYPES[column])}: write {fix}"
+    return f"column {column} must be {' or '.join(TYPES[column])}, got {type}: write {fix}"

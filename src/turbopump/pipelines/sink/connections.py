@@ -1,7 +1,8 @@
-"""Connections of a worker process, kept from task to task: Spark uses its workers again.
+"""Connections of a worker process, kept from task to task: Spark reuses its workers.
 
-In: where to, as a value. Out: what was made for it, in this process. A process that was forked makes its own.
-At most MOST_KEPT of a kind are open; the one that was not used for longest is closed then.
+In: a key that says where to connect. Out: the connection made for it in this process. A forked process makes
+its own. At most MAX_CACHED connections of a kind are open; the least recently used one is closed for a new
+one.
 """
 
 import contextlib
@@ -16,11 +17,13 @@ from turbopump.runtime.clock import Clock
 
 MAX_CACHED = 16
 RETRY_PAUSE_S = 0.5
-TOPIC_PATIENCE_S = 10.0  # after a restart name servers hear of a broker's topics a little later
+TOPIC_PATIENCE_S = 10.0  # after a restart, name servers learn a broker's topics a little later
 CLOSE_TIMEOUT_S = 5.0
 
 
 class AsyncClosable(Protocol):
+    """A connection that can be closed."""
+
     async def close(self) -> None: ...
 
 
@@ -29,12 +32,15 @@ C = TypeVar("C", bound=AsyncClosable)
 
 
 class ConnectionCache(Generic[C]):
+    """Connections of one kind in this process, by key."""
+
     def __init__(self) -> None:
         self._kept: dict[Hashable, C] = {}
         self._pid = os.getpid()
 
     def get(self, key: Hashable, make: Callable[[], C]) -> C:
-        if self._pid != os.getpid():  # those of the parent are left alone
+        """Returns the connection of this key, made if necessary."""
+        if self._pid != os.getpid():  # the parent's connections stay with the parent
             background.leave_to_parent(self._kept)
             self._kept, self._pid = {}, os.getpid()
         one = self._kept.pop(key, None)
@@ -46,7 +52,7 @@ class ConnectionCache(Generic[C]):
         return one
 
     def drop(self, key: Hashable) -> None:
-        """Closes it: whoever needs it next begins anew."""
+        """Closes the connection: the next user of the key makes a new one."""
         one = self._kept.pop(key, None)
         if one is not None:
             with contextlib.suppress(OSError):
@@ -54,7 +60,9 @@ class ConnectionCache(Generic[C]):
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], patience_s: float, clock: Clock) -> T:
-    """Servers that are away are asked again, for so long. Only for what may be asked twice."""
+    """Repeats a call while servers are not available, for at most `patience_s`. Only for calls that may be
+    repeated.
+    """
     began = clock.monotonic()
     while True:
         try:

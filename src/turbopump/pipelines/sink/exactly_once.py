@@ -1,8 +1,8 @@
-"""Rows written exactly once: half messages, and one decision of the brokers' ledger for each batch.
+"""Writes rows exactly once: half messages, and one decision of the brokers' ledger per batch.
 
-In: Arrow batches of a task, and which batch of which run it is an attempt at. Out: what the attempt has
-written, for whoever decides. Decision 0014 has the protocol: tasks open the ledger for their run, so a new
-run fences off the one before it; the first decision about a batch counts, and brokers carry it out.
+In: the Arrow batches of a task, and the batch and run that it is an attempt at. Out: what the attempt has
+written, for the driver, which decides. Decision 0014 has the protocol: tasks open the ledger for their run,
+so a new run fences off the one before it; the first decision about a batch counts, and brokers carry it out.
 """
 
 import contextlib
@@ -34,18 +34,18 @@ from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.protocol.errors import FlowControl, MessageIllegal, Refused, TopicNotFound
 
 NOTHING = Written("", 0, ())
-REPEATED = "Batch %d of %s is not written again: the brokers have decided batches up to %d of this id"
+REPEATED = "Skipping batch %d of %s: the brokers have already decided batches up to %d of this id"
 
 log = logging.getLogger(__name__)
 
 
 class CannotBeExact(RuntimeError):
-    """Exactly once cannot be had here; the text has the way out."""
+    """Exactly-once delivery is not possible here; the text has the way out."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """A life of a query: the id outlives it, `run` names it. With `home` it was opened already."""
+    """One run of a query: the id is the same in all runs, `run` differs. With `home` it has been opened."""
 
     id: str
     run: str
@@ -55,7 +55,7 @@ class QueryRun:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one task has done for its part of a batch, and where the decision is made."""
+    """What one task has written for its part of a batch, and the run that decides about it."""
 
     run: QueryRun
     written: Written
@@ -65,7 +65,7 @@ class Attempt:
 
 
 def write(sink: SinkOptions, run: QueryRun, batch: int, batches: Iterable[Any]) -> Attempt:
-    """Sends nothing when the batch is decided already: a driver before this one came so far."""
+    """Writes the rows of a task. Sends nothing if the batch is decided: an earlier driver came that far."""
     ledger = opened(sink, run)
     try:
         if background.run(ledger.decided(batch)):
@@ -77,7 +77,7 @@ def write(sink: SinkOptions, run: QueryRun, batch: int, batches: Iterable[Any]) 
 
 
 def opened(sink: SinkOptions, run: QueryRun) -> Ledger:
-    """The same run may be opened by all of its tasks; Fenced: there is a newer one."""
+    """Returns the open ledger. All tasks of a run may open it; raises Fenced if there is a newer run."""
     return _ledgers.get((sink, run), lambda: _open(sink, run))
 
 
@@ -108,14 +108,14 @@ def _ledger(sink: SinkOptions, run: QueryRun) -> Ledger:
 
 
 def where(ledger: Ledger) -> QueryRun:
-    """For who is not to open it again."""
+    """Returns the run with its home, for processes that must not open it again."""
     return QueryRun(ledger.id, ledger.run, ledger.home, ledger.cluster)
 
 
 def not_here(error: LedgerNotSupported) -> CannotBeExact:
     return CannotBeExact(
-        f"delivery=exactly-once cannot be had: {error}. Give the option delivery=at-least-once, which works "
-        "with every broker"
+        f"delivery=exactly-once is not possible: {error}. Give the option delivery=at-least-once, which "
+        "works with every broker"
     )
 
 
@@ -128,6 +128,8 @@ def _written(sink: SinkOptions, ledger: Ledger, batch: int, batches: Iterable[An
 
 
 class _HalfSender:
+    """Sends rows as half messages."""
+
     def __init__(self, ledger: Ledger, writer: Writer) -> None:
         self._ledger = ledger
         self._writer = writer
@@ -150,14 +152,14 @@ class _HalfSender:
             )
         except FlowControl as refused:
             raise CannotBeExact(
-                f"{refused.remark}. A batch written exactly once has to be smaller: give its source the "
-                "option maxOffsetsPerTrigger, such as 200000"
+                f"{refused.remark}. A batch that is written exactly once must be smaller: give its source "
+                "the option maxOffsetsPerTrigger, such as 200000"
             ) from None
         except MessageIllegal as refused:
             raise refused_row(rows, before, refused.remark) or _refused(rows, refused) from None
 
     async def _queues(self, topic: str) -> Sequence[Place]:
-        """Asked once for each task: queues may have been added."""
+        """Returns the queues of a topic, asked once per task: queues may have been added."""
         if topic not in self._places:
             admin = self._ledger.admin
             name = wrap(admin.settings.namespace, topic)
@@ -177,8 +179,9 @@ def _refused(rows: MessageRows, refused: MessageIllegal) -> Exception:
     if not len(rows.timed):
         return refused
     return CannotBeExact(
-        f"a broker refuses rows of which some have a delayLevel or deliverTime: {refused.remark}. An older "
-        "broker takes them with the option delivery=at-least-once alone: update it, or give that option"
+        f"a broker refuses rows, some of which have a delayLevel or deliverTime: {refused.remark}. Older "
+        "brokers take them only with the option delivery=at-least-once: update the broker, or give that "
+        "option"
     )
 
 
@@ -187,7 +190,7 @@ def _refused(rows: MessageRows, refused: MessageIllegal) -> Exception:
 
 @lru_cache(MAX_CACHED)
 def check_brokers(sink: SinkOptions) -> None:
-    """Raises CannotBeExact where brokers keep no ledger, before any task has begun. A process asks once."""
+    """Raises CannotBeExact before any task begins if brokers keep no ledger. Asked once per process."""
     with closing(_ledger(sink, QueryRun("check", "check"))) as ledger:
         try:
             background.run(patiently(ledger.check_supported, sink.patience_s, ledger.admin.clock))
@@ -196,9 +199,10 @@ def check_brokers(sink: SinkOptions) -> None:
 
 
 def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
-    """A batch job: a run of its own, and its batch under its id, which is `txnVersion` or else the first. The
-    same id fences off an earlier job that has not ended. Raises CannotBeExact for a second batch without a
-    version: nobody could tell whether it is the first one again.
+    """Begins a batch job: opens a run of its own, and returns its batch number, `txnVersion` or 0.
+
+    The same id fences off an earlier job that has not ended. Raises CannotBeExact for a second batch without
+    a version: it could be the first one repeated.
     """
     name = uuid.uuid4().hex
     with closing(_open(sink, QueryRun(sink.transactional_id or f"spark-{name}", name))) as ledger:
@@ -213,7 +217,7 @@ def begin_job(sink: SinkOptions) -> tuple[QueryRun, int]:
 
 
 def commit(sink: SinkOptions, batch: int, attempts: Sequence[Attempt]) -> None:
-    """Raises Fenced when a newer run has taken over."""
+    """Decides that the batch is written. Raises Fenced when a newer run has taken over."""
     with closing(_ledger(sink, attempts[0].run)) as ledger:
         decide(sink, ledger, batch, [one.written for one in attempts])
         end(ledger, batch)
@@ -224,14 +228,15 @@ def decide(sink: SinkOptions, ledger: Ledger, batch: int, written: Sequence[Writ
 
 
 def end(ledger: Ledger, batch: int) -> None:
-    """What is decided will be ended in any case: this only spares consumers the wait."""
+    """Ends a decided batch at once, so that consumers need not wait: brokers would end it in any case."""
     with contextlib.suppress(Unreachable, Refused):
         background.run(ledger.end(batch))
 
 
 def give_up(sink: SinkOptions, run: QueryRun) -> None:
-    """Of a batch job that has failed: nobody comes again to end its run, so a last run does, unless another
-    job has. What the job has decided before it failed stays decided.
+    """Ends the run of a failed batch job by opening a last run, unless another job has done so.
+
+    Nothing else would end it. What the job had decided before it failed stays decided.
     """
     with closing(_ledger(sink, run)) as ledger:
         if background.run(ledger.is_current()):

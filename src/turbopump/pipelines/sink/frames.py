@@ -21,26 +21,26 @@ MAX_FRAME_ROWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Messages that one queue gets, as the body of a batch send; or one that goes alone."""
+    """Messages for one queue, as the body of a batch send; or one message that is sent alone."""
 
     topic: str
     body: bytes
     count: int
     alone: str | None = None
-    """Properties of one that goes alone, whose `body` is its body."""
+    """Properties of a message that is sent alone, whose `body` is its body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Frames that follow one another."""
+    """Frames that must be sent one after another."""
 
     queue: int | None
-    """By its place among the topic's queues; None: any will do."""
+    """Index among the topic's queues; None: any queue."""
     frames: list[Frame]
 
 
 def lanes(rows: MessageRows, queues: Mapping[str, int]) -> list[Lane]:
-    """`queues`: how many a topic has."""
+    """Groups rows into lanes. `queues`: how many queues each topic has."""
     found: list[Lane] = []
     counts = np.array([queues[topic] for topic in rows.topics], np.int64)
     queue_of = _queues(rows, counts)

@@ -24,12 +24,12 @@ from turbopump.pipelines.sink.columns import LOWER
 from turbopump.protocol import properties
 from turbopump.protocol.hashing import java_hash
 
-MAX_PIECE_ROWS = 65_536  # of one front: the counter of a unique key has 16 bits
-MAX_PIECE_BYTES = 64 << 20  # of bodies at once: Arrow counts the bytes of a column with 32 bits
+MAX_PIECE_ROWS = 65_536  # per key prefix: the counter of a unique key has 16 bits
+MAX_PIECE_BYTES = 64 << 20  # of bodies: Arrow counts the bytes of a column with 32 bits
 MAX_BODY_BYTES = 4 << 20  # Apache's maxMessageSize
 MAX_PROPERTIES_BYTES = properties.MAX_BYTES - 1024  # brokers add some
 HEAD_SIZE = 22  # of a message within a batch, without body and properties
-FRONT_SIZE = 28  # a unique key less its counter
+FRONT_SIZE = 28  # a unique key without its counter
 NO_KEY = -1
 ENDS = properties.SEPARATORS
 SEPARATOR = f"[{ENDS}]"
@@ -38,29 +38,29 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 
 
 class BadRow(ValueError):
-    """A row that can be no message; the text names row, column and fix."""
+    """A row cannot become a message; the text names row, column and fix."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRows:
-    """Messages, in the order of the rows."""
+    """Packed messages, in the order of the rows."""
 
     topics: tuple[str, ...]
     topic_of: Numbers
-    """Of each row, as an index."""
+    """Index into `topics`, for each row."""
     bodies: Any
     properties: Any
-    """Packed, all of them."""
+    """The packed properties of each row."""
     hashes: Numbers | None
-    """Of sharding keys, as Java's SelectMessageQueueByHash has them; NO_KEY: any queue will do."""
+    """Hashes of sharding keys, as Java's SelectMessageQueueByHash has them; NO_KEY: any queue."""
     timed: Numbers
-    """Indices of rows that are delayed: each of them is sent alone, but for half messages."""
+    """Indices of delayed rows: each of them is sent alone, except as a half message."""
 
     def __len__(self) -> int:
         return len(self.bodies)
 
     def take(self, indices: Numbers) -> "MessageRows":
-        """Some of them; which of these have a time is not kept."""
+        """Returns some of the rows; which of them are delayed is not kept."""
         return replace(
             self,
             topic_of=self.topic_of[indices],
@@ -72,7 +72,9 @@ class MessageRows:
 
 
 def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Iterator[Any]:
-    """The batches without these columns, which brokers fill. Raises BadRow for a value in one of them."""
+    """Yields the batches without these columns, which brokers fill. Raises BadRow for a value in
+    one of them.
+    """
     for batch in batches:
         for name in assigned:
             if batch.column(name).null_count < len(batch):
@@ -84,13 +86,13 @@ def without_assigned(batches: Iterable[Any], assigned: tuple[str, ...]) -> Itera
 
 
 def pieces(batch: Any) -> list[Any]:
-    """A batch in parts that `rows_of` can take."""
+    """Divides a batch into parts that `rows_of` accepts."""
     sizes = _lengths(_binary(_columns(batch)["body"]))
     return [batch.slice(begin, end - begin) for begin, end in cut(sizes, MAX_PIECE_BYTES, MAX_PIECE_ROWS)]
 
 
 def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]]:
-    """Runs of neighbours that stay within both; one that is too large by itself is alone."""
+    """Divides rows into runs within both limits; a row that exceeds them by itself is alone."""
     sums = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
     found = []
     begin = 0
@@ -103,7 +105,9 @@ def cut(sizes: Numbers, most_bytes: int, most_rows: int) -> list[tuple[int, int]
 
 
 def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> MessageRows:
-    """`topic`: of all rows, whatever their column says. `first`: rows that came before, for complaints."""
+    """Packs rows. `topic`: of all rows, whatever their column says. `first`: number of rows before, for error
+    texts.
+    """
     columns = _columns(batch)
     checks = _RowChecks(first)
     topics, topic_of = _topics(columns, topic, len(batch), checks)
@@ -121,7 +125,8 @@ def rows_of(batch: Any, topic: str | None, front: str, first: int = 0) -> Messag
 
 
 def records(rows: MessageRows, before: Any = None) -> tuple[bytes, Numbers]:
-    """The records of a batch send, one after the other, and where each begins; the last number is the end.
+    """Returns the records of a batch send, back to back, and where each begins; the last number is the end.
+
     `before`: properties that come first, for each row.
     """
     bodies, body_sizes = rows.bodies, _lengths(rows.bodies)
@@ -136,7 +141,9 @@ def records(rows: MessageRows, before: Any = None) -> tuple[bytes, Numbers]:
 
 
 def refused_row(rows: MessageRows, first: int, remark: str) -> BadRow | None:
-    """The row whose time a broker refuses, by the unique key that it names; None: it names none of these."""
+    """Returns the error for a row that a broker refuses, by the unique key in its remark; None if it names no
+    row of these.
+    """
     found = _NAMED.match(remark)
     index = int(found[1][FRONT_SIZE:], 16) if found else len(rows)
     packed = rows.properties[index].as_py() if index < len(rows) else b""
@@ -164,7 +171,9 @@ def _bodies(column: Any, checks: "_RowChecks") -> Any:
     bodies = _binary(column)
     sizes = pc.binary_length(bodies)
     checks.of("body", pc.equal(sizes, 0), "is empty: RocketMQ has no empty message; filter such rows")
-    most = f"has more than {MAX_BODY_BYTES} bytes, the most that brokers take: cut it, or store it elsewhere"
+    most = (
+        f"must have at most {MAX_BODY_BYTES} bytes, the limit of brokers: shorten it, or store it elsewhere"
+    )
     checks.of("body", pc.greater(sizes, MAX_BODY_BYTES), most)
     return bodies
 
@@ -175,7 +184,7 @@ def _topics(
     if topic is not None:
         return (topic,), np.zeros(count, np.int32)
     column = columns["topic"]
-    checks.of("topic", column.is_null(), "is null: say where the message goes, or give the option topic")
+    checks.of("topic", column.is_null(), "is null: name the target topic, or give the option topic")
     coded = column.dictionary_encode()
     topic_of = np.asarray(coded.indices)
     found = tuple(coded.dictionary.to_pylist())
@@ -188,7 +197,7 @@ def _topics(
 
 
 def _texts(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
-    """`NAME value` of tags, keys and sharding keys; null where there is none."""
+    """Packs tags, keys and sharding keys as `NAME value`; null where there is none."""
     found = []
     for column, name in TEXTS.items():
         if column in columns:
@@ -211,13 +220,13 @@ def _keys(column: Any, checks: "_RowChecks") -> Any:
         return pc.utf8_trim_whitespace(column)
     each = column.flatten()
     wrong = pc.or_kleene(each.is_null(), pc.match_substring_regex(each.cast(pa.string()), r"^$|\s"))
-    words = "holds a key that is null, empty or has a blank, by which brokers tell keys apart: leave it out"
+    words = "holds a key that is null, empty or contains a space, which separates keys: leave it out"
     checks.of_inner("keys", column, pc.fill_null(wrong, True), words)
     return pc.binary_join(column, " ")
 
 
 def _map(column: Any, checks: "_RowChecks") -> Any:
-    """All pairs of a row as one text; null where there are none."""
+    """Packs all pairs of a row as one text; null where there are none."""
     begin, end = (column.offsets[0].as_py(), column.offsets[-1].as_py()) if len(column) else (0, 0)
     names, values = column.keys.slice(begin, end - begin), column.items.slice(begin, end - begin)
     blank = pc.or_kleene(values.is_null(), pc.fill_null(pc.match_substring_regex(values, r"^\s*$"), True))
@@ -240,14 +249,20 @@ NOT_FREE = (RESERVED - {properties.RETRY_TOPIC}) | {
     *(properties.UNIQUE_KEY, properties.SHARDING_KEY, properties.PRIORITY),
     *(properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS),
 }
-"""A row for the retry topic of a group must say to which topic its message was sent first."""
+"""Names that a row may not use. RETRY_TOPIC is free: a row for a group's retry topic must name the first
+topic.
+"""
 
 
 def _times(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
     level, at_ms = _levels(columns), _moments(columns)
     found = []
     if level is not None:
-        checks.of("delayLevel", pc.less(level, 0), "is negative: 1 to 18 are the broker's messageDelayLevel")
+        checks.of(
+            "delayLevel",
+            pc.less(level, 0),
+            "must not be negative: 1 to 18 are the broker's messageDelayLevel",
+        )
         text = pc.if_else(pc.greater(level, 0), level, None).cast(pa.string())
         found.append(pc.binary_join_element_wise(b"DELAY", _binary(text), b"\x01"))
     if at_ms is not None:
@@ -255,7 +270,7 @@ def _times(columns: dict[str, Any], checks: "_RowChecks") -> list[Any]:
         found.append(pc.binary_join_element_wise(b"TIMER_DELIVER_MS", _binary(text), b"\x01"))
     if len(found) == 2:
         both = pc.and_(found[0].is_valid(), found[1].is_valid())
-        checks.of("deliverTime", both, "and delayLevel each say when: give one of them")
+        checks.of("deliverTime", both, "and delayLevel are both given: give one of them")
     return found
 
 
@@ -264,7 +279,7 @@ def _levels(columns: dict[str, Any]) -> Any:
 
 
 def _moments(columns: dict[str, Any]) -> Any:
-    """In ms, rounded up: nothing comes early."""
+    """Converts times to ms, rounded up, so that no message comes early."""
     if "deliverTime" not in columns:
         return None
     column = columns["deliverTime"]
@@ -291,20 +306,22 @@ def _hashes(columns: dict[str, Any]) -> Numbers | None:
     return hashes
 
 
-# --- complaints ------------------------------------------------------------------------------------------
+# --- checks ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _RowChecks:
+    """Raises BadRow for the first row that breaks a rule."""
+
     first: int
 
     def of(self, column: str, bad: Any, words: str) -> None:
-        """About the first row for which `bad` is true."""
+        """Checks one value per row: `bad` marks those that break the rule."""
         if pc.any(bad).as_py():
             self.about(column, int(np.flatnonzero(np.asarray(bad.fill_null(False)))[0]), words)
 
     def of_inner(self, column: str, lists: Any, bad: Any, words: str) -> None:
-        """The same for what is in lists: `bad` is about their elements."""
+        """Checks the elements of lists: `bad` marks elements that break the rule."""
         if pc.any(bad).as_py():
             element = int(np.flatnonzero(np.asarray(bad.fill_null(False)))[0])
             begin = np.asarray(lists.offsets) - lists.offsets[0].as_py()
@@ -314,19 +331,23 @@ class _RowChecks:
         raise BadRow(f"row {self.first + row} of its partition: column {column} {words}")
 
 
-_HAS_SEPARATOR = r"holds \x01 or \x02, which the protocol uses between properties: take them out"
+_HAS_SEPARATOR = r"contains \x01 or \x02, which separate properties in the protocol: remove them"
 _TAKEN = (
     "has a name that brokers and clients use themselves: tags, keys, times and sharding keys have columns of "
-    "their own, all others are left out by map_filter(properties, (k, v) -> k NOT IN (…))"
+    "their own; remove all others by map_filter(properties, (k, v) -> k NOT IN (…))"
 )
-_TOO_MANY = f"(tags and keys are among them) take more than {MAX_PROPERTIES_BYTES} bytes: put it in the body"
+_TOO_MANY = (
+    f"with tags and keys must have at most {MAX_PROPERTIES_BYTES} bytes: put long values into the body"
+)
 
 
 # --- bytes -----------------------------------------------------------------------------------------------
 
 
 def _tail(front: str, count: int) -> Any:
-    """The properties that every message has: a unique key, and that its sender waits until it is stored."""
+    """Packs the properties that every message has: a unique key, and that its sender waits until it is
+    stored.
+    """
     assert len(front) == FRONT_SIZE
     assert count <= MAX_PIECE_ROWS
     begin, end = b"UNIQ_KEY\x01" + front.encode(), b"\x02WAIT\x01true\x02"
@@ -339,7 +360,7 @@ def _tail(front: str, count: int) -> Any:
 
 @cache
 def _counters() -> Numbers:
-    """0000 to FFFF."""
+    """The texts 0000 to FFFF."""
     digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
     shifts = np.array([12, 8, 4, 0])
     table: Numbers = digits[np.arange(MAX_PIECE_ROWS)[:, None] >> shifts & 15]
@@ -347,7 +368,7 @@ def _counters() -> Numbers:
 
 
 def _fixed(table: Numbers, width: int) -> Any:
-    """Of each row its bytes."""
+    """Returns the bytes of each row as an array."""
     offsets = np.arange(0, (len(table) + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(table))]
     return pa.BinaryArray.from_buffers(pa.binary(), len(table), buffers)
@@ -370,7 +391,7 @@ def _is_list(column: Any) -> bool:
 
 
 def groups(codes: Numbers) -> list[tuple[int, Numbers]]:
-    """Of each number that occurs, the indices where it does."""
+    """Returns each number that occurs with the indices where it does."""
     order = np.argsort(codes, kind="stable")
     found, begins = np.unique(codes[order], return_index=True)
     parts = np.split(order, begins[1:]) if len(found) else []

@@ -1,7 +1,7 @@
-"""Options of the sink: Spark's strings in, one value out that goes with every task.
+"""Options of the sink: Spark's strings in, one value out, which is sent to every task.
 
-The delivery is exactly-once for streams and at-least-once for batches, unless it is given: decision 0014 says
-why. Nothing is asked of a broker here.
+Delivery is exactly-once for streams and at-least-once for batches, unless it is given: decision 0014 says
+why. No broker is contacted here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,33 +43,39 @@ SINK = (
         "nameServer",
         servers,
         aliases=("rocketmq.namesrv.addr", "nameServers", "namesrvAddr"),
-        help="`host:port` of the name servers, with `;` between. Needed",
+        help="`host:port` of the name servers, separated by `;`. Required",
     ),
-    FormatOption("topic", topic, help="where all rows go; without it the column topic says so for each"),
+    FormatOption(
+        "topic", topic, help="topic of all rows; without it the column `topic` names it for each row"
+    ),
     FormatOption(
         "delivery",
         choice(EXACTLY_ONCE, AT_LEAST_ONCE),
-        help="exactly-once (streams) or at-least-once (batches); the first needs Turbopump's brokers",
+        help="`exactly-once` (default of streams) or `at-least-once` (default of batches); the first needs "
+        "Turbopump's brokers",
     ),
     FormatOption(
         "transactionalId",
         text,
-        help="under which exactly-once is kept at the brokers; the id of the query, which its checkpoint has",
+        help="id under which brokers record exactly-once batches; default: the id of the query, from its "
+        "checkpoint",
     ),
     FormatOption(
         "txnVersion",
         count(0),
-        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; one that "
-        "was written already is not written again. Without it an id writes one batch",
+        help="number of this batch under the transactionalId, such as the batch id of foreachBatch; a number "
+        "that was written already is not written again. Without it an id writes one batch",
     ),
-    FormatOption("cluster", text, "", help="of the brokers, where name servers know several (exactly-once)"),
-    FormatOption("sendTimeoutMs", count(), 60_000, help="how long brokers that are away are waited for"),
-    FormatOption("namespace", text, "", help="of topics"),
-    FormatOption("useTls", flag, False, help="connections to servers are encrypted"),
-    FormatOption("tlsTrustCertPath", text, "", help="certificates of who may have signed those of servers"),
-    FormatOption("tlsCertPath", text, "", help="our certificate"),
-    FormatOption("tlsKeyPath", text, "", help="its key"),
-    FormatOption("tlsKeyPassword", text, "", help="of the key"),
+    FormatOption(
+        "cluster", text, "", help="cluster of the brokers, if the name servers know several (exactly-once)"
+    ),
+    FormatOption("sendTimeoutMs", count(), 60_000, help="how long to wait for unavailable brokers"),
+    FormatOption("namespace", text, "", help="namespace of the topics"),
+    FormatOption("useTls", flag, False, help="connect to all servers by TLS"),
+    FormatOption("tlsTrustCertPath", text, "", help="PEM file with the certificate authorities"),
+    FormatOption("tlsCertPath", text, "", help="PEM file with the client's certificate"),
+    FormatOption("tlsKeyPath", text, "", help="PEM file with the key of the client's certificate"),
+    FormatOption("tlsKeyPassword", text, "", help="password of the key"),
 )
 ASSIGNED = {column.name.lower() for column in COLUMNS} - LOWER.keys()
 CLIENT = {
@@ -85,7 +91,7 @@ CLIENT = {
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What is asked of the sink. Goes to tasks by pickle."""
+    """The options of the sink. Sent to tasks by pickle."""
 
     name_servers: tuple[str, ...]
     topic: str | None
@@ -95,7 +101,7 @@ class SinkOptions:
     patience_s: float
     client: tuple[tuple[str, Any], ...]
     version: int | None = None
-    """Of a batch; None: the transactional id writes one batch."""
+    """Number of a batch; None: the transactional id writes one batch."""
     assigned: tuple[str, ...] = ()
     """Columns that brokers fill: null in every row."""
 
@@ -112,16 +118,18 @@ def sink_of(
     *,
     is_table: bool = False,
 ) -> SinkOptions:
-    """`columns`: names and types of the rows, in Spark's words. `is_table`: rows have all columns of a table
-    that can be read too; those that brokers assign must be null. Raises BadOption and BadColumn.
+    """Makes the options of the sink. Raises BadOption and BadColumn.
+
+    `columns`: names and types of the rows, in Spark's terms. `is_table`: rows have all columns of a table
+    that can be read too; those that brokers assign must be null.
     """
     if overwrite:
-        raise BadOption("messages can be appended to a topic, not put in place of others: mode('append')")
+        raise BadOption("messages can only be appended to a topic: use mode('append')")
     options = FormatOptions(SINK, given, FORMAT)
     servers = options.need("nameServer", f"host:port, such as 127.0.0.1:9876. In SQL: {hint('nameServer')}")
     delivery = options["delivery"] or default
     if delivery == AT_LEAST_ONCE and options.is_given("transactionalId"):
-        raise BadOption("option transactionalId is for delivery=exactly-once: drop one of the two")
+        raise BadOption("option transactionalId is for delivery=exactly-once: remove one of the two")
     assigned = tuple(name for name, _ in columns if is_table and name.lower() in ASSIGNED)
     written = [one for one in columns if one[0] not in assigned]
     check_columns(written, has_topic=options.is_given("topic"))

@@ -1,8 +1,8 @@
 """The sink as Spark calls it: writers for batches and streams, exactly once and at least once.
 
-In: Spark's calls, on executors (`write`) and on the driver (`commit`, `abort`). Out: calls of the two rooms
-that do the work. A stream's writer is made anew for each micro-batch and once more for its commit, in other
-processes, so all that a commit has to know comes in the messages of its tasks.
+In: Spark's calls, on executors (`write`) and on the driver (`commit`, `abort`). Out: calls of
+`exactly_once.py` and `at_least_once.py`. A stream's writer is created for each micro-batch and once more for
+its commit, in other processes, so all that a commit needs comes in the messages of its tasks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,17 +19,19 @@ from turbopump.pipelines.sink.settings import SinkOptions
 from turbopump.pipelines.worker_memory import freeze_after
 
 QUERY_ID, RUN_ID, BATCH_ID = "sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId"
-"""Spark's names of what a task knows about its query; not part of its API, so a test looks for them."""
+"""Spark's names of what a task knows about its query. Not part of its API, so a test checks them."""
 
 
 @dataclass
 class TaskCommit(WriterCommitMessage):
-    """At least once there is nothing to be decided."""
+    """What a task tells the driver; empty with at-least-once delivery, where nothing is decided."""
 
     attempt: Attempt | None = None
 
 
 class StreamAtLeastOnce(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream at least once."""
+
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
@@ -38,13 +40,15 @@ class StreamAtLeastOnce(DataSourceStreamArrowWriter):
         return TaskCommit()
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """All is stored."""
+        """Does nothing: all messages are stored."""
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """What is stored stays: the batch comes again."""
+        """Does nothing: stored messages stay, and the batch is repeated."""
 
 
 class StreamExactlyOnce(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a stream exactly once."""
+
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
@@ -56,10 +60,14 @@ class StreamExactlyOnce(DataSourceStreamArrowWriter):
         exactly_once.commit(self._sink, batchId, attempts_of(messages))
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
-        """The next run rolls back what is not decided; a commit may have decided, and then failed."""
+        """Does nothing: the next run rolls back what is undecided; a commit may have decided and
+        then failed.
+        """
 
 
 class BatchAtLeastOnce(DataSourceArrowWriter):
+    """Writes a batch at least once."""
+
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
 
@@ -68,14 +76,16 @@ class BatchAtLeastOnce(DataSourceArrowWriter):
         return TaskCommit()
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """All is stored."""
+        """Does nothing: all messages are stored."""
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """What is stored stays."""
+        """Does nothing: stored messages stay."""
 
 
 class BatchExactlyOnce(DataSourceArrowWriter):
-    """Made once for a job, on the driver; tasks and commit have copies of it."""
+    """Writes a batch exactly once. Created once per job, on the driver; tasks and commit have
+    copies of it.
+    """
 
     def __init__(self, sink: SinkOptions) -> None:
         self._sink = sink
@@ -96,7 +106,7 @@ def _rows(sink: SinkOptions, iterator: Iterator[Any]) -> Iterator[Any]:
 
 
 def of_task(sink: SinkOptions) -> tuple[QueryRun, int]:
-    """Of which query, run and batch the task that asks is a part."""
+    """Returns the run and the batch that the current task belongs to."""
     context = TaskContext.get()
     assert context is not None, "only a task writes"
     query, run, batch = (context.getLocalProperty(name) for name in (QUERY_ID, RUN_ID, BATCH_ID))

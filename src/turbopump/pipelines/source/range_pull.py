@@ -30,9 +30,8 @@ PART_BYTES = 2 << 20  # of records before a part is handed on
 MAX_PARTS_AHEAD = 2  # that wait to be decoded
 CALL_TIMEOUT_S = 10.0
 RETRY_PAUSE_S = 0.2  # before a failed pull is repeated
-TAIL_WAIT_S = (
-    10.0  # for a queue that ends before the range does: a slave or a broker that is starting catches up
-)
+# For a queue that ends before the range does: a slave, or a broker that is starting, catches up.
+TAIL_WAIT_S = 10.0
 FULL_ANSWERS_TO_GROW = 16  # complete responses in a row after which more messages are asked for
 TRANSIENT_CODES = frozenset(
     {

@@ -25,15 +25,15 @@ def test_all_columns_are_taken_in_any_case_of_letters():
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ([("tags", "string")], "there is no column body"),
+        ([("tags", "string")], "the column body is missing"),
         ([("body", "binary"), ("tag", "string")], r"no column 'tag': did you mean tags\?"),
         (
             [("body", "binary"), ("brokerName", "string")],
             "no column 'brokerName': select only what is to be sent",
         ),
         ([("body", "binary"), ("Body", "binary")], "two columns body"),
-        ([("body", "int")], r"column body is int, not binary or string: write CAST\(x AS BINARY\)"),
-        ([("body", "binary"), ("keys", "bigint")], r"keys is bigint.*CAST\(x AS STRING\)"),
+        ([("body", "int")], r"column body must be binary or string, got int: write CAST\(x AS BINARY\)"),
+        ([("body", "binary"), ("keys", "bigint")], r"keys must be .*got bigint.*CAST\(x AS STRING\)"),
         ([("body", "binary"), ("deliverTime", "timestamp_ntz")], "which has a time zone"),
     ],
 )
