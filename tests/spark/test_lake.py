@@ -283,7 +283,7 @@ def test_foreach_batch_with_one_id_keeps_every_row_once(spark, tmp_path):
 def test_a_batch_that_is_passed_over_leaves_a_warning_with_its_rows(tmp_path, caplog):
     for _ in range(2):
         table.commit(str(tmp_path), BY, [write(tmp_path, 0, "x")], "q", 2)
-    assert "4 rows of batch 2 of q are not written again" in caplog.text
+    assert "Skipping 4 rows of batch 2 of q" in caplog.text
     with pytest.raises(table.AlreadyWritten, match="txnVersion"):
         table.commit(str(tmp_path), BY, [write(tmp_path, 4, "y")], "q", 0, table.WriteMode(may_repeat=False))
 
