@@ -68,7 +68,8 @@ from turbopump.remoting.client import Client
 from turbopump.remoting.connection import Connection
 from turbopump.remoting.late_requests import LateRequests
 from turbopump.remoting.limits import Limits, connections_within
-from turbopump.remoting.router import Link, Router, Routes
+from turbopump.remoting.links import Link
+from turbopump.remoting.router import Router, Routes
 from turbopump.remoting.server import Server
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import Clock

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from turbopump.protocol.codes import ResponseCode
 from turbopump.protocol.command import Command, decode, reply
@@ -25,6 +25,7 @@ from turbopump.protocol.errors import BrokenBody, BrokenRecord, Refused
 from turbopump.protocol.frame import Frame
 from turbopump.protocol.headers.base import Header
 from turbopump.remoting.connection import Connection, Serve, Shortcut
+from turbopump.remoting.links import BulkHandler, GuardedBulk, Link
 from turbopump.runtime.rate_limited_log import RateLimitedLog
 from turbopump.runtime.tasks import Tasks
 
@@ -35,7 +36,6 @@ H = TypeVar("H")
 MAX_RUNNING = 65_536  # coroutine handlers of all connections together, those of closed ones too
 LOG_INTERVAL_S = 10.0
 REFUSED_LINES = 10  # per interval, of requests whose refusal is a warning
-NOTHING_USED = (0, b"")
 MAX_REMARK = 1024  # characters: a remark that repeats what was asked could be as long as a frame
 
 
@@ -124,30 +124,6 @@ class Route(Generic[H]):
 Routes: TypeAlias = Mapping[int, Route[Any]]
 
 
-class Link(Protocol):
-    """One check that all requests pass before their handlers: identity, permission, quota."""
-
-    def check(self, command: Command, connection: Connection) -> None:
-        """Raises Refused, which answers the request in the handler's place."""
-
-    def permits_plain_sends(self, connection: Connection) -> bool:
-        """Returns whether the plain sends of one read event may be stored without `check` of each.
-
-        Asked once per read event, before anything of it is served together. False sends every request of the
-        event through `check`.
-        """
-
-
-class BulkHandler(Protocol):
-    """Serves the plain requests of a read event together, and gives the other ones to `Router.one`."""
-
-    @property
-    def shortcut(self) -> Shortcut | None:
-        """Serves what is plain at the front of a read event from its bytes; None if there is no such way."""
-
-    def serve(self, connection: Connection, frames: list[Frame]) -> None: ...
-
-
 class Router:
     """Serves the requests of connections: `serve` their frames, `shortcut` (if there is one) their bytes."""
 
@@ -179,7 +155,7 @@ class Router:
         if not self._before:
             self.serve, self.shortcut = handler.serve, handler.shortcut
             return
-        guarded = _GuardedBulk(self._before, handler, self._one_by_one)
+        guarded = GuardedBulk(self._before, handler, self._one_by_one)
         self.serve = guarded.serve
         self.shortcut = guarded.shortcut if handler.shortcut is not None else None
 
@@ -320,37 +296,6 @@ def _not_served(request: Request[Any]) -> Result:
 
 NO_ROUTE: Route[Any] = Route(None, _not_served)
 """Stands for the route of a request that was refused before one was looked for."""
-
-
-class _GuardedBulk:
-    """Asks the links once per read event whether its plain sends may be served together."""
-
-    def __init__(self, links: tuple[Link, ...], handler: BulkHandler, one_by_one: Serve) -> None:
-        self._links = links
-        self._together = handler.serve
-        self._shortcut = handler.shortcut
-        self._one_by_one = one_by_one
-        # The read event that `shortcut` asked about last. What it leaves comes to `serve` in the same step of
-        # the loop; frames that are deferred come later, and are asked about again.
-        self._asked: tuple[Connection, int, bool] | None = None
-
-    def shortcut(self, connection: Connection, data: bytes) -> tuple[int, bytes]:
-        permitted = self._permitted(connection)
-        self._asked = connection, connection.reads, permitted
-        if not permitted or self._shortcut is None:
-            return NOTHING_USED
-        return self._shortcut(connection, data)
-
-    def serve(self, connection: Connection, frames: list[Frame]) -> None:
-        asked, self._asked = self._asked, None
-        if asked is not None and asked[0] is connection and asked[1] == connection.reads:
-            permitted = asked[2]
-        else:
-            permitted = self._permitted(connection)
-        (self._together if permitted else self._one_by_one)(connection, frames)
-
-    def _permitted(self, connection: Connection) -> bool:
-        return all(link.permits_plain_sends(connection) for link in self._links)
 
 
 def _command(request: Command, answer: Answer) -> Command:

@@ -12,7 +12,8 @@ from turbopump.protocol.codes import RequestCode
 from turbopump.protocol.command import Command
 from turbopump.protocol.record import Record
 from turbopump.remoting.client import Client
-from turbopump.remoting.router import Link, Router, Routes
+from turbopump.remoting.links import Link
+from turbopump.remoting.router import Router, Routes
 from turbopump.runtime.chance import Chance
 from turbopump.store.config import StoreConfig
 from turbopump.store.store import Store

@@ -13,7 +13,8 @@ from turbopump.protocol.command import Command
 from turbopump.protocol.errors import NoPermission
 from turbopump.protocol.frame import pack
 from turbopump.remoting.connection import Connection
-from turbopump.remoting.router import BulkHandler, Router
+from turbopump.remoting.links import BulkHandler
+from turbopump.remoting.router import Router
 from turbopump.testing.loop import run_virtual
 
 NO_PERMISSION = 16

@@ -1,0 +1,67 @@
+"""The links that requests pass before their handlers, and their question about plain sends.
+
+The router runs them. What a link checks (identity, permission, quota) belongs to other packages.
+"""
+
+from typing import Protocol
+
+from turbopump.protocol.command import Command
+from turbopump.protocol.frame import Frame
+from turbopump.remoting.connection import Connection, Serve, Shortcut
+
+NOTHING_USED = (0, b"")
+
+
+class Link(Protocol):
+    """One check that all requests pass before their handlers: identity, permission, quota."""
+
+    def check(self, command: Command, connection: Connection) -> None:
+        """Raises Refused, which answers the request in the handler's place."""
+
+    def permits_plain_sends(self, connection: Connection) -> bool:
+        """Returns whether the plain sends of one read event may be stored without `check` of each.
+
+        Asked once per read event, before anything of it is served together. False sends every request of the
+        event through `check`.
+        """
+
+
+class BulkHandler(Protocol):
+    """Serves the plain requests of a read event together, and gives the other ones to `Router.one`."""
+
+    @property
+    def shortcut(self) -> Shortcut | None:
+        """Serves what is plain at the front of a read event from its bytes; None if there is no such way."""
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None: ...
+
+
+class GuardedBulk:
+    """Asks the links once per read event whether its plain sends may be served together."""
+
+    def __init__(self, links: tuple[Link, ...], handler: BulkHandler, one_by_one: Serve) -> None:
+        self._links = links
+        self._together = handler.serve
+        self._shortcut = handler.shortcut
+        self._one_by_one = one_by_one
+        # The read event that `shortcut` asked about last. What it leaves comes to `serve` in the same step of
+        # the loop; frames that are deferred come later, and are asked about again.
+        self._asked: tuple[Connection, int, bool] | None = None
+
+    def shortcut(self, connection: Connection, data: bytes) -> tuple[int, bytes]:
+        permitted = self._permitted(connection)
+        self._asked = connection, connection.reads, permitted
+        if not permitted or self._shortcut is None:
+            return NOTHING_USED
+        return self._shortcut(connection, data)
+
+    def serve(self, connection: Connection, frames: list[Frame]) -> None:
+        asked, self._asked = self._asked, None
+        if asked is not None and asked[0] is connection and asked[1] == connection.reads:
+            permitted = asked[2]
+        else:
+            permitted = self._permitted(connection)
+        (self._together if permitted else self._one_by_one)(connection, frames)
+
+    def _permitted(self, connection: Connection) -> bool:
+        return all(link.permits_plain_sends(connection) for link in self._links)
