@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from . import artifacts, lanes, peers
+from . import artifacts, lanes, peers, rotation
 
 StartOnce = Callable[[str], peers.Cluster]
 Early = Callable[[str], Any]
@@ -25,18 +26,82 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--lane", type=lanes.parse, metavar="N/OF", help="only the files of this lane; lanes may run at once"
     )
+    parser.addoption(
+        "--rotate", metavar="COMMIT", help="the core and a third of the rest, which this text chooses"
+    )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    here = [item for item in items if Path(__file__).parent in item.path.parents]
-    for item in here:
-        item.add_marker(pytest.mark.interop)
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(Selection(config), "interop-selection")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.interop)
+            if case_of(item).is_core:
+                item.add_marker(pytest.mark.core)
     items.sort(key=lambda item: item.get_closest_marker("early") is not None)
-    if lane := config.getoption("--lane"):
-        wanted = lanes.files(lane, {item.path.stem for item in here})
-        left_out = [item for item in here if item.path.stem not in wanted]
-        config.hook.pytest_deselected(items=left_out)
+
+
+class Selection:
+    """Leaves out what is not of this rotation or lane, after `-m` has left out its part."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._rotate: str | None = config.getoption("--rotate")
+        self._lane: lanes.Lane | None = config.getoption("--lane")
+        self._left_out: dict[str, int] = {}
+        self._groups = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        here = [item for item in items if item.get_closest_marker("interop") is not None]
+        kept = self._rotated(here)
+        if self._lane is not None:
+            shares = {stem: count / _count(here)[stem] for stem, count in _count(kept).items()}
+            wanted = lanes.files(self._lane, shares, shares)
+            kept = [item for item in kept if item.path.stem in wanted]
+        left_out = set(here) - set(kept)
+        config.hook.pytest_deselected(items=[item for item in here if item in left_out])
         items[:] = [item for item in items if item not in left_out]
+
+    def _rotated(self, here: list[pytest.Item]) -> list[pytest.Item]:
+        if self._rotate is None:
+            return here
+        cases = {item: case_of(item) for item in here}
+        groups = {case.group for case in cases.values() if not case.is_core}
+        chosen = rotation.chosen(groups, self._rotate)
+        self._groups = len(groups)
+        for case in cases.values():
+            if not case.is_core and case.group not in chosen:
+                self._left_out[case.group] = self._left_out.get(case.group, 0) + 1
+        return [item for item, case in cases.items() if case.is_core or case.group in chosen]
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._left_out:
+            return
+        terminalreporter.section("rotation")
+        terminalreporter.line(
+            f"{len(self._left_out)} of {self._groups} groups beside the core are left out at {self._rotate},"
+            f" {sum(self._left_out.values())} tests; make test-interop runs them all:"
+        )
+        for group, count in sorted(self._left_out.items()):
+            terminalreporter.line(f"left out: {group} ({count} tests)")
+
+
+def case_of(item: pytest.Item) -> rotation.Case:
+    early = item.get_closest_marker("early")
+    callspec = getattr(item, "callspec", None)
+    return rotation.Case(
+        module=item.path.stem.removeprefix("test_"),
+        test=getattr(item, "originalname", item.name),
+        parameters="" if callspec is None else callspec.id,
+        early="" if early is None else early.args[0],
+    )
+
+
+def _count(items: list[pytest.Item]) -> Counter[str]:
+    return Counter(item.path.stem for item in items)
 
 
 @pytest.fixture(scope="session", autouse=True)

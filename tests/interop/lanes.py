@@ -6,7 +6,7 @@ A file is never divided, since its tests share servers and count which allowed d
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 # Minutes of a file, as the summary of a run in two lanes on 2 cores prints them. What begins with the session
@@ -50,13 +50,17 @@ def parse(text: str) -> Lane:
     return Lane(int(number), int(of))
 
 
-def files(lane: Lane, every: Iterable[str]) -> set[str]:
-    """The files of a lane: the longest first, each to the lane that has the least to do."""
+def files(lane: Lane, every: Iterable[str], shares: Mapping[str, float] | None = None) -> set[str]:
+    """Returns the files of a lane: the longest first, each to the lane that has the least to do.
+
+    `shares` says which part of a file's tests is to run, where it is not the whole.
+    """
+    minutes = {name: _minutes(name) * (shares or {}).get(name, 1.0) for name in every}
     loads = [0.0] * lane.of
     wanted = set()
-    for name in sorted(every, key=lambda name: (-_minutes(name), name)):
+    for name in sorted(minutes, key=lambda name: (-minutes[name], name)):
         chosen = loads.index(min(loads))
-        loads[chosen] += _minutes(name)
+        loads[chosen] += minutes[name]
         if chosen == lane.number - 1:
             wanted.add(name)
     return wanted

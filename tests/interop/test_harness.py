@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from . import artifacts, lanes, members, mqadmin, peers, push, recordings, two_brokers
+from . import artifacts, lanes, members, mqadmin, peers, push, recordings, rotation, two_brokers
 from .allowed import ALLOWED, ALLOWED_PUSH, Allowed, Judge
 from .compare import ABSENT, Difference, differences
 
@@ -96,3 +97,37 @@ def test_each_file_is_in_one_lane(count: int) -> None:
 def test_a_minute_is_counted_for_a_file_that_exists() -> None:
     every = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
     assert set(lanes.MINUTES) <= every
+
+
+def test_each_group_has_its_turn_and_a_third_runs_at_a_time() -> None:
+    groups = [f"group {number}" for number in range(31)]
+    turns = [rotation.chosen(groups, f"commit {number}") for number in range(60)]
+    assert {len(turn) for turn in turns} == {11}
+    assert set().union(*turns) == set(groups)
+    assert rotation.chosen(reversed(groups), "commit 0") == turns[0]
+
+
+def test_what_shares_expensive_work_is_one_group() -> None:
+    def group(module: str, test: str, parameters: str = "", early: str = "") -> str:
+        return rotation.Case(module, test, parameters, early).group
+
+    assert group("timers", "test_one", "a") == group("timers", "test_two")
+    assert group("members", "test_one", "a", "ours") == group("members", "test_one", "b", "ours")
+    assert group("store_round_trip", "test_one", "a") == group("store_round_trip", "test_two", "a")
+    assert group("store_round_trip", "test_one", "a") != group("store_round_trip", "test_one", "b")
+    assert group("filters", "test_one", "a") != group("filters", "test_one", "b")
+
+
+def test_a_row_of_the_rotation_names_a_test_that_exists() -> None:
+    for pattern in rotation.CORE:
+        module, _, test = pattern.partition("::")
+        path = Path(__file__).parent / f"test_{module}.py"
+        assert re.search(rf"def {re.split(r'[*?]', test)[0]}", path.read_text()), pattern
+    every = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert every >= rotation.BY_CASE | rotation.BY_PARAMETER
+
+
+def test_a_lane_counts_the_share_of_a_file_that_runs() -> None:
+    shares = {"test_filters": 0.0, "test_mqadmin": 1.0, "test_scenarios": 1.0}
+    divided = [lanes.files(lanes.Lane(number, 2), shares, shares) for number in (1, 2)]
+    assert divided == [{"test_mqadmin"}, {"test_scenarios", "test_filters"}]
