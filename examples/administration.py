@@ -1,4 +1,4 @@
-"""Administration from a program: topics, groups, progress, messages. `mqadmin` is made of the same calls."""
+"""Administration from a program: topics, groups, progress, messages. `mqadmin` uses the same calls."""
 
 from turbopump import Admin, Message, Producer, PullConsumer
 from turbopump.protocol.bodies import TopicConfig

@@ -5,7 +5,7 @@ import queue
 from turbopump import Consumer, Message, MessageExt, Producer
 
 with Producer("shop") as producer:
-    # Of one topic, without delay. More than fit into a request are sent in several.
+    # All of one topic, without delay. Messages that do not fit into one request are sent in several.
     clicks = [Message("ClickTopic", b"click %d" % number) for number in range(500)]
     receipts = producer.send_batch(clicks)  # one receipt for each message, in their order
     print(f"sent: {len(receipts)} messages, the last at offset {receipts[-1].offset}")

@@ -1,6 +1,6 @@
 """Broadcast: each consumer of the group gets every message, for caches and configuration.
 
-Offsets are kept in a file of the consumer, and a message that fails does not come again.
+Each consumer keeps its offsets in a file, and a message that fails is not delivered again.
 """
 
 import queue

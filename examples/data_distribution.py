@@ -1,6 +1,6 @@
 """Data distribution: one message, many receivers. Each group gets everything, at its own pace.
 
-The producer knows none of them: a new receiver is a new group and no change anywhere else.
+The producer knows none of them: a new receiver is a new group and needs no change anywhere else.
 """
 
 import queue

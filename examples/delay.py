@@ -1,4 +1,4 @@
-"""Delayed messages: consumers see them after the time of a level, 1 (one second) to 18 (two hours).
+"""Delayed messages: consumers get them after the time of a level, 1 (one second) to 18 (two hours).
 
 The levels are the broker's setting messageDelayLevel: 1s 5s 10s 30s 1m 2m … 10m 20m 30m 1h 2h.
 """

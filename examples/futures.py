@@ -1,4 +1,4 @@
-"""Sends under way while the program goes on: each is a concurrent.futures.Future."""
+"""Sends in flight while the program continues: each is a concurrent.futures.Future."""
 
 import concurrent.futures
 

@@ -1,6 +1,6 @@
 """Global order: a topic with a single queue, so that everything is consumed one after the other.
 
-It costs what it says: one broker, one consumer at work. Most programs need order by key only.
+The price: one broker and one active consumer. Most programs need order by key only.
 """
 
 import queue

@@ -16,7 +16,7 @@ with sqlite3.connect(DATABASE) as database:
     database.execute("CREATE TABLE bills (order_id TEXT, amount TEXT)")
 
 with Producer("orders") as producer:
-    for order in ("A-1", "B-2", "A-1", "A-1"):  # a careful program sends again when it is not sure
+    for order in ("A-1", "B-2", "A-1", "A-1"):  # a careful program sends again when in doubt
         producer.send(Message("BillTopic", b"9.90", keys=order))
 
 consumer = Consumer("bills")

@@ -1,4 +1,4 @@
-"""Sends that nobody answers: for logs and figures, where speed counts more than each single message."""
+"""Sends without an answer: for logs and metrics, where speed matters more than a single message."""
 
 from turbopump import Message, Producer, PullConsumer
 

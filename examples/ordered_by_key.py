@@ -1,4 +1,4 @@
-"""Order by key: what belongs to one order arrives in its order, different orders side by side."""
+"""Order by key: the messages of one key arrive in order, those of different keys in parallel."""
 
 import queue
 from collections import defaultdict

@@ -1,6 +1,6 @@
-"""An outbox: the message is part of the database transaction, and is sent afterwards until it is stored.
+"""An outbox: the message is part of the database transaction, and is sent afterwards until a broker has it.
 
-Without it a program that dies between commit and send has an order that nobody hears of.
+Without it, a program that dies between commit and send has an order without a message.
 """
 
 import sqlite3

@@ -1,4 +1,4 @@
-"""Peak shaving: a burst is stored as fast as it comes and worked off at the pace the backend can stand."""
+"""Peak shaving: a burst is stored as fast as it comes and processed at the pace of the backend."""
 
 import queue
 import threading
@@ -13,7 +13,7 @@ with Producer("sale") as producer:
     producer.send_batch([Message("SaleTopic", b"order %d" % number) for number in range(BURST)])
     print(f"the sale: {BURST} orders accepted")
 
-# The backend stands four orders at a time: that many workers, and few messages in hand.
+# The backend can process four orders at a time: four workers, and few prefetched messages.
 consumer = Consumer(
     "backend",
     consume_thread_min=WORKERS,

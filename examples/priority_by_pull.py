@@ -1,4 +1,4 @@
-"""Priority, third pattern: forced. B is looked at only when A is empty, C only when B is empty too.
+"""Priority, third pattern: strict. B is read only when A is empty, C only when B is empty too.
 
 Three topics and pulls: the program asks for one message after the other, the most important topic first.
 """
@@ -15,12 +15,12 @@ with Producer("work") as producer:
             producer.send(Message(topic, f"{topic[-1]}{number}".encode()), by=topic)
 
 with ExitStack() as stack:
-    # Small steps: what was fetched of C is not given back when something comes in A.
+    # Small steps: fetched messages of C are not returned when one arrives in A.
     consumers = [
         stack.enter_context(PullConsumer(f"workers-{topic[-1]}", topics=[topic], pull_batch_size=1))
         for topic in TOPICS
     ]
-    first = consumers[0].poll(timeout=10)  # wait for the queues of A, the rest is at hand then
+    first = consumers[0].poll(timeout=10)  # wait until the queues of A are assigned; the others are too then
     done = [message.text for message in first]
     while len(done) < 9:
         for consumer in consumers:

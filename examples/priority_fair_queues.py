@@ -26,7 +26,7 @@ with Producer("stores") as producer:
 consumer = Consumer(
     "warehouse",
     pull_batch_size=1,
-    pull_threshold_for_queue=1,  # and no more of a queue in hand than the one
+    pull_threshold_for_queue=1,  # and prefetch no more than one message of a queue
     consume_thread_min=1,
     consume_thread_max=1,
 )

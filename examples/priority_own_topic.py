@@ -1,6 +1,6 @@
-"""Priority, first pattern: a kind of message that is frequent or slow gets a topic of its own.
+"""Priority, first pattern: a kind of message that is frequent or slow gets a separate topic.
 
-In one topic, a campaign of newsletters would stand in front of the order confirmations. In two topics each
+In one topic, a campaign of newsletters would delay the order confirmations. In two topics each
 kind has its own queues and its own workers, and neither waits for the other.
 """
 

@@ -1,4 +1,4 @@
-"""Pull: the program decides when it wants messages, and when they are done."""
+"""Pull: the program decides when to read messages, and when they are done."""
 
 from turbopump import Message, Producer, PullConsumer
 
@@ -11,13 +11,13 @@ with PullConsumer("export", topics=["ExportTopic"], auto_commit=False) as consum
     exported = 0
     while messages := consumer.poll(timeout=2):
         exported += len(messages)  # … write them to a file …
-        consumer.commit()  # and only then tell the broker
+        consumer.commit()  # and commit only then
     print("exported:", exported)
 
 with PullConsumer("export", topics=["ExportTopic"]) as consumer:
-    print("again:", len(consumer.poll(timeout=1)))  # the group goes on where it committed
+    print("again:", len(consumer.poll(timeout=1)))  # the group continues where it committed
 
-# By hand: any queue, any offset, nobody's progress is changed.
+# Without a group: any queue, any offset; no committed offset changes.
 with PullConsumer("look") as consumer:
     for queue in consumer.queues("ExportTopic"):
         pulled = consumer.pull(queue, consumer.min_offset(queue), 3)

@@ -1,4 +1,4 @@
-"""Request and reply: a call over messages. Who asks waits for the answer of whichever consumer gets it."""
+"""Request and reply: a call over messages. The sender waits for the reply of the consumer that gets it."""
 
 from turbopump import Consumer, Message, MessageExt, Producer
 from turbopump.errors import RequestTimedOut
@@ -15,11 +15,11 @@ def price(message: MessageExt) -> None:
 
 
 with asking, answering, consumer:
-    # The first request creates the topic, and the consumer needs a moment to find it: hence the patience.
+    # The first request creates the topic, and the consumer needs a moment to find it: hence the long timeout.
     answer = asking.request(Message(TOPIC, b"coffee"), timeout=40)
     print("coffee:", answer.text)
     print("tea:", asking.request(Message(TOPIC, b"tea")).text)
     try:
-        asking.request(Message(TOPIC, b"cocoa"), timeout=1)  # the handler fails, so nobody answers
+        asking.request(Message(TOPIC, b"cocoa"), timeout=1)  # the handler fails, so no reply comes
     except RequestTimedOut:
         print("cocoa: no answer")

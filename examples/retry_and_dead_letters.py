@@ -1,6 +1,6 @@
-"""A message that fails comes again later, each time after a longer pause; in the end it is a dead letter.
+"""A message that fails is delivered again after growing pauses; in the end it becomes a dead letter.
 
-By itself that are 16 times within 4 hours 46 minutes: 10 s, 30 s, 1 min … 2 h. Here it is less.
+The default is 16 times within 4 hours 46 minutes: 10 s, 30 s, 1 min … 2 h. Here it is less.
 """
 
 import queue
@@ -21,7 +21,9 @@ told: queue.SimpleQueue[str] = queue.SimpleQueue()
 def pay(message: MessageExt) -> None:
     told.put(f"try {message.reconsume_times + 1} of {message.text}")
     if message.reconsume_times == 0:
-        raise RetryLater(delay_level=1)  # any exception does; this one also says when: level 1 is a second
+        raise RetryLater(
+            delay_level=1
+        )  # any exception retries; this one also sets the pause: level 1 is a second
     if message.body.startswith(b"no card"):
         raise RetryLater(-1)  # never again: a dead letter at once
     told.put(f"paid with {message.text}")

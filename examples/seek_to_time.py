@@ -15,7 +15,7 @@ with Producer("meter") as producer:
 with PullConsumer("meter-readers", topics=["MeterTopic"]) as consumer:
     consumer.seek_to_time(moment)  # or "2026-11-01T00:00:00Z", "10m", milliseconds since 1970
     readings = []
-    for message in consumer:  # waits for more messages for ever: so break when there are enough
+    for message in consumer:  # waits for more messages forever, so break when there are enough
         readings.append(message.text)
         if len(readings) == 5:
             break

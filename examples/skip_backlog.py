@@ -1,7 +1,7 @@
-"""Skipping a backlog: after a long stop, old messages are worth nothing, and the newest should come soon.
+"""Skipping a backlog: after a long stop, old messages are worthless, and the newest should come soon.
 
-`message.behind` says how many messages came after this one in its queue. (A whole group is moved by
-`mqadmin resetOffsetByTime`, or by `admin.offsets`.)
+`message.behind` is the number of messages after this one in its queue. (`mqadmin resetOffsetByTime` and
+`admin.offsets` move a whole group.)
 """
 
 import queue

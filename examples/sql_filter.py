@@ -1,6 +1,6 @@
-"""SQL92: a group takes the messages whose properties fit an expression.
+"""SQL92: a group gets the messages whose properties match an expression.
 
-The broker filters, as it does with tags. `turbopump up` serves expressions; a broker of its own does with
+The broker filters, as it does with tags. `turbopump up` serves expressions; a separate broker does with
 enablePropertyFilter=true.
 """
 

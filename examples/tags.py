@@ -1,6 +1,6 @@
-"""Tags: a topic's messages are of several kinds, and a group takes those it is interested in.
+"""Tags: a topic has several kinds of messages, and a group takes those it is interested in.
 
-The broker filters, so what a group does not want never reaches it. A message has one tag.
+The broker filters, so other messages are never sent to the group. A message has one tag.
 """
 
 import queue

@@ -1,4 +1,4 @@
-"""Messages with a time of their own, and one that is taken back before its time has come.
+"""Messages that are delivered at a given time, and one that is recalled before its time.
 
 Brokers of 5.x keep them: ours to the millisecond and ten years ahead, Apache's to the second and three days.
 """

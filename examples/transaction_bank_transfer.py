@@ -1,7 +1,7 @@
-"""A transfer between two banks: the debit in one database, the credit in another, none without the other.
+"""A transfer between two banks: a debit in one database, a credit in another, never one without the other.
 
-The message counts when the debit is committed. Who dies in between is asked about it later, through the
-broker: `check` looks into the database. The other bank credits each transfer once.
+The message is delivered when the debit is committed. When the process dies in between, the broker asks a
+producer of the group later: `check` looks into the database. The other bank credits each transfer once.
 """
 
 import os
@@ -29,7 +29,7 @@ def transfer(producer: Producer, number: str, amount: int, dies: bool = False) -
             bank.execute("UPDATE account SET balance = balance - ?", (amount,))  # refuses to become negative
             bank.execute("INSERT INTO transfers VALUES (?)", (number,))
         if dies:
-            os._exit(9)  # the debit is done, and nobody has said so
+            os._exit(9)  # the debit is done, but the transaction has not been ended
 
 
 def check(message: MessageExt) -> Decision:

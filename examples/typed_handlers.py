@@ -20,7 +20,9 @@ with Producer("orders") as producer:
     )
     producer.send(Message.json("JsonTopic", Order(7, "Ada", date(2026, 11, 30))), by="all")
 
-consumer = Consumer("invoices", max_reconsume_times=0)  # what cannot be read will not be readable later
+consumer = Consumer(
+    "invoices", max_reconsume_times=0
+)  # a body that cannot be parsed now cannot be parsed later
 invoices: queue.SimpleQueue[str] = queue.SimpleQueue()
 
 

@@ -1,4 +1,4 @@
-"""gunicorn, with the producer made and started once, before the workers are forked.
+"""gunicorn, with the producer created and started once, before the workers are forked.
 
     NAMESRV_ADDR=127.0.0.1:9876 gunicorn --preload --workers 4 prefork:application
 
