@@ -208,7 +208,8 @@ def marked(parameters: list[inspect.Parameter]) -> Iterator[str]:
 def parameter(one: inspect.Parameter) -> str:
     stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
     kind = "" if one.annotation is one.empty else f": {annotation(one.annotation)}"
-    default = "" if one.default is one.empty else f" = {default_text(one.default)}"
+    equals = " = " if kind else "="
+    default = "" if one.default is one.empty else f"{equals}{default_text(one.default)}"
     return f"{stars}{one.name}{kind}{default}"
 
 
