@@ -116,6 +116,21 @@ def test_modules_of_the_glossary_exist() -> None:
         assert (ROOT / "src/turbopump" / module).exists(), module
 
 
+def test_files_that_pages_name_exist() -> None:
+    """In code marks: modules below src/turbopump, and files of other directories of the repository."""
+    packages = "|".join(
+        path.name for path in (ROOT / "src/turbopump").iterdir() if (path / "__init__.py").exists()
+    )
+    others = "tests|benchmarks|scripts|examples|packaging"
+    for page in (page for page in PAGES if page.name != "ARCHITECTURE.md"):
+        text = page.read_text()
+        modules = re.findall(rf"`(?:src/turbopump/)?((?:{packages})/[a-z_/]+(?:\.py|\.c)?)`", text)
+        files = re.findall(rf"`((?:{others})/[\w/.-]+)`", text)
+        named = [Path("src/turbopump", module) for module in modules] + [Path(file) for file in files]
+        missing = [str(path) for path in named if not (ROOT / path).exists()]
+        assert not missing, f"{page}: {missing}"
+
+
 def test_every_page_is_in_the_navigation_once() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
