@@ -6,9 +6,9 @@ current.
 
 from pathlib import Path
 
-from turbopump.admin.command import Command
+from turbopump.admin.command import AdminCommand
 from turbopump.admin.commands import AREAS
-from turbopump.admin.options import Option
+from turbopump.admin.options import CommandOption
 from turbopump.admin.render import java_text
 from turbopump.admin.unsupported import NEEDS
 
@@ -37,7 +37,7 @@ mqadmin consumerProgress -n 127.0.0.1:9876 -g readers --json
 - `--json` prints one JSON document instead of text, with stable keys. Commands that run
   until they are stopped print JSON lines: one document per line, for each round and each event.
 - The last line of an incomplete answer begins with `(cut:`, and its document has a key `cut`.
-- Exit status: 0 done, 1 failed, 2 called wrongly. A failure is one line on stderr; Apache's mqadmin prints a
+- Exit status: 0 done, 1 failed, 2 wrong usage. A failure is one line on stderr; Apache's mqadmin prints a
   stack trace and exits with 0.
 - Commands that run until they are stopped end with Ctrl-C, status 0.
 
@@ -66,7 +66,7 @@ def page() -> str:
     return "".join(parts)
 
 
-def _section(command: Command) -> str:
+def _section(command: AdminCommand) -> str:
     aliases = f" Also `{'`, `'.join(command.aliases)}`." if command.aliases else ""
     summary = command.summary[0].upper() + command.summary[1:]
     lines = [f"\n### `{command.name}`\n\n{summary.rstrip('.')}.{aliases}\n"]
@@ -80,14 +80,14 @@ def _section(command: Command) -> str:
     return "".join(lines)
 
 
-def _row(option: Option[object]) -> str:
+def _row(option: CommandOption[object]) -> str:
     short = f"`-{option.short}`" if option.short else ""
     names = f"{short} `--{option.long}`".strip()
     shown = f"**{names}**" if option.is_required else names
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in (shown, _told(option))) + " |\n"
 
 
-def _told(option: Option[object]) -> str:
+def _told(option: CommandOption[object]) -> str:
     """The help, with the default where it does not say it already."""
     if option.default in (None, False, "") or "default" in option.help.lower():
         return option.help

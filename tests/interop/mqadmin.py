@@ -7,7 +7,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from turbopump.admin.main import World
+from turbopump.admin.main import AdminEnvironment
 from turbopump.admin.main import run as run_ours
 from turbopump.runtime.chance import Chance
 from turbopump.runtime.clock import SystemClock
@@ -77,8 +77,8 @@ async def _run(words: tuple[str, ...], until: str) -> Printed:
     def warn(line: str) -> None:
         lines.append(f"mqadmin: {line}\n")
 
-    world = World(SystemNetwork(), SystemClock(), SystemDisk(), Chance(), {}, write, warn)
-    command = asyncio.create_task(run_ours(words, world))
+    environment = AdminEnvironment(SystemNetwork(), SystemClock(), SystemDisk(), Chance(), {}, write, warn)
+    command = asyncio.create_task(run_ours(words, environment))
     interrupt = asyncio.create_task(enough.wait())
     await asyncio.wait({command, interrupt}, timeout=COMMAND_LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
     endless = not command.done()

@@ -1,13 +1,13 @@
-"""Commands of single brokers: figures, configuration, upkeep, and what consumers have left on them."""
+"""Commands for brokers: figures, configuration, cleaning, and the lag of consumers."""
 
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.failures import line_of
 from turbopump.admin.options import boolean, defaulting, host_port, number, optional, required, text
-from turbopump.admin.render import Table, front
+from turbopump.admin.render import TextTable, front
 from turbopump.admin.sending import SEND_MSG_STATUS
 from turbopump.admin.times import local_second
 from turbopump.client.admin import Unreachable
@@ -42,7 +42,7 @@ async def broker_status(call: Call) -> None:
 
 
 async def addresses_in(call: Call, cluster: str | None, masters_only: bool = False) -> list[str]:
-    """All brokers of a cluster, or of all clusters."""
+    """Returns the addresses of all brokers of a cluster, or of all clusters."""
     layout = await call.admin.clusters.layout()
     brokers = layout.of_cluster(cluster) if cluster else layout.brokers
     return [broker.address for broker in brokers if broker.id == MASTER_ID or not masters_only]
@@ -72,7 +72,7 @@ async def get_broker_config(call: Call) -> None:
 
 
 async def titles_in(call: Call, cluster: str | None) -> dict[str, str]:
-    """Addresses with their headings, each master before its slaves."""
+    """Returns addresses with their headings, each master before its slaves."""
     assert cluster is not None, "one of -b and -c was given"
     brokers = (await call.admin.clusters.layout()).of_cluster(cluster)
     masters = {broker.name: broker.address for broker in brokers if broker.id == MASTER_ID}
@@ -89,7 +89,7 @@ def config_lines(config: dict[str, str]) -> list[str]:
 
 
 async def update_broker_config(call: Call) -> None:
-    """Brokers of a cluster that refuse are named, and the others are changed."""
+    """Changes a setting; brokers of a cluster that refuse are named, the others are changed."""
     change = {call.given[KEY]: call.given[VALUE]}
     broker = call.given[UPDATED_BROKER]
     if broker:
@@ -109,7 +109,7 @@ async def update_broker_config(call: Call) -> None:
         call.out.line(f"update broker config success, {address}")
     call.out.show({"brokers": done, "changed": change}, [])
     if len(done) < len(addresses):
-        raise Failed(f"{len(addresses) - len(done)} of {len(addresses)} brokers were not changed")
+        raise CommandFailed(f"{len(addresses) - len(done)} of {len(addresses)} brokers were not changed")
 
 
 # --- cleanExpiredCQ, cleanUnusedTopic, deleteExpiredCommitLog ----------------------------------------------
@@ -133,7 +133,7 @@ async def delete_expired_commit_log(call: Call) -> None:
 
 
 async def upkeep(call: Call, cluster: str | None, work: Upkeep) -> None:
-    """One broker, all of a cluster, or all there are."""
+    """Runs a cleaning on one broker, on all of a cluster, or on all."""
     broker = call.given[BROKER]
     addresses = [broker] if broker else await addresses_in(call, cluster)
     for address in addresses:
@@ -148,7 +148,7 @@ TIMEOUT = defaulting("t", "timeoutMillis", "request timeout Millis", number, 50_
 LEVEL = defaulting("l", "level", "threshold of print diff", number, 0)
 OF_ORDER_TOPICS = defaulting("o", "order", "order topic", boolean, False)
 
-CONSUME_STATS = Table(
+CONSUME_STATS = TextTable(
     "%-64s  %-64s  %-32s  %-4s  %-20s  %-20s  %-20s  %s",
     (
         *("#Topic", "#Group", "#Broker Name", "#QID"),
@@ -208,37 +208,39 @@ def lags_of(stats: ConsumeStatsList) -> Iterable[QueueLag]:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "updateBrokerConfig",
         "Update broker's config.",
         update_broker_config,
         (SLAVES_TOO, KEY, VALUE),
         any_of=(UPDATED_BROKER, UPDATED_CLUSTER),
     ),
-    Command("brokerStatus", "Fetch broker runtime status data.", broker_status, one_of=(BROKER, CLUSTER)),
+    AdminCommand(
+        "brokerStatus", "Fetch broker runtime status data.", broker_status, one_of=(BROKER, CLUSTER)
+    ),
     SEND_MSG_STATUS,
-    Command(
+    AdminCommand(
         "brokerConsumeStats",
         "Fetch broker consume stats data.",
         broker_consume_stats,
         (STATS_BROKER, TIMEOUT, LEVEL, OF_ORDER_TOPICS),
     ),
-    Command(
+    AdminCommand(
         "cleanExpiredCQ",
         "Clean expired ConsumeQueue on broker.",
         clean_expired_cq,
         (BROKER, UPKEEP_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "deleteExpiredCommitLog",
         "Delete expired CommitLog files.",
         delete_expired_commit_log,
         (BROKER, UPKEEP_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "cleanUnusedTopic", "Clean unused topic on broker.", clean_unused_topic, (BROKER, UNUSED_CLUSTER)
     ),
-    Command(
+    AdminCommand(
         "getBrokerConfig",
         "Get broker config by cluster or special broker.",
         get_broker_config,

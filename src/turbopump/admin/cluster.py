@@ -1,14 +1,14 @@
-"""Commands of whole clusters: who is there, how much they do, how fast they take messages."""
+"""Commands for whole clusters: their brokers, load and send times."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 
 import msgspec
 
-from turbopump.admin.command import Call, Command, until_interrupted
+from turbopump.admin.command import AdminCommand, Call, until_interrupted
 from turbopump.admin.failures import line_of
 from turbopump.admin.options import boolean, defaulting, flag, number, optional, text
-from turbopump.admin.render import Table
+from turbopump.admin.render import TextTable
 from turbopump.admin.sending import GROUP, timed
 from turbopump.client.admin import Unreachable
 from turbopump.client.admin.clusters import BrokerAt, Layout
@@ -22,7 +22,7 @@ MORE = flag("m", "moreStats", "Print more stats")
 INTERVAL = optional("i", "interval", "specify intervals numbers, it is in seconds", number)
 CLUSTER = optional("c", "clusterName", "which cluster", text)
 
-BASE = Table(
+BASE = TextTable(
     "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %-11s  %-12s  %-8s  %-10s",
     (
         *("#Cluster Name", "#Broker Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)", "#OutTPS(LOAD)"),
@@ -30,14 +30,14 @@ BASE = Table(
     ),
     "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  %11s  %-12s  %-8s  %10s",
 )
-MORE_STATS = Table(
+MORE_STATS = TextTable(
     "%-16s  %-32s %14s %14s %14s %14s",
     ("#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"),
 )
 
 
 async def cluster_list(call: Call) -> None:
-    """With an interval again and again, a JSON document each time."""
+    """Lists brokers; with an interval repeatedly, as one JSON document each time."""
     interval_s = call.given[INTERVAL]
     if interval_s is None:
         await show_cluster(call)
@@ -50,7 +50,9 @@ async def cluster_list(call: Call) -> None:
 
 async def show_cluster(call: Call) -> None:
     brokers = wanted(await call.admin.clusters.layout(), call.given[CLUSTER])
-    found = [Load(broker, await figures_of(call, broker), call.admin.clock.now_ms()) for broker in brokers]
+    found = [
+        LoadFigures(broker, await figures_of(call, broker), call.admin.clock.now_ms()) for broker in brokers
+    ]
     document = {"brokers": [load.document() for load in found]}
     if call.given[MORE]:
         lines = MORE_STATS.lines(load.more_row() for load in found)
@@ -64,7 +66,7 @@ def wanted(layout: Layout, cluster: str | None) -> Sequence[BrokerAt]:
 
 
 async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
-    """Of a broker that does not answer none: its row stays, without figures."""
+    """Returns the runtime figures of a broker; none if it does not answer: its row stays without figures."""
     try:
         return await call.admin.brokers.figures(broker.address)
     except (Unreachable, Refused) as error:
@@ -73,7 +75,7 @@ async def figures_of(call: Call, broker: BrokerAt) -> dict[str, str]:
 
 
 class BrokerLoad(msgspec.Struct, rename="camel"):
-    """A broker in the JSON of clusterList. What its version does not tell is None."""
+    """A broker in the JSON of clusterList. Figures that its version does not have are None."""
 
     cluster: str
     broker_name: str
@@ -101,8 +103,8 @@ class BrokerLoad(msgspec.Struct, rename="camel"):
     out_total_today: int
 
 
-class Load:
-    """What one broker tells about its work, as a row and as a document."""
+class LoadFigures:
+    """The load figures of one broker, as a row and as a document."""
 
     def __init__(self, broker: BrokerAt, figures: dict[str, str], now_ms: int) -> None:
         self._broker = broker
@@ -177,7 +179,7 @@ class Load:
         )
 
     def _out_tps(self) -> float:
-        """Spelled in one way until 4.9 and in another from 5.0 on."""
+        """Returns the rate of gets, whose key differs between 4.9 and 5.0."""
         return self._rate("getTransferredTps" if "getTransferredTps" in self._figures else "getTransferedTps")
 
     def _queue(self, kind: str, absent: str = "") -> str:
@@ -185,7 +187,7 @@ class Load:
         return f"{size},{self._figures.get(f'{kind}ThreadPoolQueueHeadWaitTimeMills', absent)}ms"
 
     def _rate(self, key: str) -> float:
-        """The first number of `10.0 20.0 30.0`, which is of the last ten seconds."""
+        """Returns the first number of `10.0 20.0 30.0`: the rate of the last ten seconds."""
         words = self._figures.get(key, "").split()
         try:
             return float(words[0]) if words else 0.0
@@ -208,12 +210,12 @@ AS_LOG = defaulting("p", "print log", "print as tlog | default false", boolean, 
 ROOM = defaulting("m", "machine room", "machine room name | default noname", text, "noname")
 PAUSE = defaulting("i", "interval", "print interval | default 10 seconds", number, 10)
 
-SEND_TIMES = Table(
+SEND_TIMES = TextTable(
     "%-24s  %-24s  %-4s  %-8s  %-8s",
     ("#Cluster Name", "#Broker Name", "#RT", "#successCount", "#failCount"),
     "%-24s  %-24s  %-8s  %-16s  %-16s",
 )
-BEIJING = timezone(timedelta(hours=8))  # Apache's log form has this time everywhere
+BEIJING = timezone(timedelta(hours=8))  # the time zone of Apache's log format, everywhere
 
 
 class SendTime(msgspec.Struct, rename="camel"):
@@ -225,7 +227,7 @@ class SendTime(msgspec.Struct, rename="camel"):
 
 
 async def cluster_rt(call: Call) -> None:
-    """Until Ctrl-C, a JSON document each round."""
+    """Measures send times until Ctrl-C, one JSON document per round."""
     producer = call.admin.producer(GROUP)
     brokers = wanted(await call.admin.clusters.layout(), call.given[SEND_TO])
     names = sorted({(broker.cluster, broker.name) for broker in brokers})
@@ -239,7 +241,7 @@ async def cluster_rt(call: Call) -> None:
 
 
 async def send_time(call: Call, producer: Sender, cluster: str, broker: str) -> SendTime:
-    """Messages to the topic that is named after the broker; the first send, which dials, is not counted."""
+    """Sends messages to the topic with the broker's name; does not count the first send, which connects."""
     message = Message(broker, b"a" * call.given[SIZE])
     amount = call.given[AMOUNT]
     sends = [await timed(call.admin.clock, producer.send(message)) for _ in range(amount)]
@@ -262,8 +264,8 @@ def send_lines(call: Call, found: Iterable[SendTime]) -> list[str]:
 
 
 COMMANDS = (
-    Command("clusterList", "List cluster infos.", cluster_list, (MORE, INTERVAL, CLUSTER)),
-    Command(
+    AdminCommand("clusterList", "List cluster infos.", cluster_list, (MORE, INTERVAL, CLUSTER)),
+    AdminCommand(
         "clusterRT",
         "List All clusters Message Send RT.",
         cluster_rt,

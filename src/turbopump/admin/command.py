@@ -1,4 +1,4 @@
-"""What a command is: a row of the table. `Call` is what its function receives."""
+"""`AdminCommand`: a row of the table of commands; `Call`: the argument of its function."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from turbopump.admin.options import COMMON, Given, Option
+from turbopump.admin.options import COMMON, CommandOption, Given
 from turbopump.admin.render import Output
 from turbopump.client.admin import Admin
 from turbopump.runtime.disk import Disk
@@ -21,42 +21,42 @@ class Call:
     admin: Admin
     out: Output
     disk: Disk
-    """Files that a command reads or writes on the operator's machine."""
+    """Files that a command reads or writes on the user's machine."""
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class AdminCommand:
     name: str
     summary: str
     run: Callable[[Call], Awaitable[None]]
-    options: tuple[Option[Any], ...] = ()
-    one_of: tuple[Option[Any], ...] = ()
+    options: tuple[CommandOption[Any], ...] = ()
+    one_of: tuple[CommandOption[Any], ...] = ()
     """Exactly one of these must be given."""
 
-    any_of: tuple[Option[Any], ...] = ()
-    """At least one of these must be given; of several the first counts."""
+    any_of: tuple[CommandOption[Any], ...] = ()
+    """At least one of these must be given; of several the first is used."""
 
     aliases: tuple[str, ...] = ()
 
     @property
-    def all_options(self) -> list[Option[Any]]:
+    def all_options(self) -> list[CommandOption[Any]]:
         own = {option.long: option for option in (*COMMON, *self.options, *self.one_of, *self.any_of)}
         return sorted(own.values(), key=lambda option: (option.short or option.long).lower())
 
 
-class Failed(Exception):
-    """The command could not do what was asked; its text is the line to print."""
+class CommandFailed(Exception):
+    """The command failed; the text is the line to print."""
 
 
 @contextlib.contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Around what runs until Ctrl-C: being interrupted is then its ordinary end."""
+    """Makes Ctrl-C the normal end of a command that runs until it is interrupted."""
     with contextlib.suppress(asyncio.CancelledError):
         yield
 
 
-def usage(command: Command) -> str:
-    """As Apache's `mqadmin help <name>`."""
+def usage(command: AdminCommand) -> str:
+    """Returns the help of a command, as Apache's `mqadmin help <name>` prints it."""
     rows = [(_names(option), option.help) for option in command.all_options]
     width = max(len(names) for names, _ in rows)
     words = [_in_usage(option, command) for option in command.all_options]
@@ -76,13 +76,13 @@ def usage(command: Command) -> str:
     )
 
 
-def _names(option: Option[Any]) -> str:
+def _names(option: CommandOption[Any]) -> str:
     short = f"-{option.short}," if option.short else "   "
     return f"{short}--{option.long}" + ("" if option.is_flag else " <arg>")
 
 
-def _in_usage(option: Option[Any], command: Command) -> str:
-    """A choice is shown where its first member stands."""
+def _in_usage(option: CommandOption[Any], command: AdminCommand) -> str:
+    """Returns an option for the usage line; a choice is shown at its first member."""
     members = command.one_of or command.any_of
     if option in members:
         first = min(members, key=lambda member: member.short)

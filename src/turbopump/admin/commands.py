@@ -13,10 +13,10 @@ from turbopump.admin import (
     stats,
     topic,
 )
-from turbopump.admin.command import Command
+from turbopump.admin.command import AdminCommand
 from turbopump.admin.sending import CHECK_MSG_SEND_RT
 
-AREAS: dict[str, tuple[Command, ...]] = {
+AREAS: dict[str, tuple[AdminCommand, ...]] = {
     "topic": topic.COMMANDS,
     "consumer": consumer.COMMANDS,
     "broker": broker.COMMANDS,
@@ -31,7 +31,7 @@ AREAS: dict[str, tuple[Command, ...]] = {
     "export": export.COMMANDS,
 }
 
-BY_NAME: dict[str, Command] = {
+BY_NAME: dict[str, AdminCommand] = {
     name.lower(): command
     for commands in AREAS.values()
     for command in commands

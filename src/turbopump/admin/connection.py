@@ -1,8 +1,8 @@
-"""Commands about who is connected: producers and consumers of a group, and all producers of a broker."""
+"""Commands for connections: producers and consumers of a group, and all producers of a broker."""
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import host_port, optional, required, text
-from turbopump.admin.render import Table, fields
+from turbopump.admin.render import TextTable, fields
 from turbopump.protocol.bodies import Connection
 from turbopump.protocol.codes import version_name
 
@@ -13,8 +13,8 @@ BROKER = optional("b", "brokerAddr", "broker address", host_port)
 OF_BROKER = required("b", "broker", "broker address", host_port)
 
 PRODUCERS = "%04d  %-32s %-22s %-8s %s"
-CLIENTS = Table("%-36s %-22s %-10s %s", ("#ClientId", "#ClientAddr", "#Language", "#Version"))
-SUBSCRIPTIONS = Table("%-20s %s", ("#Topic", "#SubExpression"))
+CLIENTS = TextTable("%-36s %-22s %-10s %s", ("#ClientId", "#ClientAddr", "#Language", "#Version"))
+SUBSCRIPTIONS = TextTable("%-20s %s", ("#Topic", "#SubExpression"))
 
 
 async def producer_connection(call: Call) -> None:
@@ -77,13 +77,13 @@ def client_fields(connection: Connection) -> dict[str, object]:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "producerConnection",
         "Query producer's socket connection and client version.",
         producer_connection,
         (PRODUCER_GROUP, TOPIC),
     ),
-    Command(
+    AdminCommand(
         "consumerConnection",
         "Query consumer's socket connection, client version and subscription.",
         consumer_connection,
@@ -91,5 +91,5 @@ COMMANDS = (
     ),
 )
 PRODUCER_COMMANDS = (
-    Command("producer", "Query producer's instances, connection, status, etc.", producer, (OF_BROKER,)),
+    AdminCommand("producer", "Query producer's instances, connection, status, etc.", producer, (OF_BROKER,)),
 )

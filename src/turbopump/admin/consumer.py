@@ -1,7 +1,7 @@
-"""Commands of consumer groups: create, change, delete, show. Progress and members have their own modules."""
+"""Commands for consumer groups: create, change, delete, show. Progress and members are in other modules."""
 
 from turbopump.admin import consumer_progress, consumer_status, monitoring
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.consumer_text import GROUP_FIELDS, group_text, group_value
 from turbopump.admin.files import listed
 from turbopump.admin.options import (
@@ -57,7 +57,7 @@ ATTRIBUTES = optional("", "attributes", "attribute(+a=b,+c=d,-e)", pairs_of_chan
 
 
 async def update_group(call: Call) -> None:
-    """As Apache's: what is not given is set to the default, and two of these are `false` here."""
+    """Creates or changes a group. As Apache's: options not given are set to defaults, two of them `false`."""
     given = call.given
     changes: dict[str, str] | None = given[ATTRIBUTES]
     config = SubscriptionGroupConfig(
@@ -115,7 +115,7 @@ REMOVE_OFFSETS = defaulting("r", "removeOffset", "remove offset", boolean, False
 
 
 async def delete_group(call: Call) -> None:
-    """From a cluster together with its retry and dead-letter topics."""
+    """Deletes a group; from a cluster together with its retry and dead-letter topics."""
     group, broker, cluster = call.given[DELETED], call.given[FROM_BROKER], call.given[FROM_CLUSTER]
     addresses = [broker] if broker else await masters(call.admin, cluster)
     where = "" if broker else f" in cluster [{cluster}]"
@@ -136,7 +136,7 @@ CONFIG_OF = required("g", "groupName", "subscription group name", text)
 
 
 async def group_config(call: Call) -> None:
-    """One block per broker that has the group."""
+    """Prints the configuration of a group, one block per broker that has it."""
     group = call.given[CONFIG_OF]
     documents, lines = [], []
     for broker in (await call.admin.clusters.layout()).brokers:
@@ -154,7 +154,7 @@ async def group_config(call: Call) -> None:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "updateSubGroup",
         "Update or create subscription group.",
         update_group,
@@ -164,21 +164,21 @@ COMMANDS = (
         ),
         any_of=(TO_BROKER, TO_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "updateSubGroupList",
         "Update or create subscription group in batch",
         update_group_list,
         (GROUPS_FILE,),
         one_of=(LIST_TO_BROKER, LIST_TO_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "deleteSubGroup",
         "Delete subscription group from broker.",
         delete_group,
         (DELETED, REMOVE_OFFSETS),
         any_of=(FROM_BROKER, FROM_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "getConsumerConfig", "Get consumer config by subscription group name.", group_config, (CONFIG_OF,)
     ),
     *consumer_progress.COMMANDS,

@@ -1,12 +1,12 @@
-"""`consumerProgress`: how far a group is in each queue, or all groups in one line each."""
+"""`consumerProgress`: the offsets of a group in each queue, or one line per group."""
 
 from dataclasses import dataclass
 
 import msgspec
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import boolean, defaulting, optional, text
-from turbopump.admin.render import Table, front
+from turbopump.admin.render import TextTable, front
 from turbopump.admin.times import local_second
 from turbopump.client.admin import Admin, NotFound
 from turbopump.client.message import MessageQueue
@@ -19,7 +19,7 @@ IN_TOPIC = optional("t", "topicName", "topic name", text)
 WITH_CLIENTS = defaulting("s", "showClientIP", "Show Client IP per Queue", boolean, False)
 THROUGH = optional("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", text)
 
-PROGRESS = Table(
+PROGRESS = TextTable(
     "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s%s",
     (
         *("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"),
@@ -27,7 +27,7 @@ PROGRESS = Table(
     ),
     "%-64s  %-32s  %-4d  %-20d  %-20d  %-20d %-20d %s",
 )
-PROGRESS_WITH_CLIENTS = Table(
+PROGRESS_WITH_CLIENTS = TextTable(
     "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s %-20s%s",
     (
         *("#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"),
@@ -35,7 +35,7 @@ PROGRESS_WITH_CLIENTS = Table(
     ),
     "%-64s  %-32s  %-4d  %-20d  %-20d  %-20s %-20d %-20d %s",
 )
-OVERVIEW = Table(
+OVERVIEW = TextTable(
     "%-64s  %-6s  %-24s %-5s  %-14s  %-7s  %s",
     ("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"),
     "%-64s  %-6d  %-24s %-5s  %-14s  %-7d  %d",
@@ -51,7 +51,7 @@ async def consumer_progress(call: Call) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class QueueProgress:
     queue: MessageQueue
     offsets: OffsetWrapper
     client_id: str | None
@@ -62,7 +62,7 @@ class Position:
 
     @property
     def in_flight(self) -> int:
-        """Pulled and not committed; brokers before 5.0 do not know what was pulled."""
+        """Number of messages pulled and not committed; brokers before 5.0 do not record pulls."""
         pulled = self.offsets.pullOffset
         return 0 if pulled is None else pulled - self.offsets.consumerOffset
 
@@ -97,7 +97,7 @@ async def progress_of_group(call: Call, group: str) -> None:
     found = []
     for wire, offsets in sorted(stats.offsetTable.items()):
         queue = MessageQueue.of_wire(wire)
-        found.append(Position(queue, offsets, owners.get(queue)))
+        found.append(QueueProgress(queue, offsets, owners.get(queue)))
     diff, in_flight = sum(one.diff for one in found), sum(one.in_flight for one in found)
     table = PROGRESS_WITH_CLIENTS if with_clients else PROGRESS
     lines = [
@@ -137,7 +137,7 @@ async def progress_of_all(call: Call) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class GroupSummary:
     group: str
     count: int = 0
     version: int = 0
@@ -147,8 +147,8 @@ class Summary:
     diff: int = 0
 
 
-async def summary_of(admin: Admin, group: str) -> Summary:
-    """What can be had; a group may be stopped, or have consumed nothing."""
+async def summary_of(admin: Admin, group: str) -> GroupSummary:
+    """Returns the available figures of a group, which may be stopped or have consumed nothing."""
     tps, diff = 0.0, 0
     try:
         stats = await admin.groups.progress(group)
@@ -159,14 +159,14 @@ async def summary_of(admin: Admin, group: str) -> Summary:
     try:
         members = await admin.connections.consumers(group)
     except (NotFound, Refused, OSError):
-        return Summary(group, tps=tps, diff=diff)
+        return GroupSummary(group, tps=tps, diff=diff)
     versions = [member.version for member in members.connectionSet]
     oldest = min(versions, default=0)
-    return Summary(group, len(versions), oldest, members.consumeType, members.messageModel, tps, diff)
+    return GroupSummary(group, len(versions), oldest, members.consumeType, members.messageModel, tps, diff)
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "consumerProgress",
         "Query consumer's progress, speed.",
         consumer_progress,

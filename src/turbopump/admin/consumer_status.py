@@ -1,11 +1,11 @@
-"""`consumerStatus`: what the members of a group tell about themselves."""
+"""`consumerStatus`: the state of the members of a group."""
 
 from typing import Any
 
-from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.consumer_text import running_lines, troubles
 from turbopump.admin.options import flag, host_port, optional, required, text
-from turbopump.admin.render import Table, fields
+from turbopump.admin.render import TextTable, fields
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import ConsumerRunningInfo
 from turbopump.protocol.codes import version_name
@@ -16,7 +16,7 @@ CLIENT_ID = optional("i", "clientId", "The consumer's client id", text)
 AT_BROKER = optional("b", "brokerAddr", "broker address", host_port)
 STACK = flag("s", "jstack", "Run jstack command in the consumer progress")
 
-MEMBERS = Table(
+MEMBERS = TextTable(
     "%-10s %-40s %-20s %s",
     ("#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile"),
     "%-10d %-40s %-20s %s",
@@ -43,14 +43,14 @@ async def status_of_members(call: Call, group: str, members: list[bodies.Connect
         try:
             info = await call.admin.groups.running_info(group, member.clientId, call.given[STACK])
         except (Refused, OSError) as error:
-            call.out.warn(f"{member.clientId} does not tell about itself: {error}")
+            call.out.warn(f"{member.clientId} does not report its state: {error}")
             continue
         found[member.clientId] = info
         if not call.out.as_json:
             path = save_status(call, now_ms, member.clientId, info)
             call.out.line(MEMBERS.row(len(found), member.clientId, version_name(member.version), path))
     if not found:
-        raise Failed(f"no member of group {group} told about itself")
+        raise CommandFailed(f"no member of group {group} reported its state")
     documents = [{"clientId": name} | running_document(info) for name, info in found.items()]
     same = same_subscriptions(found, now_ms)
     stuck = [line for name in sorted(found) for line in troubles(name, found[name], now_ms)]
@@ -63,7 +63,7 @@ async def status_of_members(call: Call, group: str, members: list[bodies.Connect
 
 
 def save_status(call: Call, now_ms: int, client_id: str, info: ConsumerRunningInfo) -> str:
-    """Below the working directory, as Apache's; a client may call itself anything, a file may not be."""
+    """Writes a file below the working directory, as Apache; escapes client ids that are no file names."""
     path = f"{now_ms}/{client_id.replace('/', '_')}"
     call.disk.make_dirs(str(now_ms))
     call.disk.write(path, "\n".join([*running_lines(info), ""]).encode(), sync=False)
@@ -71,7 +71,7 @@ def save_status(call: Call, now_ms: int, client_id: str, info: ConsumerRunningIn
 
 
 def same_subscriptions(found: dict[str, ConsumerRunningInfo], now_ms: int) -> bool:
-    """Only of members that run for two minutes: before, a change may still be on its way."""
+    """Compares members that run for two minutes or more: before, a change may not have arrived."""
     seen = {
         frozenset((one.topic, one.subString, one.expressionType) for one in info.subscriptionSet)
         for info in found.values()
@@ -91,7 +91,7 @@ def running_document(info: ConsumerRunningInfo) -> dict[str, Any]:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "consumerStatus",
         "Query consumer's internal data structure.",
         consumer_status,

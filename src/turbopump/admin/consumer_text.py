@@ -1,9 +1,9 @@
-"""Groups and their members in words, as Apache's tools print them."""
+"""Formats groups and their members as Apache's tools print them."""
 
 from collections.abc import Iterator
 
 from turbopump.admin.message_text import map_text
-from turbopump.admin.render import Table, compact_moment
+from turbopump.admin.render import TextTable, compact_moment
 from turbopump.protocol import bodies
 from turbopump.protocol.bodies import ConsumerRunningInfo, GroupRetryPolicy, SubscriptionGroupConfig
 
@@ -26,7 +26,7 @@ GROUP_FIELDS = (
     "subscriptionDataSet",
     "attributes",
 )
-"""In the order of Java's class."""
+"""Fields in the order of Java's class."""
 
 
 def group_text(config: SubscriptionGroupConfig) -> str:
@@ -35,7 +35,7 @@ def group_text(config: SubscriptionGroupConfig) -> str:
 
 
 def group_value(config: SubscriptionGroupConfig, name: str) -> str:
-    """Empty: there is none."""
+    """Formats a value of a group; empty if it is absent."""
     value = getattr(config, name)
     match value:
         case None:
@@ -74,24 +74,24 @@ def subscription_text(data: bodies.SimpleSubscriptionData) -> str:
     )
 
 
-# --- what a member tells of itself -----------------------------------------------------------------------
+# --- the state of a member -----------------------------------------------------------------------
 
-OFFSETS = Table(
+OFFSETS = TextTable(
     "%-64s  %-32s  %-4s  %-20s",
     ("#Topic", "#Broker Name", "#QID", "#Consumer Offset"),
     "%-32s  %-32s  %-4d  %-20d",
 )
-DETAIL = Table(
+DETAIL = TextTable(
     "%-64s  %-32s  %-4s  %-20s",
     ("#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo"),
     "%-64s  %-32s  %-4d  %s",
 )
-POP_DETAIL = Table(
+POP_DETAIL = TextTable(
     "%-32s  %-32s  %-4s  %-20s",
     ("#Topic", "#Broker Name", "#QID", "#ProcessQueueInfo"),
     "%-32s  %-32s  %-4d  %s",
 )
-RATES = Table(
+RATES = TextTable(
     "%-64s  %14s %14s %14s %14s %18s %25s",
     (
         *("#Topic", "#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS"),
@@ -166,7 +166,7 @@ def pop_text(held: bodies.PopProcessQueueInfo) -> str:
 
 
 def troubles(client_id: str, info: ConsumerRunningInfo, now_ms: int) -> list[str]:
-    """Queues of a push consumer that do not get on."""
+    """Describes queues of a push consumer that do not progress."""
     if info.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
         return []
     is_orderly = info.properties.get("PROP_CONSUMEORDERLY") == "true"

@@ -1,12 +1,12 @@
-"""Commands that write what a cluster has to a file: topics and groups, configuration, figures."""
+"""Commands that export a cluster to a file: topics and groups, configuration, figures."""
 
 import posixpath
 from collections.abc import Iterable
 
 import msgspec
 
-from turbopump.admin.cluster import Load
-from turbopump.admin.command import Call, Command
+from turbopump.admin.cluster import LoadFigures
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import defaulting, flag, host_port, optional, required, text
 from turbopump.admin.render import fields
 from turbopump.admin.stats import of_a_day
@@ -90,7 +90,7 @@ def name_of(call: Call) -> str:
 async def sums(
     admin: Admin, addresses: Iterable[str], special: bool
 ) -> tuple[dict[str, TopicConfig], dict[str, SubscriptionGroupConfig]]:
-    """Topics and groups of all brokers together: their queues are added up."""
+    """Merges topics and groups of all brokers; adds up their queues."""
     topics: dict[str, TopicConfig] = {}
     groups: dict[str, SubscriptionGroupConfig] = {}
     for address in addresses:
@@ -157,7 +157,7 @@ class Quota(msgspec.Struct, rename="camel", omit_defaults=True):
     message_average_size: str | None = None
 
 
-class Report(msgspec.Struct, rename="camel"):
+class BrokerReport(msgspec.Struct, rename="camel"):
     runtime_env: dict[str, str]
     runtime_quota: Quota
     runtime_version: dict[str, str | list[str]]
@@ -178,17 +178,17 @@ async def export_metrics(call: Call) -> None:
     export(call, call.given[METRICS_PATH], "metrics.json", content)
 
 
-async def report_of(admin: Admin, broker: BrokerAt) -> Report:
+async def report_of(admin: Admin, broker: BrokerAt) -> BrokerReport:
     address = broker.address
     figures = await admin.brokers.figures(address)
     config = await admin.brokers.config(address)
     groups = (await admin.groups.user_table(address)).subscriptionGroupTable
     topics = (await admin.topics.user_configs(address)).topicConfigTable
     env = {"cpuNum": config.get("clientCallbackExecutorThreads"), **picked(figures, "totalMemKBytes")}
-    load = Load(broker, figures, admin.clock.now_ms()).document()
+    load = LoadFigures(broker, figures, admin.clock.now_ms()).document()
     half = await put_stats(admin, address, names.HALF_TOPIC)
     delayed = await put_stats(admin, address, names.SCHEDULE_TOPIC)
-    return Report(
+    return BrokerReport(
         runtime_env={key: value for key, value in env.items() if value is not None},
         runtime_quota=Quota(
             disk_ratio=picked(figures, "commitLogDiskRatio", "consumeQueueDiskRatio"),
@@ -210,12 +210,12 @@ async def report_of(admin: Admin, broker: BrokerAt) -> Report:
 async def put_stats(admin: Admin, address: str, topic: str) -> BrokerStatsData:
     try:
         return await admin.brokers.statistics(address, "TOPIC_PUT_NUMS", topic)
-    except Refused:  # nothing was counted yet
+    except Refused:  # nothing counted yet
         return BrokerStatsData()
 
 
 async def clients_of(admin: Admin, groups: Iterable[str]) -> list[str]:
-    """Languages and versions of the consumers that are online."""
+    """Returns languages and versions of the online consumers."""
     found: set[str] = set()
     for group in groups:
         try:
@@ -236,13 +236,13 @@ def added(rows: list[dict[str, float]]) -> dict[str, float]:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "exportMetadata",
         "Export metadata.",
         export_metadata,
         (METADATA_PATH, TOPICS_ONLY, GROUPS_ONLY, SPECIAL_TOO),
         any_of=(BROKER, CLUSTER),
     ),
-    Command("exportConfigs", "Export configs.", export_configs, (WHOLE_CLUSTER, CONFIGS_PATH)),
-    Command("exportMetrics", "Export metrics.", export_metrics, (WHOLE_CLUSTER, METRICS_PATH)),
+    AdminCommand("exportConfigs", "Export configs.", export_configs, (WHOLE_CLUSTER, CONFIGS_PATH)),
+    AdminCommand("exportMetrics", "Export metrics.", export_metrics, (WHOLE_CLUSTER, METRICS_PATH)),
 )

@@ -1,8 +1,8 @@
-"""Files that an operator hands to a command."""
+"""Files that a user passes to a command."""
 
 from typing import TypeVar
 
-from turbopump.admin.command import Failed
+from turbopump.admin.command import CommandFailed
 from turbopump.protocol import bodies
 from turbopump.protocol.errors import BrokenBody
 from turbopump.runtime.disk import Disk
@@ -11,11 +11,11 @@ T = TypeVar("T")
 
 
 def listed(disk: Disk, path: str, kind: type[T]) -> list[T]:
-    """The items of a JSON array. Raises Failed for a file without any, OSError for none at all."""
+    """Returns the items of a JSON array. Raises CommandFailed if it is empty, OSError without a file."""
     try:
         found: list[T] = bodies.decode(list[kind], disk.read(path))  # type: ignore[valid-type]
     except BrokenBody as error:
-        raise Failed(f"{path}: {error}") from None
+        raise CommandFailed(f"{path}: {error}") from None
     if not found:
-        raise Failed(f"{path}: an empty list")
+        raise CommandFailed(f"{path}: the list must not be empty")
     return found

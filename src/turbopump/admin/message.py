@@ -1,13 +1,13 @@
-"""Commands that find a message, send one, and hand one to a consumer."""
+"""Commands that find a message, send one, and deliver one to a consumer."""
 
 import re
 from collections.abc import Callable, Sequence
 
 from turbopump.admin import message_reading, trace
-from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.message_text import detail_lines, document, plain_body, queue_text, shown_body
 from turbopump.admin.options import (
-    WrongUse,
+    UsageError,
     boolean,
     charset,
     choice,
@@ -18,7 +18,7 @@ from turbopump.admin.options import (
     required,
     text,
 )
-from turbopump.admin.render import Table, cut_line
+from turbopump.admin.render import TextTable, cut_line
 from turbopump.admin.sending import GROUP, result_fields, result_text
 from turbopump.admin.times import milliseconds
 from turbopump.client.admin.groups import is_push
@@ -66,7 +66,7 @@ async def query_by_id(call: Call) -> None:
 
 
 async def find(call: Call, message_id: str) -> MessageExt:
-    """Without a topic, as with 4.9, only the id that says where the message is can be looked up."""
+    """Finds a message by id. Without a topic, as in 4.9, only an id that contains the log offset works."""
     topic = call.given[TOPIC_OF_ID]
     if topic:
         return await call.admin.messages.find(topic, message_id)
@@ -74,13 +74,13 @@ async def find(call: Call, message_id: str) -> MessageExt:
 
 
 async def push(call: Call, messages: Sequence[MessageExt]) -> None:
-    """The client consumes each of them now."""
+    """Makes the client consume each message now."""
     group, client_id = call.given[CONSUMER_GROUP], call.given[CLIENT_ID]
     assert group is not None
     assert client_id is not None
     info = await call.admin.groups.running_info(group, client_id)
     if not is_push(info):
-        raise Failed(f"this {client_id} client is not push consumer ,not support direct push")
+        raise CommandFailed(f"this {client_id} client is not push consumer ,not support direct push")
     results = []
     for message in messages:
         result = await call.admin.messages.consume_directly(message, group, client_id)
@@ -116,7 +116,7 @@ async def resend(call: Call, messages: Sequence[MessageExt]) -> None:
 
 
 def copy_of(message: MessageExt, topic: str | None = None) -> Message:
-    """The same message again, with all its properties."""
+    """Returns a copy of a message with all its properties, to send it again."""
     kept = message.record.property_map()
     wanted = topic or message.record.topic
     return CopiedMessage(wanted, message.body, properties=kept, flag=message.record.flag)
@@ -125,7 +125,7 @@ def copy_of(message: MessageExt, topic: str | None = None) -> Message:
 async def show_messages(
     call: Call, messages: Sequence[MessageExt], lines: Callable[[MessageExt], list[str]]
 ) -> None:
-    """Each with its body in a file and what became of it in which group."""
+    """Prints each message with its body in a file, and its state in each group."""
     documents = []
     body_format = call.given[BODY_FORMAT]
     for position, message in enumerate(messages):
@@ -147,7 +147,7 @@ async def show_messages(
 
 
 def save_body(call: Call, message: MessageExt, copy: int) -> str:
-    """A message's id may be anything a sender wrote; a file name may not."""
+    """Writes the body to a file; escapes the message id, which a sender can choose freely."""
     name = message.message_id if FILE_NAME.fullmatch(message.message_id) else message.offset_message_id
     path = f"{BODY_DIRECTORY}/{name}" + (f"_{copy}" if copy else "")
     call.disk.make_dirs(BODY_DIRECTORY)
@@ -159,7 +159,7 @@ async def tracks_of(call: Call, message: MessageExt) -> list[Track]:
     try:
         return await call.admin.messages.tracks(message)
     except (Refused, OSError) as error:
-        call.out.warn(f"what became of {message.message_id} cannot be told: {error}")
+        call.out.warn(f"cannot find the consumers of {message.message_id}: {error}")
         return []
 
 
@@ -208,17 +208,17 @@ KEY_TYPE = defaulting(
 )
 LAST_KEY = optional("l", "lastKey", "Last Key", text)
 
-BY_KEY = Table(
+BY_KEY = TextTable(
     "%-50s %4s %40s %-200s", ("#Message ID", "#QID", "#Offset", "#IndexKey"), "%-50s %4d %40d %-200s"
 )
 
 
 async def query_by_key(call: Call) -> None:
     if call.given[KEY_TYPE] != "K" or call.given[LAST_KEY]:
-        raise Failed("not supported: an index of tags, and pages of it, are what brokers of 5.5 alone have")
+        raise CommandFailed("not supported: only brokers of 5.5 have an index of tags and pages of it")
     topic, key, most = call.given[TOPIC_NAME], call.given[KEY], call.given[MAX_COUNT]
     found = await call.admin.messages.by_key(topic, key, most, call.given[BEGIN], call.given[END])
-    cut = f"{most} messages are shown, there may be more: -m asks for more" if len(found) >= most else None
+    cut = f"{most} messages are shown, there may be more; use -m for more" if len(found) >= most else None
     rows = [(one.message_id, one.record.queue_id, one.offset, index_key(one, topic, key)) for one in found]
     lines = [*BY_KEY.lines(rows), *([cut_line(cut)] if cut else [])]
     documents = [document(one) | {"indexKey": index_key(one, topic, key)} for one in found]
@@ -226,7 +226,7 @@ async def query_by_key(call: Call) -> None:
 
 
 def index_key(message: MessageExt, topic: str, key: str) -> str:
-    """What 5.5's tool shows: where a page after this message would begin."""
+    """Returns the index key that 5.5's tool shows: the start of the next page."""
     hour = message.store_timestamp // HOUR_MS * HOUR_MS
     return f"{hour}@{topic}@K@{key}@{message.message_id}@{message.record.physical_offset}"
 
@@ -257,15 +257,15 @@ TO_BROKER = optional("b", "broker", "Send message to target broker", text)
 TO_QUEUE = optional("i", "qid", "Send message to target queue", number)
 TRACE = defaulting("m", "msgTraceEnable", "Message Trace Enable, Default: false", boolean, False)
 
-SENT = Table("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Result", "#MsgId"))
+SENT = TextTable("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Result", "#MsgId"))
 
 
 async def send_message(call: Call) -> None:
     topic, broker, queue_id = call.given[TOPIC_NAME], call.given[TO_BROKER], call.given[TO_QUEUE]
     if queue_id is not None and broker is None:
-        raise WrongUse("Broker name must be set if the queue is chosen!")
+        raise UsageError("Broker name must be set if the queue is chosen!")
     if call.given[TRACE]:
-        call.out.warn("no trace is sent: this command does not trace messages")
+        call.out.warn("-m has no effect: this command does not trace messages")
     keys = tuple(call.given[KEYS].split())
     message = Message(topic, call.given[BODY].encode(), call.given[TAGS], keys)
     producer = call.admin.producer(GROUP)
@@ -276,23 +276,23 @@ async def send_message(call: Call) -> None:
     row = (result.queue.broker, result.queue.id, result.status.name, result.message_id)
     call.out.show(result_fields(result), SENT.lines([row]))
     if result.status is not SendStatus.SEND_OK:
-        raise Failed(f"stored, but {result.status.name}")
+        raise CommandFailed(f"stored, but {result.status.name}")
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "queryMsgById",
         "Query Message by Id.",
         query_by_id,
         (TOPIC_OF_ID, IDS, CONSUMER_GROUP, CLIENT_ID, RESEND, UNIT, BODY_FORMAT, THROUGH_CLUSTER),
     ),
-    Command(
+    AdminCommand(
         "queryMsgByKey",
         "Query Message by Key.",
         query_by_key,
         (TOPIC_NAME, KEY, BEGIN, END, MAX_COUNT, THROUGH_CLUSTER, KEY_TYPE, LAST_KEY),
     ),
-    Command(
+    AdminCommand(
         "queryMsgByUniqueKey",
         "Query Message by Unique key.",
         query_by_unique_key,
@@ -301,7 +301,7 @@ COMMANDS = (
             *(START_TIME, END_TIME),
         ),
     ),
-    Command(
+    AdminCommand(
         "queryMsgByOffset",
         "Query Message by offset.",
         query_by_offset,
@@ -309,7 +309,7 @@ COMMANDS = (
     ),
     *trace.COMMANDS,
     *message_reading.COMMANDS,
-    Command(
+    AdminCommand(
         "sendMessage",
         "Send a message.",
         send_message,

@@ -1,12 +1,12 @@
-"""Commands that print what queues hold. They read without a group's offsets, so they disturb no one."""
+"""Commands that print the messages of queues. They use no group's offsets and do not affect consumers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.message_text import document, message_line, queue_text, shown_body
-from turbopump.admin.options import WrongUse, boolean, charset, defaulting, number, optional, required, text
-from turbopump.admin.times import Time, time
+from turbopump.admin.options import UsageError, boolean, charset, defaulting, number, optional, required, text
+from turbopump.admin.times import GivenTime, time
 from turbopump.client.group.subscription import Subscription
 from turbopump.client.message import MessageExt, MessageQueue
 from turbopump.client.pull.puller import PullResult, PullStatus
@@ -58,8 +58,10 @@ def ended_line(queue: MessageQueue, result: PullResult) -> str:
     return f"{queue_text(queue)} {words}. status={result.status.name}, offset={result.next_offset}"
 
 
-async def bounds(call: Call, queue: MessageQueue, begin: Time | None, end: Time | None) -> tuple[int, int]:
-    """The queue's ends, or where the times are in it."""
+async def bounds(
+    call: Call, queue: MessageQueue, begin: GivenTime | None, end: GivenTime | None
+) -> tuple[int, int]:
+    """Returns the first and last offset of a queue, or those of a time window."""
     puller, now = call.admin.messages.puller, call.admin.clock.now_ms
     first = await (puller.offset_at(queue, begin.ms(now)) if begin else puller.min_offset(queue))
     last = await (puller.offset_at(queue, end.ms(now)) if end else puller.max_offset(queue))
@@ -67,8 +69,10 @@ async def bounds(call: Call, queue: MessageQueue, begin: Time | None, end: Time 
 
 
 async def whole_window(call: Call, queue: MessageQueue, last: int) -> int:
-    """Where to stop reading. A broker of 4.x answers with the nearest message, which may be the last that
-    belongs to the time asked for; later ones with the first behind it.
+    """Returns the offset at which to stop reading.
+
+    A broker of 4.x answers with the nearest message, which may be the last of the window; later ones with the
+    first message behind it.
     """
     begin, end, now = call.given[BEGIN], call.given[END], call.admin.clock.now_ms
     message = await call.admin.messages.at_offset(queue, last) if end else None
@@ -121,7 +125,7 @@ COUNT = defaulting("c", "MessageNumber", "Number of message to be consumed", num
 
 
 async def consume_messages(call: Call) -> None:
-    """The oldest messages, at most so many, of a topic or of one queue. No offset is committed."""
+    """Prints the oldest messages of a topic or of one queue, up to a number. Commits no offset."""
     check_reading(call)
     given = call.given
     topic, broker, queue_id, offset = (
@@ -141,7 +145,7 @@ async def consume_messages(call: Call) -> None:
                 call.out.line(f"{queue_text(queue)} no matched msg, offset={offset}")
                 continue
             first = max(first, offset or 0)
-            end = last + 1  # one pull more, which finds the queue's end and says so
+            end = last + 1  # one pull more, which reports the end of the queue
             if last - first > left:
                 call.out.line(f"The older {left} message of the {queue.id} queue will be provided")
                 end = first + left
@@ -171,33 +175,33 @@ def check_reading(call: Call) -> None:
     given, now = call.given, call.admin.clock.now_ms
     since, until = given[SINCE], given[UNTIL]
     if given[COUNT] <= 0:
-        raise WrongUse("Please input a positive messageNumber!")
+        raise UsageError("Please input a positive messageNumber!")
     if given[FROM_QUEUE] is not None and given[FROM_BROKER] is None:
-        raise WrongUse("Please set the brokerName before queueId!")
+        raise UsageError("Please set the brokerName before queueId!")
     if given[FROM_OFFSET] is not None and given[FROM_QUEUE] is None:
-        raise WrongUse("Please set queueId before offset!")
+        raise UsageError("Please set queueId before offset!")
     if since and since.ms(now) > now():
-        raise WrongUse("Please set the beginTimestamp before now!")
+        raise UsageError("Please set the beginTimestamp before now!")
     if until and until.ms(now) > now():
-        raise WrongUse("Please set the endTimestamp before now!")
+        raise UsageError("Please set the endTimestamp before now!")
     if since and until and since.ms(now) > until.ms(now):
-        raise WrongUse("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
+        raise UsageError("Please make sure that the beginTimestamp is less than or equal to the endTimestamp")
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "printMsg",
         "Print Message Detail.",
         print_messages,
         (TOPIC, CHARSET, EXPRESSION, BEGIN, END, PRINT_BODY, PARENT),
     ),
-    Command(
+    AdminCommand(
         "printMsgByQueue",
         "Print Message Detail by queueId.",
         print_messages_of_queue,
         (TOPIC, BROKER, QUEUE_ID, CHARSET, EXPRESSION, BEGIN, END, PRINT, WITH_BODY, BY_TAG),
     ),
-    Command(
+    AdminCommand(
         "consumeMessage",
         "Consume message.",
         consume_messages,

@@ -1,4 +1,4 @@
-"""A message in words: as Apache's tools print one, and as a JSON document."""
+"""Formats a message as Apache's tools print it, and as a JSON document."""
 
 import base64
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def document(message: MessageExt) -> dict[str, object]:
 
 
 def body_fields(message: MessageExt) -> dict[str, str]:
-    """`body` when it is text, else `bodyBase64`: what was sent can be had back from either."""
+    """Returns `body` for text, else `bodyBase64`: the bytes can be restored from either."""
     try:
         body = message.body
     except BrokenBody as error:
@@ -46,7 +46,7 @@ def body_fields(message: MessageExt) -> dict[str, str]:
 
 
 def detail_lines(message: MessageExt, with_offset_id: bool = True) -> list[str]:
-    """The block that the queries for one message print."""
+    """Returns the lines that queries for one message print."""
     record = message.record
     rows = {
         "OffsetID:": message.offset_message_id,
@@ -70,7 +70,7 @@ def detail_lines(message: MessageExt, with_offset_id: bool = True) -> list[str]:
 
 
 def message_line(message: MessageExt, body: str) -> str:
-    """`printMsg` and its kin: all of a message in one line."""
+    """Formats a message in one line, as `printMsg` does."""
     return printable(f"MSGID: {message.message_id} {message_text(message)} BODY: {body}")
 
 
@@ -106,12 +106,12 @@ def _inner_text(message: MessageExt, record: Record) -> str:
 
 
 def shown_body(message: MessageExt, charset: str = "utf-8") -> str:
-    """Its body as one line of text, for a terminal."""
+    """Returns the body as one line of text for a terminal."""
     return body_text.body_text(plain_body(message), charset)
 
 
 def plain_body(message: MessageExt) -> bytes:
-    """As it was sent, or as it is stored when it cannot be decompressed."""
+    """Returns the body as it was sent, or as it is stored when it cannot be decompressed."""
     try:
         return message.body
     except BrokenBody:

@@ -1,11 +1,11 @@
-"""`startMonitoring`: every minute, how far each group is behind and who is stuck, until Ctrl-C."""
+"""`startMonitoring`: prints lagging groups and stuck members every minute, until Ctrl-C."""
 
 import asyncio
 from dataclasses import dataclass
 
 import msgspec
 
-from turbopump.admin.command import Call, Command, until_interrupted
+from turbopump.admin.command import AdminCommand, Call, until_interrupted
 from turbopump.admin.consumer_text import troubles
 from turbopump.admin.message_text import shown_body
 from turbopump.client.admin import NotFound
@@ -22,8 +22,8 @@ RULE = "=" * 41
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
-    """What a group has before it in one topic."""
+class UndoneMessages:
+    """The lag of a group in one topic."""
 
     consumerGroup: str  # noqa: N815
     topic: str
@@ -37,7 +37,10 @@ class Undone:
 
 
 async def start_monitoring(call: Call) -> None:
-    """Brokers of Apache also tell, as messages, when they had to move a group's offset."""
+    """Prints the lag of all groups every minute.
+
+    Apache's brokers also send a message when they move a group's offset; that is not read here.
+    """
 
     admin = call.admin
     events = Consumer(
@@ -60,13 +63,13 @@ async def start_monitoring(call: Call) -> None:
 
 async def one_round(call: Call) -> None:
     call.out.line(f"{PREFIX} {RULE}beginRound")
-    undone: list[Undone] = []
+    undone: list[UndoneMessages] = []
     stuck: list[str] = []
     for group in await call.admin.groups.names():
         try:
             undone += await undone_of(call, group)
             stuck += await stuck_members(call, group)
-        except (NotFound, Refused, OSError):  # stopped, or gone since its name was read
+        except (NotFound, Refused, OSError):  # stopped or deleted since its name was read
             continue
     lines = [
         *(f"{PREFIX} reportUndoneMsgs: {one}" for one in undone),
@@ -77,8 +80,8 @@ async def one_round(call: Call) -> None:
     call.out.show({"timestamp": call.admin.clock.now_ms(), "undone": documents, "troubles": stuck}, lines)
 
 
-async def undone_of(call: Call, group: str) -> list[Undone]:
-    """Of a group with members alone: of a stopped one everybody knows that it is behind."""
+async def undone_of(call: Call, group: str) -> list[UndoneMessages]:
+    """Returns the lag of a group that has members; stopped groups are left out."""
     await call.admin.connections.consumers(group)
     by_topic: dict[str, dict[MessageQueue, OffsetWrapper]] = {}
     for wire, offsets in (await call.admin.groups.progress(group)).offsetTable.items():
@@ -87,12 +90,12 @@ async def undone_of(call: Call, group: str) -> list[Undone]:
     for topic, queues in sorted(by_topic.items()):
         diffs = [max(one.brokerOffset - one.consumerOffset, 0) for one in queues.values()]
         delays = await asyncio.gather(*(delay_ms(call, queue, at) for queue, at in queues.items()))
-        found.append(Undone(group, topic, sum(diffs), max(diffs), max(delays)))
+        found.append(UndoneMessages(group, topic, sum(diffs), max(diffs), max(delays)))
     return found
 
 
 async def delay_ms(call: Call, queue: MessageQueue, at: OffsetWrapper) -> int:
-    """Between the newest message of the queue and the last one consumed."""
+    """Returns the time between the newest message of the queue and the last one consumed."""
     if at.lastTimestamp <= 0 or at.brokerOffset <= 0:
         return 0
     try:
@@ -115,4 +118,4 @@ async def stuck_members(call: Call, group: str) -> list[str]:
     return found
 
 
-COMMANDS = (Command("startMonitoring", "Start Monitoring.", start_monitoring),)
+COMMANDS = (AdminCommand("startMonitoring", "Start Monitoring.", start_monitoring),)

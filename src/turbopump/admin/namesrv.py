@@ -1,7 +1,7 @@
-"""Commands of name servers: their key-value tables, their settings, and brokers' permission to be written."""
+"""Commands for name servers: key-value tables, configuration, and the write permission of brokers."""
 
 from turbopump.admin.broker import config_lines
-from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.failures import line_of
 from turbopump.admin.options import required, text
 from turbopump.client.admin import Unreachable
@@ -37,7 +37,7 @@ async def add_write_perm(call: Call) -> None:
 
 
 async def change_permission(call: Call, verb: str) -> None:
-    """At every name server; one that fails does not keep the others from it."""
+    """Changes the write permission at every name server; goes on when one fails."""
     broker, settings = call.given[BROKER], call.admin.name_servers
     change = settings.wipe_write_permission if verb == "wipe" else settings.add_write_permission
     done = []
@@ -53,7 +53,7 @@ async def change_permission(call: Call, verb: str) -> None:
         done.append({"nameServer": address, "topicCount": topics})
     call.out.show({"brokerName": broker, "nameServers": done}, [])
     if len(done) < len(settings.addresses):
-        raise Failed("not every name server knows of it")
+        raise CommandFailed("not every name server was changed")
 
 
 async def get_namesrv_config(call: Call) -> None:
@@ -76,22 +76,22 @@ async def update_namesrv_config(call: Call) -> None:
 
 
 COMMANDS = (
-    Command("updateKvConfig", "Create or update KV config.", update_kv_config, (NAMESPACE, KEY, VALUE)),
-    Command("deleteKvConfig", "Delete KV config.", delete_kv_config, (NAMESPACE, KEY)),
-    Command(
+    AdminCommand("updateKvConfig", "Create or update KV config.", update_kv_config, (NAMESPACE, KEY, VALUE)),
+    AdminCommand("deleteKvConfig", "Delete KV config.", delete_kv_config, (NAMESPACE, KEY)),
+    AdminCommand(
         "wipeWritePerm",
         "Wipe write perm of broker in all name server you defined in the -n param.",
         wipe_write_perm,
         (BROKER,),
     ),
-    Command(
+    AdminCommand(
         "addWritePerm",
         "Add write perm of broker in all name server you defined in the -n param.",
         add_write_perm,
         (BROKER,),
     ),
-    Command("getNamesrvConfig", "Get configs of name server.", get_namesrv_config),
-    Command(
+    AdminCommand("getNamesrvConfig", "Get configs of name server.", get_namesrv_config),
+    AdminCommand(
         "updateNamesrvConfig",
         "Update configs of name server.",
         update_namesrv_config,

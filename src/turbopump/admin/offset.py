@@ -1,9 +1,9 @@
-"""Commands that move the offsets of a consumer group."""
+"""Commands that change the offsets of a consumer group."""
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import boolean, defaulting, host_port, number, optional, required, text
-from turbopump.admin.render import Table, front
-from turbopump.admin.times import Time, time
+from turbopump.admin.render import TextTable, front
+from turbopump.admin.times import GivenTime, time
 from turbopump.client.admin.offsets import END, Rollback
 from turbopump.client.message import MessageQueue
 from turbopump.protocol.errors import ConsumerNotOnline
@@ -12,12 +12,12 @@ GROUP = required("g", "group", "set the consumer group", text)
 TOPIC = required("t", "topic", "set the topic", text)
 THROUGH = optional("c", "cluster", "Cluster name or lmq parent topic, lmq is used to find the route.", text)
 
-RESET = Table("%-40s  %-40s  %-40s", ("#brokerName", "#queueId", "#offset"), "%-40s  %-40d  %-40d")
+RESET = TextTable("%-40s  %-40s  %-40s", ("#brokerName", "#queueId", "#offset"), "%-40s  %-40d  %-40d")
 ROLLBACK_FORM = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
 ROLLBACK_ROW = "%-20s  %-20d  %-20d  %-20d  %-20d  %-20d"
 ROLLBACK_HEADINGS = ("#brokerName", "#queueId", "#brokerOffset", "#consumerOffset", "#timestampOffset")
-STOPPED = Table(ROLLBACK_FORM, (*ROLLBACK_HEADINGS, "#resetOffset"), ROLLBACK_ROW)
-SKIPPED = Table(ROLLBACK_FORM, (*ROLLBACK_HEADINGS, "#rollbackOffset"), ROLLBACK_ROW)
+STOPPED = TextTable(ROLLBACK_FORM, (*ROLLBACK_HEADINGS, "#resetOffset"), ROLLBACK_ROW)
+SKIPPED = TextTable(ROLLBACK_FORM, (*ROLLBACK_HEADINGS, "#rollbackOffset"), ROLLBACK_ROW)
 
 # --- resetOffsetByTime -----------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ OFFSET = optional("o", "offset", "Expect queue offset, not support old version b
 
 
 async def reset_by_time(call: Call) -> None:
-    """Through the brokers; a group that is stopped where brokers cannot do it alone, queue by queue."""
+    """Resets offsets through the brokers, or queue by queue for a stopped group of old brokers."""
     broker, queue_id = call.given[BROKER], call.given[QUEUE]
     if broker is not None and queue_id is not None and queue_id >= 0:
         await reset_one_queue(call, broker, queue_id)
@@ -67,7 +67,7 @@ async def reset_one_queue(call: Call, broker: str, queue_id: int) -> None:
     call.out.show(document, [f"reset consumer offset to {offset}"])
 
 
-def time_text(asked: Time, time_ms: int) -> str:
+def time_text(asked: GivenTime, time_ms: int) -> str:
     return f"timestamp(string)[{asked.text}], timestamp(long)[{time_ms}]"
 
 
@@ -129,7 +129,7 @@ OFFLINE = optional("o", "offline", "the group or the topic is offline", text)
 
 
 async def clone(call: Call) -> None:
-    """Of this topic alone; Apache's tool copies every topic of the group, whichever is named."""
+    """Copies offsets of this topic only; Apache's tool copies every topic of the group."""
     source, target, topic = call.given[SOURCE], call.given[TARGET], call.given[TOPIC]
     cloned = await call.admin.offsets.clone(source, target, topic)
     line = f"clone group offset success. srcGroup[{source}], destGroup=[{target}], topic[{topic}]"
@@ -138,14 +138,16 @@ async def clone(call: Call) -> None:
 
 
 COMMANDS = (
-    Command("cloneGroupOffset", "Clone offset from other group.", clone, (SOURCE, TARGET, TOPIC, OFFLINE)),
-    Command(
+    AdminCommand(
+        "cloneGroupOffset", "Clone offset from other group.", clone, (SOURCE, TARGET, TOPIC, OFFLINE)
+    ),
+    AdminCommand(
         "resetOffsetByTime",
         "Reset consumer offset by timestamp(without client restart).",
         reset_by_time,
         (GROUP, TOPIC, TIME, FORCE, BROKER, QUEUE, OFFSET, THROUGH),
     ),
-    Command(
+    AdminCommand(
         "skipAccumulatedMessage",
         "Skip all messages that are accumulated (not consumed) currently.",
         skip_accumulated,

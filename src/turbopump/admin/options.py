@@ -1,7 +1,7 @@
-"""Options of a command, typed: an `Option[int]` is declared once, and `given[option]` is an int.
+"""Typed options of a command: a `CommandOption[int]` is declared once, and `given[option]` is an int.
 
-Spelling is Apache's: `-t orders`, `-torders`, `--topic orders`, `--topic=orders`, `-topic orders`, and any
-beginning of a long name that fits one option only. A value that cannot be read is a `WrongUse`.
+The syntax is Apache's: `-t orders`, `-torders`, `--topic orders`, `--topic=orders`, `-topic orders`, and any
+prefix of a long name that matches one option only. A value that cannot be read raises `UsageError`.
 """
 
 import codecs
@@ -16,16 +16,16 @@ T = TypeVar("T")
 TRUE_OR_FALSE = {"true": True, "false": False}
 
 
-class WrongUse(Exception):
-    """The command line cannot be understood; its text is the line to print."""
+class UsageError(Exception):
+    """The command line is wrong; the text is the line to print."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Option(Generic[T]):
-    """Made by `required`, `optional`, `defaulting` and `flag`."""
+class CommandOption(Generic[T]):
+    """One option of a command; made by `required`, `optional`, `defaulting` and `flag`."""
 
     short: str
-    """Without dash; empty when there is none."""
+    """Short name without dash; empty if there is none."""
 
     long: str
     help: str
@@ -42,13 +42,13 @@ class Option(Generic[T]):
 def text(word: str) -> str:
     try:
         word.encode()
-    except UnicodeEncodeError:  # a terminal's bytes, which Python hands on as lone surrogates
+    except UnicodeEncodeError:  # Python passes invalid bytes of a terminal as lone surrogates
         raise ValueError("text in UTF-8") from None
     return word.strip()
 
 
 def host_port(word: str) -> str:
-    """`host:port` of a server."""
+    """Reads the `host:port` of a server."""
     try:
         split_address(word.strip())
     except ValueError:
@@ -87,7 +87,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 
 def pairs_of_changes(word: str) -> dict[str, str]:
-    """`+name=value` sets an attribute, `-name` removes it, several with commas: by name, with the sign."""
+    """Reads changes of attributes: `+name=value` sets one, `-name` removes it, separated by commas."""
     changes = {}
     for part in word.strip().split(","):
         name, _, value = part.strip().partition("=")
@@ -97,20 +97,20 @@ def pairs_of_changes(word: str) -> dict[str, str]:
     return changes
 
 
-def required(short: str, long: str, help: str, read: Callable[[str], T]) -> Option[T]:
-    return Option(short, long, help, read, is_required=True)
+def required(short: str, long: str, help: str, read: Callable[[str], T]) -> CommandOption[T]:
+    return CommandOption(short, long, help, read, is_required=True)
 
 
-def optional(short: str, long: str, help: str, read: Callable[[str], T]) -> Option[T | None]:
-    return Option(short, long, help, read)
+def optional(short: str, long: str, help: str, read: Callable[[str], T]) -> CommandOption[T | None]:
+    return CommandOption(short, long, help, read)
 
 
-def defaulting(short: str, long: str, help: str, read: Callable[[str], T], default: T) -> Option[T]:
-    return Option(short, long, help, read, default)
+def defaulting(short: str, long: str, help: str, read: Callable[[str], T], default: T) -> CommandOption[T]:
+    return CommandOption(short, long, help, read, default)
 
 
-def flag(short: str, long: str, help: str) -> Option[bool]:
-    return Option(short, long, help, boolean, default=False, is_flag=True)
+def flag(short: str, long: str, help: str) -> CommandOption[bool]:
+    return CommandOption(short, long, help, boolean, default=False, is_flag=True)
 
 
 NAME_SERVERS = optional(
@@ -118,33 +118,33 @@ NAME_SERVERS = optional(
 )
 HELP = flag("h", "help", "Print help")
 JSON = flag("", "json", "Print one JSON document in place of text; one per line while a command goes on")
-COMMON: tuple[Option[Any], ...] = (HELP, NAME_SERVERS, JSON)
+COMMON: tuple[CommandOption[Any], ...] = (HELP, NAME_SERVERS, JSON)
 
 
 class Given:
-    """The options of one call, by their declaration: `given[TOPIC]`."""
+    """The option values of one call, by their declaration: `given[TOPIC]`."""
 
-    def __init__(self, values: dict[Option[Any], Any], ignored: Sequence[str] = ()) -> None:
+    def __init__(self, values: dict[CommandOption[Any], Any], ignored: Sequence[str] = ()) -> None:
         self._values = values
         self.ignored = tuple(ignored)
         """Words that belong to no option."""
 
-    def __getitem__(self, option: Option[T]) -> T:
+    def __getitem__(self, option: CommandOption[T]) -> T:
         return cast(T, self._values.get(option, option.default))
 
-    def __contains__(self, option: Option[Any]) -> bool:
+    def __contains__(self, option: CommandOption[Any]) -> bool:
         return option in self._values
 
 
 def parse(
     words: Sequence[str],
-    options: Sequence[Option[Any]],
-    one_of: Sequence[Option[Any]] = (),
-    any_of: Sequence[Option[Any]] = (),
+    options: Sequence[CommandOption[Any]],
+    one_of: Sequence[CommandOption[Any]] = (),
+    any_of: Sequence[CommandOption[Any]] = (),
 ) -> Given:
-    """Raises WrongUse. Of an option given twice the first counts, as with Apache's."""
+    """Parses options. Of an option given twice the first counts, as in Apache. Raises UsageError."""
     known = _Names((*options, *one_of, *any_of, *COMMON))
-    values: dict[Option[Any], Any] = {}
+    values: dict[CommandOption[Any], Any] = {}
     ignored: list[str] = []
     left = list(words)
     while left:
@@ -163,15 +163,15 @@ def parse(
 
 
 class _Names:
-    def __init__(self, options: Sequence[Option[Any]]) -> None:
-        self._by_name: dict[str, Option[Any]] = {}
-        for option in reversed(options):  # a command's own -n or -h goes before the common one
+    def __init__(self, options: Sequence[CommandOption[Any]]) -> None:
+        self._by_name: dict[str, CommandOption[Any]] = {}
+        for option in reversed(options):  # a command's own -n or -h wins over the common one
             self._by_name[option.long] = option
             if option.short:
                 self._by_name[option.short] = option
 
-    def resolve(self, word: str) -> list[tuple[Option[Any], str | None]]:
-        """The options that a word with a dash stands for, with the value that is part of the word."""
+    def resolve(self, word: str) -> list[tuple[CommandOption[Any], str | None]]:
+        """Returns the options in a word with a dash, with the value that is part of the word."""
         name, has_value, value = word.lstrip("-").partition("=")
         exact = self._by_name.get(name)
         if exact is not None:
@@ -183,10 +183,10 @@ class _Names:
         begun = {option for long, option in self._by_name.items() if name and long.startswith(name)}
         if len(begun) == 1:
             return [(begun.pop(), value if has_value else None)]
-        raise WrongUse(f"there is no option {word}" if not begun else f"{word} could be several options")
+        raise UsageError(f"there is no option {word}" if not begun else f"{word} matches several options")
 
-    def _attached(self, letters: str) -> list[tuple[Option[Any], str | None]]:
-        """`-torders` is -t with a value, `-am` two flags."""
+    def _attached(self, letters: str) -> list[tuple[CommandOption[Any], str | None]]:
+        """Splits `-torders` into -t with a value, `-am` into two flags."""
         first = self._by_name.get(letters[:1])
         if first is None:
             return []
@@ -200,36 +200,38 @@ class _Names:
             return False
         try:
             return bool(self.resolve(word))
-        except WrongUse:
+        except UsageError:
             return False
 
 
-def _next_value(option: Option[Any], left: list[str], known: _Names) -> str:
+def _next_value(option: CommandOption[Any], left: list[str], known: _Names) -> str:
     if not left or known.is_option(left[0]):
-        raise WrongUse(f"{option.shown} (--{option.long}) needs a value")
+        raise UsageError(f"{option.shown} (--{option.long}) needs a value")
     return left.pop(0)
 
 
-def _read(option: Option[Any], value: str) -> Any:
+def _read(option: CommandOption[Any], value: str) -> Any:
     try:
         return option.read(value)
     except ValueError as error:
-        raise WrongUse(f"{option.shown} (--{option.long}) cannot be {value!r}: it takes {error}") from None
+        raise UsageError(f"{option.shown} (--{option.long}) must be {error}, got {value!r}") from None
 
 
-def _check_required(values: dict[Option[Any], Any], options: Iterable[Option[Any]]) -> None:
+def _check_required(values: dict[CommandOption[Any], Any], options: Iterable[CommandOption[Any]]) -> None:
     missing = [option for option in options if option.is_required and option not in values]
     if missing:
-        raise WrongUse("missing: " + ", ".join(f"{option.shown} (--{option.long})" for option in missing))
+        raise UsageError("missing: " + ", ".join(f"{option.shown} (--{option.long})" for option in missing))
 
 
-def _check_choice(values: dict[Option[Any], Any], choice: Sequence[Option[Any]], is_exclusive: bool) -> None:
+def _check_choice(
+    values: dict[CommandOption[Any], Any], choice: Sequence[CommandOption[Any]], is_exclusive: bool
+) -> None:
     shown = " or ".join(option.shown for option in choice)
     chosen = sum(option in values for option in choice)
     if choice and not chosen:
-        raise WrongUse(f"missing: {shown}")
+        raise UsageError(f"missing: {shown}")
     if is_exclusive and chosen > 1:
-        raise WrongUse(f"only one of {shown} can be given")
+        raise UsageError(f"only one of {shown} can be given")
 
 
 def _is_number(word: str) -> bool:

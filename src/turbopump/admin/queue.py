@@ -1,8 +1,8 @@
-"""`queryCq`: entries of a consume queue, as they point into the commit log."""
+"""`queryCq`: entries of a consume queue."""
 
 from collections.abc import Iterator
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import defaulting, host_port, number, optional, required, text
 from turbopump.admin.render import fields
 from turbopump.client.admin import NotFound
@@ -48,7 +48,7 @@ def lines(found: bodies.QueryConsumeQueueResponseBody, index: int) -> Iterator[s
 
 
 def entry_text(entry: bodies.ConsumeQueueData) -> str:
-    """As Java's ConsumeQueueData prints itself."""
+    """Formats an entry as Java's ConsumeQueueData does."""
     quoted = {"extendDataJson": entry.extendDataJson, "bitMap": entry.bitMap, "msg": entry.msg}
     shown = {name: f"'{value if value is not None else 'null'}'" for name, value in quoted.items()}
     return (
@@ -59,5 +59,5 @@ def entry_text(entry: bodies.ConsumeQueueData) -> str:
 
 
 COMMANDS = (
-    Command("queryCq", "Query cq command.", query_queue, (TOPIC, QUEUE, INDEX, COUNT, BROKER, GROUP)),
+    AdminCommand("queryCq", "Query cq command.", query_queue, (TOPIC, QUEUE, INDEX, COUNT, BROKER, GROUP)),
 )

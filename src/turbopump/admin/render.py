@@ -1,6 +1,6 @@
-"""What a command shows: text as Apache's mqadmin prints it, or one JSON document.
+"""Output of commands: text as Apache's mqadmin prints it, or one JSON document.
 
-`Output.show(value, lines)` serves both at once. Columns are Java's printf formats, which Python's `%` shares.
+`Output.show(value, lines)` takes both forms. Columns are Java's printf formats, which Python's `%` supports.
 """
 
 import contextlib
@@ -16,13 +16,13 @@ from turbopump.protocol.body_text import printable, printable_json
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Headings and rows in columns: `Table("%-16s %8s", ("#Topic", "#Count"))`."""
+class TextTable:
+    """Headings and rows in columns: `TextTable("%-16s %8s", ("#Topic", "#Count"))`."""
 
     form: str
     headings: tuple[str, ...]
     row_form: str = ""
-    """Where the rows are aligned otherwise than the headings."""
+    """Format of rows that are not aligned as the headings."""
 
     def lines(self, rows: Iterable[Sequence[object]]) -> Iterator[str]:
         yield self.form % self.headings
@@ -34,7 +34,7 @@ class Table:
 
 
 def java_text(value: object) -> object:
-    """As Java's %s would print it; numbers stay numbers for %d and %f."""
+    """Returns a value as Java's %s prints it; numbers stay numbers for %d and %f."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -43,7 +43,7 @@ def java_text(value: object) -> object:
 
 
 def java_number(value: float) -> str:
-    """As Java prints a double: `0.0`, `1.0E-5`, `1.2345678E7`."""
+    """Formats a double as Java does: `0.0`, `1.0E-5`, `1.2345678E7`."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     shortest = Decimal(repr(value))
@@ -52,17 +52,17 @@ def java_number(value: float) -> str:
 
 
 def front(text: str, length: int) -> str:
-    """Its first characters, where a column ends."""
+    """Returns the first characters of a text that fit into a column."""
     return text[:length]
 
 
 def moment(time_ms: int) -> str:
-    """`2025-06-30 12:00:00,123`, in local time."""
+    """Formats a time as `2025-06-30 12:00:00,123`, local."""
     return _local(time_ms).strftime("%Y-%m-%d %H:%M:%S,") + f"{time_ms % 1000:03d}"
 
 
 def compact_moment(time_ms: int) -> str:
-    """`20250630120000123`, in local time."""
+    """Formats a time as `20250630120000123`, local."""
     return _local(time_ms).strftime("%Y%m%d%H%M%S") + f"{time_ms % 1000:03d}"
 
 
@@ -74,7 +74,7 @@ def _local(time_ms: int) -> datetime:
 
 
 class Output:
-    """Where a command's answer goes. In JSON mode lines are silent, in text mode values are."""
+    """Output of a command: prints lines in text mode, values in JSON mode."""
 
     def __init__(self, write: Callable[[str], None], warn: Callable[[str], None], as_json: bool) -> None:
         self._write = write
@@ -82,7 +82,7 @@ class Output:
         self.as_json = as_json
 
     def show(self, value: object, lines: Iterable[str]) -> None:
-        """The whole answer, once per command; of commands that go on until they are stopped, one of many."""
+        """Prints the whole answer, once per command; repeatedly in commands that run until Ctrl-C."""
         if self.as_json:
             self._write(json_text(value) + "\n")
         else:
@@ -90,17 +90,17 @@ class Output:
                 self.line(line)
 
     def line(self, text: str = "") -> None:
-        """A line of text at once: for what was done so far, while more is being done."""
+        """Prints a line of text immediately, to report progress; nothing in JSON mode."""
         if not self.as_json:
             self._write(printable(text, keep="\n\t") + "\n")
 
     def warn(self, text: str) -> None:
-        """A line beside the answer, on stderr, in both modes."""
+        """Prints a line to stderr, in both modes."""
         self._warn(text)
 
     @contextlib.contextmanager
     def items(self) -> Iterator[Callable[[object, Iterable[str]], None]]:
-        """For answers too long to hold: each item is shown when it is there; as JSON they are one array."""
+        """Prints items one by one, for answers too long to hold; as JSON they are one array."""
         count = 0
 
         def show_one(value: object, lines: Iterable[str]) -> None:
@@ -114,21 +114,21 @@ class Output:
 
         try:
             yield show_one
-        finally:  # also what a command could show before it failed is a whole document
+        finally:  # the output of a command that fails is a complete document too
             if self.as_json:
                 self._write("\n]\n" if count else "[]\n")
 
 
 def json_text(value: object) -> str:
-    """A JSON document in one line, with nothing in it that a terminal would obey."""
+    """Returns a JSON document in one line, with terminal controls escaped."""
     return printable_json(msgspec.json.encode(value).decode())
 
 
 def cut_line(words: str) -> str:
-    """The last line of an answer that is not whole; as JSON it is the key `cut` with the same words."""
+    """Returns the last line of a truncated answer; in JSON it is the value of the key `cut`."""
     return f"(cut: {words})"
 
 
 def fields(value: Any) -> Any:
-    """A body or dataclass as plain JSON values, for a document of one's own."""
+    """Returns a body or dataclass as plain JSON values, to build a document."""
     return msgspec.to_builtins(value)

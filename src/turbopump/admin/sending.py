@@ -1,11 +1,11 @@
-"""Commands that send messages to see how it goes: sendMsgStatus, checkMsgSendRT; clusterRT shares some."""
+"""Commands that measure sends: sendMsgStatus, checkMsgSendRT; clusterRT uses parts of it."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import defaulting, number, required, text
-from turbopump.admin.render import Table
+from turbopump.admin.render import TextTable
 from turbopump.client.message import Message, SendResult
 from turbopump.protocol.errors import Refused
 from turbopump.runtime.clock import Clock
@@ -22,27 +22,27 @@ BROKER = required(
 MESSAGE_SIZE = defaulting("s", "messageSize", "Message Size, Default: 128", number, 128)
 COUNT = defaulting("c", "count", "send message count, Default: 50", number, 50)
 
-SENDS = Table("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Result", "#RT"))
+SENDS = TextTable("%-32s  %-4s  %-20s    %s", ("#Broker Name", "#QID", "#Send Result", "#RT"))
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SendTiming:
     elapsed_ms: int
     result: SendResult | None
-    """None: it failed."""
+    """None if the send failed."""
 
 
-async def timed(clock: Clock, sending: Awaitable[SendResult]) -> Sent:
+async def timed(clock: Clock, sending: Awaitable[SendResult]) -> SendTiming:
     begun = clock.monotonic()
     try:
         result = await sending
     except (OSError, Refused):
         result = None
-    return Sent(round((clock.monotonic() - begun) * 1000), result)
+    return SendTiming(round((clock.monotonic() - begun) * 1000), result)
 
 
 async def send_msg_status(call: Call) -> None:
-    """To the topic that every broker has under its own name."""
+    """Sends to the topic with the broker's name, which every broker has."""
     producer = call.admin.producer(GROUP)
     broker = call.given[BROKER]
     await producer.send(Message(broker, b"h" * SMALL))
@@ -68,7 +68,7 @@ async def check_msg_send_rt(call: Call) -> None:
     for index in range(amount):
         queue = queues[index % len(queues)]
         sent = await timed(call.admin.clock, producer.send_to(queue, message))
-        elapsed_ms += sent.elapsed_ms if index else 0  # the first one dials
+        elapsed_ms += sent.elapsed_ms if index else 0  # the first one connects
         is_sent = sent.result is not None
         call.out.line(SENDS.row(queue.broker, queue.id, is_sent, sent.elapsed_ms))
         sends.append(
@@ -91,7 +91,7 @@ def result_fields(result: SendResult) -> dict[str, object]:
 
 
 def result_text(result: SendResult) -> str:
-    """As Java's SendResult prints itself."""
+    """Formats a result as Java's SendResult does."""
     queue = result.queue
     return (
         f"SendResult [sendStatus={result.status.name}, msgId={result.message_id}, "
@@ -101,9 +101,9 @@ def result_text(result: SendResult) -> str:
     )
 
 
-SEND_MSG_STATUS = Command(
+SEND_MSG_STATUS = AdminCommand(
     "sendMsgStatus", "Send msg to broker.", send_msg_status, (BROKER, MESSAGE_SIZE, COUNT)
 )
-CHECK_MSG_SEND_RT = Command(
+CHECK_MSG_SEND_RT = AdminCommand(
     "checkMsgSendRT", "Check message send response time.", check_msg_send_rt, (TOPIC, AMOUNT, SIZE)
 )

@@ -1,12 +1,12 @@
-"""statsAll: what goes into every topic and what its groups take out."""
+"""`statsAll`: the incoming rate of every topic and the outgoing rate of its groups."""
 
 from collections.abc import Awaitable, Iterable
 
 import msgspec
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.options import flag, optional, text
-from turbopump.admin.render import Table, front
+from turbopump.admin.render import TextTable, front
 from turbopump.client.admin import Admin, NotFound, Unreachable
 from turbopump.client.admin.brokers import StatsName
 from turbopump.protocol import names
@@ -17,7 +17,7 @@ from turbopump.protocol.errors import Refused
 ACTIVE_ONLY = flag("a", "activeTopic", "print active topic only")
 TOPIC = optional("t", "topic", "print select topic only", text)
 
-STATS = Table(
+STATS = TextTable(
     "%-64s  %-64s %12s %11s %11s %14s %14s",
     (
         *("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS"),
@@ -26,8 +26,8 @@ STATS = Table(
 )
 
 
-class Flow(msgspec.Struct, rename="camel"):
-    """What one group takes out of a topic; without a group, that nobody does."""
+class GroupTraffic(msgspec.Struct, rename="camel"):
+    """The outgoing rate of a topic by one group; without a group, of a topic that no group consumes."""
 
     topic: str
     group: str | None
@@ -41,7 +41,7 @@ class Flow(msgspec.Struct, rename="camel"):
 async def stats_all(call: Call) -> None:
     chosen = call.given[TOPIC]
     call.out.line(STATS.form % STATS.headings)
-    found: list[Flow] = []
+    found: list[GroupTraffic] = []
     for topic in await call.admin.topics.names():
         if topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)) or (chosen and topic != chosen):
             continue
@@ -57,23 +57,23 @@ async def stats_all(call: Call) -> None:
     call.out.show({"topics": found}, [])
 
 
-async def flows_of(admin: Admin, topic: str) -> list[Flow]:
+async def flows_of(admin: Admin, topic: str) -> list[GroupTraffic]:
     route = await admin.topics.route(topic)
     masters = [data.brokerAddrs[MASTER_ID] for data in route.brokerDatas if MASTER_ID in data.brokerAddrs]
     in_tps, in_sum = await traffic(admin, masters, "TOPIC_PUT_NUMS", topic)
     groups = await admin.topics.consumers(topic)
     if not groups:
-        return [Flow(topic, None, 0, in_tps, None, in_sum, None)]
+        return [GroupTraffic(topic, None, 0, in_tps, None, in_sum, None)]
     flows = []
     for group in groups:
         out_tps, out_sum = await traffic(admin, masters, "GROUP_GET_NUMS", f"{topic}@{group}")
         lag = await accumulation(admin, masters, group, topic)
-        flows.append(Flow(topic, group, lag, in_tps, out_tps, in_sum, out_sum))
+        flows.append(GroupTraffic(topic, group, lag, in_tps, out_tps, in_sum, out_sum))
     return flows
 
 
 async def traffic(admin: Admin, masters: Iterable[str], name: StatsName, key: str) -> tuple[float, int]:
-    """Messages per second in the last minute, and in all of the last day; a broker without any has none."""
+    """Returns messages per second of the last minute, and the count of the last day; 0 without figures."""
     tps, total = 0.0, 0
     for address in masters:
         try:
@@ -102,15 +102,15 @@ async def quietly(asking: Awaitable[ConsumeStats]) -> ConsumeStats | None:
 
 
 def of_a_day(stats: BrokerStatsData) -> int:
-    """The longest window that has counted something: a broker that started today has no whole day."""
+    """Returns the count of the longest window with figures: a broker started today has no whole day."""
     return stats.statsDay.sum or stats.statsHour.sum or stats.statsMinute.sum
 
 
-def is_active(flow: Flow) -> bool:
+def is_active(flow: GroupTraffic) -> bool:
     return flow.in_msg_24_hour > 0 or bool(flow.out_msg_24_hour)
 
 
-def line_of(flow: Flow) -> str:
+def line_of(flow: GroupTraffic) -> str:
     return STATS.row(
         front(flow.topic, 64),
         front(flow.group or "", 64),
@@ -122,4 +122,4 @@ def line_of(flow: Flow) -> str:
     )
 
 
-COMMANDS = (Command("statsAll", "Topic and Consumer tps stats.", stats_all, (ACTIVE_ONLY, TOPIC)),)
+COMMANDS = (AdminCommand("statsAll", "Topic and Consumer tps stats.", stats_all, (ACTIVE_ONLY, TOPIC)),)

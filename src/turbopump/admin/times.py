@@ -1,4 +1,4 @@
-"""Times as operators give them: `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time."""
+"""Times of options: `now`, milliseconds, or `yyyy-MM-dd#HH:mm:ss:SSS` in local time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ WORDS = "now, milliseconds since 1970, or a time such as 2025-06-30#12:00:00:000
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
+class GivenTime:
     text: str
-    """As it was given."""
+    """The text as given."""
     _ms: int | None
     """None: now."""
 
@@ -21,26 +21,26 @@ class Time:
         return now() if self._ms is None else self._ms
 
 
-def time(word: str) -> Time:
+def time(word: str) -> GivenTime:
     word = word.strip()
     if word == "now":
-        return Time(word, None)
+        return GivenTime(word, None)
     if word.lstrip("-").isdecimal():
-        return Time(word, milliseconds(word))
+        return GivenTime(word, milliseconds(word))
     try:
-        return Time(word, round(datetime.strptime(word, FORM).timestamp() * 1000))
+        return GivenTime(word, round(datetime.strptime(word, FORM).timestamp() * 1000))
     except (ValueError, OverflowError):
         raise ValueError(WORDS) from None
 
 
 def milliseconds(word: str) -> int:
-    """Milliseconds since 1970. What looks like seconds is refused: a group would be set back to 1970."""
+    """Reads milliseconds since 1970. Refuses what looks like seconds: a group would be reset to 1970."""
     try:
         found = int(word.strip())
     except ValueError:
         raise ValueError("milliseconds since 1970") from None
     if 0 < found < MIN_MS:
-        raise ValueError(f"milliseconds since 1970; for these seconds write {found * 1000}")
+        raise ValueError(f"milliseconds since 1970 (for these seconds {found * 1000})")
     return found
 
 

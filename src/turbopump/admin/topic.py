@@ -1,13 +1,13 @@
-"""Commands of topics: create, change, delete, and what there is to know about them."""
+"""Commands for topics: create, change, delete, show."""
 
 from collections.abc import Sequence
 
 import msgspec
 
-from turbopump.admin.command import Call, Command, Failed
+from turbopump.admin.command import AdminCommand, Call, CommandFailed
 from turbopump.admin.files import listed
 from turbopump.admin.options import (
-    WrongUse,
+    UsageError,
     boolean,
     choice,
     defaulting,
@@ -19,7 +19,7 @@ from turbopump.admin.options import (
     required,
     text,
 )
-from turbopump.admin.render import Table, fields, front, java_number, moment
+from turbopump.admin.render import TextTable, fields, front, java_number, moment
 from turbopump.client.admin import Admin, Unreachable
 from turbopump.client.group.rebalance import averagely
 from turbopump.protocol import dialect, names
@@ -79,7 +79,7 @@ async def update_topic(call: Call) -> None:
 
 
 async def order_of_broker(admin: Admin, config: TopicConfig, address: str) -> str:
-    """Sets this broker's part of the topic's order and tells it."""
+    """Sets this broker's part of the topic's order configuration; returns it."""
     broker = (await admin.clusters.layout()).name_at(address)
     await admin.name_servers.put_order(config.topicName, broker, config.writeQueueNums)
     return f"{broker}:{config.writeQueueNums}"
@@ -103,7 +103,7 @@ async def update_topic_list(call: Call) -> None:
 
 
 async def update_topic_perm(call: Call) -> None:
-    """Changes nothing but the permission, each broker's queues stay as they are."""
+    """Changes only the permission; the queues of each broker stay unchanged."""
     topic, perm, broker = call.given[TOPIC], call.given[NEW_PERM], call.given[TO_BROKER]
     have_it = {
         data.brokerAddrs[MASTER_ID]
@@ -113,12 +113,12 @@ async def update_topic_perm(call: Call) -> None:
     wanted = [broker] if broker else await masters(call.admin, call.given[TO_CLUSTER])
     addresses = [address for address in wanted if address in have_it]
     if not addresses:
-        raise Failed(f"{' '.join(wanted)}: not the master of a broker that has topic {topic}")
+        raise CommandFailed(f"{' '.join(wanted)}: not the master of a broker that has topic {topic}")
     changes = []
     for address in addresses:
         config = await call.admin.topics.config(address, topic)
         old, config.perm = config.perm, perm
-        config.attributes = None  # they are changes, and these are none
+        config.attributes = None  # attributes are sent as changes; there are none
         changes.append({"broker": address, "from": old, "to": perm})
         if broker and old == perm:
             call.out.line("new perm equals to the old one!")
@@ -148,7 +148,7 @@ async def masters(admin: Admin, cluster: str | None) -> list[str]:
 
 
 def config_text(config: TopicConfig) -> str:
-    """As Java's TopicConfig prints itself."""
+    """Formats a configuration as Java's TopicConfig does."""
     attributes = ", ".join(f"{name}={value}" for name, value in (config.attributes or {}).items())
     return (
         f"TopicConfig [topicName={config.topicName}, readQueueNums={config.readQueueNums}, "
@@ -164,14 +164,14 @@ WITH_CLUSTERS = flag("c", "clusterModel", "clusterModel")
 AS_LIST = flag("l", "list", "Use list format to print data")
 THROUGH = optional("c", "cluster", "cluster name or lmq parent topic, lmq is used to find the route.", text)
 
-BY_CLUSTER = Table(
+BY_CLUSTER = TextTable(
     "%-20s  %-48s  %-48s", ("#Cluster Name", "#Topic", "#Consumer Group"), "%-20s  %-64s  %-64s"
 )
-ROUTE = Table(
+ROUTE = TextTable(
     "%-45s %-32s %-50s %-10s %-11s %-5s",
     ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"),
 )
-STATUS = Table(
+STATUS = TextTable(
     "%-32s  %-4s  %-20s  %-20s    %s",
     ("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"),
 )
@@ -202,7 +202,7 @@ class TopicInCluster(msgspec.Struct, rename="camel"):
 
 
 async def topic_in_cluster(admin: Admin, topic: str) -> TopicInCluster:
-    """A topic that goes while it is looked at has an empty cluster."""
+    """Returns a topic with its cluster, which is empty if the topic was deleted meanwhile."""
     try:
         route = await admin.topics.route(topic)
         cluster = route.brokerDatas[0].cluster if route.brokerDatas else ""
@@ -270,11 +270,11 @@ async def update_order_conf(call: Call) -> None:
     if method == "get":
         conf = await settings.value(names.ORDER_TOPIC_NAMESPACE, topic)
         if conf is None:
-            raise Failed(f"topic {topic} has no orderConf")
+            raise CommandFailed(f"topic {topic} has no orderConf")
         line = f"get orderConf success. topic=[{topic}], orderConf=[{conf}] "
     elif method == "put":
         if not conf:
-            raise WrongUse("please set orderConf with option -v.")
+            raise UsageError("please set orderConf with option -v.")
         await settings.put_value(names.ORDER_TOPIC_NAMESPACE, topic, conf)
         line = f"update orderConf success. topic=[{topic}], orderConf=[{conf}]"
     else:
@@ -284,11 +284,11 @@ async def update_order_conf(call: Call) -> None:
 
 
 async def allocate_mq(call: Call) -> None:
-    """What the default strategy would give to each of these clients."""
+    """Prints the queues that the default strategy would assign to each client."""
     clients: Sequence[str] = call.given[CLIENTS].split(",")
     queues = (await call.admin.topics.queues(call.given[TOPIC])).subscribe
     if not queues:
-        raise TopicNotFound(f"no broker lets topic {call.given[TOPIC]} be read")
+        raise TopicNotFound(f"topic {call.given[TOPIC]} is not readable on any broker")
     result = {
         client: [
             {"brokerName": queue.broker, "queueId": queue.id, "topic": queue.topic}
@@ -303,31 +303,35 @@ async def allocate_mq(call: Call) -> None:
 TARGETS = (TO_BROKER, TO_CLUSTER)
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "updateTopic",
         "Update or create topic.",
         update_topic,
         (ATTRIBUTES, TOPIC, READ_QUEUES, WRITE_QUEUES, PERM, ORDER, IS_UNIT, HAS_UNIT_SUB),
         one_of=TARGETS,
     ),
-    Command(
+    AdminCommand(
         "updateTopicList",
         "create or update topic in batch",
         update_topic_list,
         (TOPICS_FILE,),
         one_of=TARGETS,
     ),
-    Command("deleteTopic", "Delete topic from broker and NameServer.", delete_topic, (TOPIC, FROM_CLUSTER)),
-    Command("updateTopicPerm", "Update topic perm.", update_topic_perm, (TOPIC, NEW_PERM), any_of=TARGETS),
-    Command("topicRoute", "Examine topic route info.", topic_route, (TOPIC, AS_LIST)),
-    Command("topicStatus", "Examine topic Status info.", topic_status, (TOPIC, THROUGH)),
-    Command("topicClusterList", "Get cluster info for topic.", topic_cluster_list, (TOPIC,)),
-    Command("topicList", "Fetch all topic list from name server.", topic_list, (WITH_CLUSTERS,)),
-    Command(
+    AdminCommand(
+        "deleteTopic", "Delete topic from broker and NameServer.", delete_topic, (TOPIC, FROM_CLUSTER)
+    ),
+    AdminCommand(
+        "updateTopicPerm", "Update topic perm.", update_topic_perm, (TOPIC, NEW_PERM), any_of=TARGETS
+    ),
+    AdminCommand("topicRoute", "Examine topic route info.", topic_route, (TOPIC, AS_LIST)),
+    AdminCommand("topicStatus", "Examine topic Status info.", topic_status, (TOPIC, THROUGH)),
+    AdminCommand("topicClusterList", "Get cluster info for topic.", topic_cluster_list, (TOPIC,)),
+    AdminCommand("topicList", "Fetch all topic list from name server.", topic_list, (WITH_CLUSTERS,)),
+    AdminCommand(
         "updateOrderConf",
         "Create or update or delete order conf.",
         update_order_conf,
         (TOPIC, ORDER_CONF, METHOD),
     ),
-    Command("allocateMQ", "Allocate MQ.", allocate_mq, (TOPIC, CLIENTS)),
+    AdminCommand("allocateMQ", "Allocate MQ.", allocate_mq, (TOPIC, CLIENTS)),
 )

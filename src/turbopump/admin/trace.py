@@ -1,12 +1,12 @@
-"""`queryMsgTraceById`: who sent a message and who consumed it, as the clients told the trace topic."""
+"""`queryMsgTraceById`: producer and consumers of a message, from the trace topic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turbopump.admin.command import Call, Command
+from turbopump.admin.command import AdminCommand, Call
 from turbopump.admin.message_text import host_text, plain_body
 from turbopump.admin.options import defaulting, number, required, text
-from turbopump.admin.render import Table
+from turbopump.admin.render import TextTable
 from turbopump.admin.times import local_second, milliseconds
 from turbopump.client.admin.messages import FOREVER_MS
 from turbopump.client.observe.trace import Trace, decode
@@ -27,12 +27,14 @@ MAX_COUNT = defaulting(
 )
 
 FORM = "%-10s %-20s %-20s %-20s %-10s %-10s"
-SENT = Table(FORM, ("#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status"))
-CONSUMED = Table(FORM, ("#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status"))
+SENT = TextTable(FORM, ("#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status"))
+CONSUMED = TextTable(
+    FORM, ("#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status")
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TracedRecord:
     """A trace record and the host that wrote it."""
 
     trace: Trace
@@ -51,7 +53,7 @@ async def query_trace(call: Call) -> None:
         call.given[TRACE_TOPIC], wanted, call.given[MAX_COUNT], call.given[BEGIN], call.given[END]
     )
     found = [
-        Seen(trace, host_text(message.record.born_host).rpartition(":")[0])
+        TracedRecord(trace, host_text(message.record.born_host).rpartition(":")[0])
         for message in messages
         for trace in decode(plain_body(message).decode("utf-8", "replace"))
         if trace.message_id == wanted
@@ -59,12 +61,12 @@ async def query_trace(call: Call) -> None:
     call.out.show({"traces": [trace_document(seen) for seen in found]}, lines(found))
 
 
-def lines(found: list[Seen]) -> Iterator[str]:
+def lines(found: list[TracedRecord]) -> Iterator[str]:
     for seen in found:
         if seen.trace.type == "Pub":
             yield from SENT.lines([seen.row("Pub")])
             yield ""
-    consumed: dict[str, list[Seen]] = {}
+    consumed: dict[str, list[TracedRecord]] = {}
     for seen in found:
         if seen.trace.type == "SubAfter":
             consumed.setdefault(seen.trace.group or "null", []).append(seen)
@@ -73,7 +75,7 @@ def lines(found: list[Seen]) -> Iterator[str]:
         yield ""
 
 
-def trace_document(seen: Seen) -> dict[str, object]:
+def trace_document(seen: TracedRecord) -> dict[str, object]:
     trace = seen.trace
     return {
         "type": trace.type,
@@ -87,7 +89,7 @@ def trace_document(seen: Seen) -> dict[str, object]:
 
 
 COMMANDS = (
-    Command(
+    AdminCommand(
         "queryMsgTraceById",
         "Query a message trace.",
         query_trace,

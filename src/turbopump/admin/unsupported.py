@@ -1,6 +1,6 @@
-"""Commands of Apache's mqadmin that are not here, with what they would need.
+"""Commands of Apache's mqadmin that are not supported, and the features they need.
 
-`UNSUPPORTED` has the line that is printed in place of an answer, by the command's name in small letters.
+`UNSUPPORTED` has the line to print for each, by the command's name in lower case.
 """
 
 NEEDS: dict[str, tuple[str, ...]] = {

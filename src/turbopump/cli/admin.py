@@ -28,15 +28,17 @@ def main() -> int:
 def mqadmin(words: Sequence[str]) -> int:
     import asyncio
 
-    from turbopump.admin.main import World
+    from turbopump.admin.main import AdminEnvironment
     from turbopump.admin.main import run as run_command
     from turbopump.runtime.chance import Chance
     from turbopump.runtime.clock import SystemClock
     from turbopump.runtime.disk import SystemDisk
     from turbopump.runtime.network import SystemNetwork
 
-    world = World(SystemNetwork(), SystemClock(), SystemDisk(), Chance(), os.environ, write, warn)
-    return asyncio.run(run_command(words, world))
+    environment = AdminEnvironment(
+        SystemNetwork(), SystemClock(), SystemDisk(), Chance(), os.environ, write, warn
+    )
+    return asyncio.run(run_command(words, environment))
 
 
 def write(text: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.unit.broker.desk import CONFIG
 
-from turbopump.admin.main import World, run
+from turbopump.admin.main import AdminEnvironment, run
 from turbopump.broker.config import BrokerConfig, Identity, ListenConfig, NameServerConfig
 from turbopump.broker.server import Broker
 from turbopump.client import world as client
@@ -79,8 +79,10 @@ class Town:
     async def mqadmin(self, *words: str) -> Printed:
         out: list[str] = []
         err: list[str] = []
-        world = World(self.network, self.clock, self.disk, Chance(1), self.environ, out.append, err.append)
-        status = await run(words, world)
+        environment = AdminEnvironment(
+            self.network, self.clock, self.disk, Chance(1), self.environ, out.append, err.append
+        )
+        status = await run(words, environment)
         return Printed(words, status, "".join(out), "\n".join(err))
 
     async def play(self, port: int, answers: Mapping[int, Played]) -> str:

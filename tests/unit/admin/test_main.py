@@ -4,7 +4,7 @@ import pytest
 from tests.unit.admin.kit import cluster, virtual
 
 from turbopump.admin.commands import AREAS, BY_NAME
-from turbopump.admin.main import World, run
+from turbopump.admin.main import AdminEnvironment, run
 from turbopump.admin.unsupported import UNSUPPORTED
 from turbopump.runtime.chance import Chance
 
@@ -82,8 +82,8 @@ def test_the_name_server_comes_from_the_option_or_the_environment() -> None:
             "-n: an address must be host:port with a port of at most 65535, got '127.0.0.1:99999'",
         ),
         ("topicList -n a..b:9876", "-n: an address must be host:port, got 'a..b:9876'"),
-        ("sendMessage -t a\udcff -p x", r"-t (--topic) cannot be 'a\udcff': it takes text in UTF-8"),
-        ("sendMessage -t t -p a\udcff", r"-p (--body) cannot be 'a\udcff': it takes text in UTF-8"),
+        ("sendMessage -t a\udcff -p x", r"-t (--topic) must be text in UTF-8, got 'a\udcff'"),
+        ("sendMessage -t t -p a\udcff", r"-p (--body) must be text in UTF-8, got 'a\udcff'"),
         (f"sendMessage -t t -p x -c {'a' * 40_000}", "the properties (tags and keys are among them) take"),
     ],
 )
@@ -128,9 +128,11 @@ def test_a_reader_that_has_seen_enough_is_not_told_as_a_failure() -> None:
                 raise BrokenPipeError(32, "Broken pipe")
 
             said: list[str] = []
-            world = World(town.network, town.clock, town.disk, Chance(1), {}, closed, said.append)
+            environment = AdminEnvironment(
+                town.network, town.clock, town.disk, Chance(1), {}, closed, said.append
+            )
             with pytest.raises(BrokenPipeError):
-                await run(["topicList"], world)
+                await run(["topicList"], environment)
             assert said == []
 
     virtual(scene())

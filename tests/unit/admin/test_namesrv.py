@@ -75,6 +75,6 @@ def test_one_name_server_that_fails_does_not_hide_the_others() -> None:
             assert printed.lines[1].startswith(
                 f"wipe write perm of broker[broker-a] in name server[{NAMESRV}] OK, "
             )
-            assert printed.err.endswith("not every name server knows of it")
+            assert printed.err.endswith("not every name server was changed")
 
     virtual(scene())

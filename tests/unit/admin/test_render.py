@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from turbopump.admin.render import Output, Table, front, java_number, moment
+from turbopump.admin.render import Output, TextTable, front, java_number, moment
 
 
 @pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def test_numbers_as_java_prints_them(value: float, printed: str) -> None:
 
 
 def test_columns() -> None:
-    table = Table("%-6s|%4s", ("#Name", "#N"), "%-6s|%4d")
+    table = TextTable("%-6s|%4s", ("#Name", "#N"), "%-6s|%4d")
     assert list(table.lines([("a", 1), (None, 22)])) == ["#Name |  #N", "a     |   1", "null  |  22"]
-    assert Table("%s %s", ("", "")).row(True, False) == "true false"
+    assert TextTable("%s %s", ("", "")).row(True, False) == "true false"
     assert front("abcdef", 3) == "abc"
 
 

@@ -186,7 +186,7 @@ def test_topics_from_a_file() -> None:
             assert again.json == {"topics": ["a", "b"], "brokers": [BROKER_A]}
             town.disk.write("/topics.json", b"[]")
             empty = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/topics.json")
-            assert (empty.status, empty.err) == (1, "/topics.json: an empty list")
+            assert (empty.status, empty.err) == (1, "/topics.json: the list must not be empty")
             town.disk.write("/topics.json", b"{")
             broken = await town.mqadmin("updateTopicList", "-b", BROKER_A, "-f", "/topics.json")
             assert broken.status == 1
